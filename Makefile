@@ -32,7 +32,7 @@ recorder: ## The engine that records under Valgrind's core; where its headers ar
 
 lab: ## isotherm-lab, which compares with real kernels, and the program that runs in them
 	@scripts/setup $@
-	$(CARGO) build --release --locked --package isotherm-lab
+	cd lab && CARGO_TARGET_DIR=$(abspath $(TARGET_DIR)) $(CARGO) build --release --locked --package isotherm-lab
 	$(CARGO) xtask guest
 
 module: ## The accessed-bit kernel module, for the kernel that runs
@@ -50,7 +50,8 @@ module-install: ## The module for this and later kernels, by DKMS; as root
 module-test: ## The module built for Linux 6.1, 6.12 and 7.2, tested in virtual machines, and installed by DKMS; as root
 	$(CARGO) xtask guest
 	$(CARGO) xtask module
-	ISOTHERM_REQUIRE_ALL=1 $(CARGO) test --locked --package isotherm-rig --test main module -- --include-ignored
+	cd lab && CARGO_TARGET_DIR=$(abspath $(TARGET_DIR)) ISOTHERM_REQUIRE_ALL=1 \
+		$(CARGO) test --locked --package isotherm-rig --test main module -- --include-ignored
 	ISOTHERM_REQUIRE_ALL=1 $(CARGO) xtask dkms
 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html

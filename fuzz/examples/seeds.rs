@@ -2,7 +2,6 @@
 //! run it and commit what it wrote.
 
 use isotherm_fuzz::corpus;
-use isotherm_guest::script::{Action, Advice, CONDUCTOR, Operation, Script, ScriptFile};
 use isotherm_trace::group::{Gauges, Generation, GroupMeta, GroupWriter, Look, LookKind, finish_group_record};
 use isotherm_trace::region::{
     ContextMeta, Intervals, RecordMeta, Region, RegionWriter, SchemeStats, Snapshot, TargetMeta, finish_record,
@@ -35,34 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for kind in isotherm_workload::KINDS {
         std::fs::write(place("workload", &format!("{}.toml", kind.name))?, format!("[load]\n{}", kind.example))?;
     }
-    std::fs::write(place("guest-script", "every-action")?, script().encode())?;
     Ok(())
-}
-
-/// Each action once.
-fn script() -> Script {
-    let (page, pages) = (0x7f00, 3);
-    let actions = [
-        Action::Start { process: 0 },
-        Action::MapAnonymous { page, pages: 100 },
-        Action::MapFile { page: 0x8000, pages, file: 0, file_page: 1, shared: true, executable: false },
-        Action::Touch { page, pages, write: true },
-        Action::Transfer { file: 0, page: 0, pages, write: false },
-        Action::Advise { page, pages, advice: Advice::Cold },
-        Action::Limit { pages: 50 },
-        Action::Unmap { page, pages },
-        Action::Mark { number: 1 },
-        Action::Finish,
-    ];
-    let by_conductor =
-        |action: &Action| matches!(action, Action::Start { .. } | Action::Limit { .. } | Action::Mark { .. });
-    let operations =
-        actions.map(|action| Operation { process: if by_conductor(&action) { CONDUCTOR } else { 0 }, action });
-    Script {
-        files: vec![ScriptFile { pages: 10, shared_memory: false }],
-        watched: vec![(0, page, 100)],
-        operations: operations.into(),
-    }
 }
 
 fn place(target: &str, name: &str) -> std::io::Result<PathBuf> {

@@ -40,7 +40,7 @@ pub(crate) fn run(words: &[String]) -> Findings {
 
 /// (package, bench target) of the workspace, sorted.
 pub(crate) fn benches(findings: &mut Findings) -> Vec<(String, String)> {
-    let metadata = match workspace::metadata() {
+    let metadata = match workspace::metadata(&workspace::root()) {
         Ok(metadata) => metadata,
         Err(error) => {
             findings.push(error);

@@ -4,7 +4,8 @@
 //! `cargo xtask check --fast` is for between commits: lints and unit tests of the packages that the branch has changed, each built as
 //! `cargo test --package` builds it, so that nothing is built twice.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -43,20 +44,23 @@ pub(crate) fn run(arguments: &[String]) -> Findings {
 pub(crate) fn all(step: &mut Step<'_>) {
     style(step);
     step("licences", &mut licences::run);
-    step("lints", &mut || {
-        cargo(&["clippy", "--locked", "--workspace", "--keep-going", "--all-targets", "--", "-D", "warnings"], &[])
-    });
+    let lints = ["clippy", "--locked", "--workspace", "--keep-going", "--all-targets", "--", "-D", "warnings"];
+    step("lints", &mut || cargo(&workspace::root(), &lints));
+    step("lints of the lab", &mut || cargo(&workspace::lab(), &lints));
 }
 
 /// Whether the documentation of all items builds, without a broken link.
 pub(crate) fn documentation() -> Findings {
-    let arguments = ["doc", "--locked", "--workspace", "--no-deps", "--document-private-items"];
-    cargo(&arguments, &[("RUSTDOCFLAGS", RUSTDOC)])
+    let mut command = workspace::cargo();
+    command.args(["doc", "--locked", "--workspace", "--no-deps", "--document-private-items"]);
+    run_cargo(command.env("RUSTDOCFLAGS", RUSTDOC))
 }
 
 /// What is seen without a compiler.
 fn style(step: &mut Step<'_>) {
-    step("format", &mut || cargo(&["fmt", "--all", "--check"], &[]));
+    step("format", &mut || {
+        both().iter().flat_map(|workspace| cargo(workspace, &["fmt", "--all", "--check"])).collect()
+    });
     step("house rules", &mut || tidy::run(&workspace::root()));
     // A subject in the history is no fault of a tree: it is said, and nothing fails. The hook refuses it in time.
     commits::run(&workspace::root()).iter().for_each(|subject| println!("warning: {subject}"));
@@ -71,42 +75,53 @@ fn changed(step: &mut Step<'_>) {
     if packages.is_empty() {
         println!("check: no package was changed since the upstream branch; `make check` lints all");
     }
-    for (package, targets) in &packages {
-        println!("check: {package} …");
+    for Package { folder, workspace, name, targets } in &packages {
+        println!("check: {folder} …");
         step("lints", &mut || {
-            cargo(&["clippy", "--locked", "--package", package, "--all-targets", "--", "-D", "warnings"], &[])
+            cargo(workspace, &["clippy", "--locked", "--package", name, "--all-targets", "--", "-D", "warnings"])
         });
         step("unit tests", &mut || {
-            let test = ["test", "--quiet", "--no-fail-fast", "--locked", "--package", package];
-            cargo(&[&test[..], targets].concat(), &[])
+            let test = ["test", "--quiet", "--no-fail-fast", "--locked", "--package", name];
+            cargo(workspace, &[&test[..], targets].concat())
         });
     }
 }
 
-/// Packages with changed files, since the upstream branch, committed or not; and the targets of each that have unit tests. cargo refuses
-/// `--lib` for a package without a library.
-fn changed_packages() -> Result<BTreeMap<String, &'static [&'static str]>, String> {
-    let metadata = workspace::metadata()?;
+/// A package of one of the workspaces.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Package {
+    /// Below the root of the checkout, with `/` at the end.
+    folder: String,
+    workspace: PathBuf,
+    name: String,
+    /// Those that have unit tests. cargo refuses `--lib` for a package without a library.
+    targets: &'static [&'static str],
+}
+
+fn both() -> [PathBuf; 2] {
+    [workspace::root(), workspace::lab()]
+}
+
+/// Packages with changed files, since the upstream branch, committed or not.
+fn changed_packages() -> Result<BTreeSet<Package>, String> {
     let root = workspace::root();
     let files =
         commits::changed_files(&root).ok_or("git does not say what was changed here; `make check` checks all")?;
-    let mut folders: Vec<(String, (String, &'static [&'static str]))> = workspace::packages(&metadata)
-        .iter()
-        .filter_map(|package| {
-            let manifest = std::path::Path::new(package["manifest_path"].as_str()?).parent()?;
-            let folder = manifest.strip_prefix(&root).ok()?.to_str()?;
-            // Its cases are in Python.
-            let has_cases = package["name"] != "isotherm-python";
-            has_cases.then(|| {
-                let name = package["name"].as_str().unwrap_or_default().to_owned();
-                (format!("{folder}/"), (name, unit_targets(package)))
-            })
-        })
-        .collect();
+    let mut packages = Vec::new();
+    for workspace in both() {
+        let metadata = workspace::metadata(&workspace)?;
+        // The cases of `isotherm-python` are in Python.
+        let with_cases = workspace::packages(&metadata).iter().filter(|package| package["name"] != "isotherm-python");
+        packages.extend(with_cases.filter_map(|package| {
+            let folder = Path::new(package["manifest_path"].as_str()?).parent()?.strip_prefix(&root).ok()?;
+            let name = package["name"].as_str()?.to_owned();
+            let folder = format!("{}/", folder.to_str()?);
+            Some(Package { folder, workspace: workspace.clone(), name, targets: unit_targets(package) })
+        }));
+    }
     // The longest folder that a file lies in is its package's.
-    folders.sort_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
-    let package =
-        |file: &String| folders.iter().find(|(folder, _)| file.starts_with(folder)).map(|(_, package)| package.clone());
+    packages.sort_by_key(|package| std::cmp::Reverse(package.folder.len()));
+    let package = |file: &String| packages.iter().find(|package| file.starts_with(&package.folder)).cloned();
     Ok(files.iter().filter(|file| file.ends_with(".rs") || file.ends_with(".toml")).filter_map(package).collect())
 }
 
@@ -119,16 +134,20 @@ fn unit_targets(package: &serde_json::Value) -> &'static [&'static str] {
 
 /// Plays the runs of the digest test in a release build.
 pub(crate) fn digests() -> Findings {
-    cargo(&["test", "--release", "--locked", "--package", "isotherm-scenario", "--test", "main", "digests::"], &[])
+    let package = ["--package", "isotherm-scenario", "--test", "main", "digests::"];
+    cargo(&workspace::root(), &[&["test", "--release", "--locked"][..], &package].concat())
 }
 
 /// Links to private items are allowed: these pages are for people who work on the code.
 const RUSTDOC: &str = "-D warnings -A rustdoc::private-intra-doc-links";
 
-/// Runs cargo in the workspace.
-pub(crate) fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Findings {
-    let mut command: Command = workspace::cargo();
-    command.args(arguments).envs(environment.iter().copied());
+/// Runs cargo in a workspace.
+pub(crate) fn cargo(workspace: &Path, arguments: &[&str]) -> Findings {
+    run_cargo(workspace::cargo_in(workspace).args(arguments))
+}
+
+fn run_cargo(command: &mut Command) -> Findings {
+    let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
     let line = format!("cargo {}", arguments.join(" "));
     match command.status() {
         Ok(status) if status.success() => Vec::new(),

@@ -7,28 +7,28 @@ use crate::{Findings, workspace};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Linked into one file, at a fixed address below everything that scripts map.
-pub(crate) const FLAGS: &[&str] = &["-Ctarget-feature=+crt-static", "-Crelocation-model=static"];
+const FLAGS: &[&str] = &["-Ctarget-feature=+crt-static", "-Crelocation-model=static"];
 
 /// Links as the system likes: isotherm maps nothing at places of its own.
-pub(crate) const STATIC_FLAGS: &[&str] = &["-Ctarget-feature=+crt-static"];
+const STATIC_FLAGS: &[&str] = &["-Ctarget-feature=+crt-static"];
 
 /// Builds the first process.
 pub(crate) fn run() -> Findings {
-    build("isotherm-guest", "isotherm-guest", "guest", FLAGS)
+    build(&workspace::lab(), ("isotherm-guest", "isotherm-guest"), "guest", FLAGS)
 }
 
 /// Builds isotherm.
 pub(crate) fn run_static() -> Findings {
-    build("isotherm-cli", "isotherm", "static", STATIC_FLAGS)
+    build(&workspace::root(), ("isotherm-cli", "isotherm"), "static", STATIC_FLAGS)
 }
 
-fn build(package: &str, program: &str, folder: &str, flags: &[&str]) -> Findings {
+fn build(workspace: &Path, (package, program): (&str, &str), folder: &str, flags: &[&str]) -> Findings {
     if std::env::consts::ARCH != "x86_64" {
         println!("{program}: not built: the rig's guests are x86-64, and no cross compiler is set up here");
         return Vec::new();
     }
     // A target of its own, so that build scripts and macros are linked as usual.
-    let status = workspace::cargo()
+    let status = workspace::cargo_in(workspace)
         .args(["build", "--locked", "--release", "--package", package, "--bin", program, "--target", TARGET])
         .args(["--config", &format!("target.{TARGET}.rustflags={flags:?}")])
         .status();
@@ -41,7 +41,7 @@ fn build(package: &str, program: &str, folder: &str, flags: &[&str]) -> Findings
 }
 
 /// Copies a program into a folder of the target folder.
-pub(crate) fn put(built: &Path, folder: &str, program: &str) -> Findings {
+fn put(built: &Path, folder: &str, program: &str) -> Findings {
     let folder = workspace::target().join(folder);
     let place = folder.join(program);
     // Another name first: a guest may be started from the old one just now.

@@ -3,6 +3,8 @@
 //! That is what a change can break. Advisories appear without a change of ours: [`advisories`] asks cargo-deny about them, in the nightly
 //! run, and holds all of `deny.toml` against the dependencies.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -21,12 +23,17 @@ pub(crate) fn run() -> Findings {
         Ok(list) => list,
         Err(error) => return vec![format!("{LIST}: {error}")],
     };
-    match (allowed(&list), workspace::dependencies()) {
-        (Ok(allowed), Ok(metadata)) => {
-            workspace::packages(&metadata).iter().filter_map(|package| judge(package, &allowed)).collect()
-        }
-        (Err(error), _) | (_, Err(error)) => vec![error],
-    }
+    let allowed = match allowed(&list) {
+        Ok(allowed) => allowed,
+        Err(error) => return vec![error],
+    };
+    let of = |workspace: &Path| match workspace::dependencies(workspace) {
+        Ok(metadata) => workspace::packages(&metadata).iter().filter_map(|package| judge(package, &allowed)).collect(),
+        Err(error) => vec![error],
+    };
+    // What both depend on is named once.
+    let findings: BTreeSet<String> = [workspace::root(), workspace::lab()].iter().flat_map(|one| of(one)).collect();
+    findings.into_iter().collect()
 }
 
 /// `licenses.allow`.
@@ -67,22 +74,28 @@ pub(crate) fn advisories() -> Findings {
     if !has_deny {
         return without_deny(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|value| value == "1"));
     }
+    [workspace::root(), workspace::lab()].iter().flat_map(|workspace| advisories_of(workspace)).collect()
+}
+
+fn advisories_of(workspace: &Path) -> Findings {
     let mut findings = Findings::new();
-    if let Err(text) = deny(&["licenses", "bans", "sources"]) {
-        findings.push(format!("{text}\n`cargo deny check licenses bans sources` failed"));
+    if let Err(text) = deny(workspace, &["licenses", "bans", "sources"]) {
+        findings.push(format!("{text}\n`cargo deny check licenses bans sources` failed in {}", workspace.display()));
     }
-    match deny(&["advisories"]) {
+    match deny(workspace, &["advisories"]) {
         Ok(()) => {}
         Err(text) if database_missing(&text) => {
             println!("licences: advisories are not checked: the advisory database cannot be fetched from here");
         }
-        Err(text) => findings.push(format!("{text}\n`cargo deny check advisories` failed")),
+        Err(text) => findings.push(format!("{text}\n`cargo deny check advisories` failed in {}", workspace.display())),
     }
     findings
 }
 
-fn deny(checks: &[&str]) -> Result<(), String> {
-    let output = workspace::cargo().args(["deny", "--all-features", "check"]).args(checks).output();
+fn deny(workspace: &Path, checks: &[&str]) -> Result<(), String> {
+    let list = workspace::root().join(LIST);
+    let mut command = workspace::cargo_in(workspace);
+    let output = command.args(["deny", "--all-features", "check", "--config"]).arg(list).args(checks).output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),

@@ -10,7 +10,12 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
 }
 
-/// Where cargo builds.
+/// The folder of the lab, which is a workspace of its own.
+pub(crate) fn lab() -> PathBuf {
+    root().join("lab")
+}
+
+/// Where cargo builds, for both workspaces.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
@@ -39,18 +44,18 @@ pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// `cargo metadata` of the workspace's own packages.
-pub(crate) fn metadata() -> Result<Value, String> {
-    read_metadata(&["--no-deps"])
+/// `cargo metadata` of a workspace's own packages.
+pub(crate) fn metadata(workspace: &Path) -> Result<Value, String> {
+    read_metadata(workspace, &["--no-deps"])
 }
 
 /// `cargo metadata` of these and of all that they depend on.
-pub(crate) fn dependencies() -> Result<Value, String> {
-    read_metadata(&["--locked"])
+pub(crate) fn dependencies(workspace: &Path) -> Result<Value, String> {
+    read_metadata(workspace, &["--locked"])
 }
 
-fn read_metadata(more: &[&str]) -> Result<Value, String> {
-    let mut command = cargo();
+fn read_metadata(workspace: &Path, more: &[&str]) -> Result<Value, String> {
+    let mut command = cargo_in(workspace);
     command.args(["metadata", "--format-version", "1"]).args(more);
     let output = command.output().map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     if !output.status.success() {
@@ -64,9 +69,14 @@ pub(crate) fn packages(metadata: &Value) -> &[Value] {
     metadata["packages"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The cargo that runs us, in the workspace.
+/// The cargo that runs us, in the product's workspace.
 pub(crate) fn cargo() -> Command {
+    cargo_in(&root())
+}
+
+/// The cargo that runs us, in one of the workspaces.
+pub(crate) fn cargo_in(workspace: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
+    command.current_dir(workspace).env("CARGO_TARGET_DIR", target());
     command
 }

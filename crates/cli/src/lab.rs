@@ -57,7 +57,7 @@ impl Lab {
 }
 
 fn find(configured: Option<&Path>, executable: Option<&Path>, path: Option<&OsStr>) -> Result<PathBuf, String> {
-    const GET: &str = "build it in a checkout of isotherm (make lab, or cargo build --release -p isotherm-lab)";
+    const GET: &str = "build it in a checkout of isotherm with `make lab`";
     if let Some(place) = configured {
         let missing = || format!("ISOTHERM_LAB names {}, which is no file; {GET}", place.display());
         return place.is_file().then(|| place.to_path_buf()).ok_or_else(missing);
@@ -96,11 +96,8 @@ mod tests {
         assert_eq!(find(None, Some(&alone), Some(&path)), Ok(in_path.clone()));
         assert_eq!(find(None, None, Some(&path)), Ok(in_path));
         let error = find(Some(folder.path()), Some(&executable), Some(&path)).unwrap_err();
-        assert!(
-            error.contains("which is no file") && error.contains("cargo build --release -p isotherm-lab"),
-            "{error}"
-        );
+        assert!(error.contains("which is no file") && error.contains("`make lab`"), "{error}");
         let error = find(None, Some(&alone), None).unwrap_err();
-        assert!(error.contains("isotherm-lab is missing") && error.contains("cargo build"), "{error}");
+        assert!(error.contains("isotherm-lab is missing") && error.contains("`make lab`"), "{error}");
     }
 }

@@ -35,7 +35,6 @@ fn recording(folder: &Path) -> PathBuf {
 }
 
 #[test]
-#[ignore = "nightly: kernels under emulation for half a minute"]
 fn plays_are_counted_by_a_real_kernel_in_their_order() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
     let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");

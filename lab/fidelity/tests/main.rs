@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 mod comparison;
+mod damaged;
 mod refresh;
 mod versus;
 

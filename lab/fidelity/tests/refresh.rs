@@ -29,7 +29,6 @@ fn slice() -> (Selection, Vec<Workload>) {
 }
 
 #[test]
-#[ignore = "nightly: kernels under emulation for half a minute"]
 fn a_slice_is_made_anew_stored_and_compared() {
     let Some(AtHand { kernel: (_, kernel), guest }) = rig() else { return };
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -68,7 +68,6 @@ fn in_a_kernel<T>(run: impl FnOnce(&Rig<'_>) -> Result<T, FidelityError>) -> Opt
 }
 
 #[test]
-#[ignore = "nightly: a kernel under emulation for half a minute and more"]
 fn a_slice_of_monitoring_in_a_kernel() {
     let Some(boot) = in_a_kernel(|rig| monitor::real(rig, &monitor::PATTERNS[..1], 14)) else { return };
     assert_eq!(boot.runs.len(), 2);
@@ -81,7 +80,6 @@ fn a_slice_of_monitoring_in_a_kernel() {
 }
 
 #[test]
-#[ignore = "nightly: a kernel under emulation for half a minute and more"]
 fn a_slice_of_sorting_in_a_kernel() {
     // Four seconds: after one the module need not have called anything hot yet.
     let Some(boot) = in_a_kernel(|rig| sorting::real(rig, &sorting::SORT_WORKLOADS[..1], 200)) else { return };
@@ -94,7 +92,6 @@ fn a_slice_of_sorting_in_a_kernel() {
 }
 
 #[test]
-#[ignore = "nightly: a kernel under emulation for half a minute and more"]
 fn a_slice_of_compaction_in_a_kernel() {
     // At 20 the score, 90 or 91, is at the mark itself: whether the kernel begins hangs on the size of the guest's first process.
     let Some(boot) = in_a_kernel(|rig| compaction::real(rig, &[(Holes::Contiguous, 40)], 2_000)) else { return };
@@ -107,7 +104,6 @@ fn a_slice_of_compaction_in_a_kernel() {
 }
 
 #[test]
-#[ignore = "nightly: a kernel under emulation for half a minute and more"]
 fn a_slice_of_promotion_in_a_kernel() {
     let Some(boot) = in_a_kernel(|rig| promotion::real(rig, &promotion::TIER_CASES[1..2], 200)) else { return };
     let [run] = &boot.runs[..] else { panic!("one case: {boot:?}") };

@@ -118,7 +118,6 @@ fn a_script_is_played_and_the_kernel_counts_it() {
 }
 
 #[test]
-#[ignore = "nightly: kernels under emulation for half a minute"]
 fn a_limit_makes_the_kernel_reclaim() {
     let Some(rig) = rig() else { return };
     let (first, pages) = (1 << 27, 16384);
@@ -142,7 +141,6 @@ fn a_limit_makes_the_kernel_reclaim() {
 }
 
 #[test]
-#[ignore = "nightly: kernels under emulation for half a minute"]
 fn what_the_guest_cannot_do_comes_back_in_words() {
     let Some(rig) = rig() else { return };
     let mut job = boot();

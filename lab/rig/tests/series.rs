@@ -36,7 +36,6 @@ fn script() -> Script {
 
 /// A run without swap that does not fit is killed by the kernel; those before and after it are as if it had not been.
 #[test]
-#[ignore = "nightly: kernels under emulation for half a minute"]
 fn a_run_that_is_killed_does_not_spoil_the_next() {
     let Some(AtHand { kernel: (_, kernel), guest }) = rig() else { return };
     let run = |limit_bytes, zram_bytes, subgroups: &[u16]| SeriesRun {

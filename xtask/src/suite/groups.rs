@@ -17,8 +17,6 @@ const LIMIT: Duration = Duration::from_secs(20 * 60);
 /// Groups that take longest, in the order in which they begin: what is long and begins last is waited for on one processor.
 const FIRST: &[&str] = &[
     "recorder tests record",
-    "fidelity tests versus",
-    "rig tests guests",
     "scenario tests advise",
     "cli tests advise",
     "trace tests group_files",
@@ -193,7 +191,7 @@ mod tests {
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&path, mode).unwrap();
-        Program { package: "made".into(), kind: "unit", path, folder: std::env::temp_dir() }
+        Program { package: "made".into(), kind: "unit", path, folder: std::env::temp_dir(), is_of_lab: false }
     }
 
     fn ran(script: &str) -> Ran {
@@ -207,7 +205,13 @@ mod tests {
 
     #[test]
     fn a_group_is_a_module_of_a_program() {
-        let program = Program { package: "p".into(), kind: "tests", path: PathBuf::new(), folder: PathBuf::new() };
+        let program = Program {
+            package: "p".into(),
+            kind: "tests",
+            path: PathBuf::new(),
+            folder: PathBuf::new(),
+            is_of_lab: false,
+        };
         let case = |name: &str, is_nightly| Case { name: name.into(), is_nightly };
         let programs =
             [(program, vec![case("a::x", false), case("a::y", true), case("b", false), case("a::b::c", false)])];

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that a change can break, stage by stage, each with its time; all stages run, and all cases, whatever
-//! fails before. `cargo xtask nightly` runs the same and the cases marked `#[ignore = "nightly: why"]`, then the long runs of
-//! [`nightly`].
+//! fails before. `cargo xtask nightly` runs the same, the cases marked `#[ignore = "nightly: why"]` and those of the lab, then the
+//! long runs of [`nightly`].
 
 mod groups;
 mod nightly;
@@ -15,14 +15,10 @@ use std::time::{Duration, Instant};
 use crate::{Findings, check, guest, module, workspace};
 use groups::{Errand, Ran};
 use programs::{Case, Program};
-use serde_json::Value;
 use verdicts::{End, Verdict};
 
 /// How many of the slowest cases the table at the end has.
 const SLOWEST: usize = 20;
-
-/// Kernels that every change is tested in; the night has all of [`module::USUAL`].
-const EVERYDAY_KERNELS: &[&str] = &["6.12"];
 
 /// What is run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,21 +66,21 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
         // Packages come from the network and need little of a processor: meanwhile sources are checked and built.
         let mut needs = Command::new("scripts/install-test-needs").current_dir(workspace::root()).spawn();
         check::all(&mut |name, work| suite.stage(name, work));
-        // Before the build, which leaves the program that tests start in the same place.
-        let mut linked = Vec::new();
-        suite.stage("programs for guests", &mut || link_static(&mut linked));
-        let built = build(&mut suite, &linked);
+        let built = build(&mut suite, extent);
         suite.stage("test needs", &mut || installed(&mut needs));
         suite.stage("recorder", &mut || script("make", &["--no-print-directory", "recorder"]));
+        if extent == Extent::Nightly {
+            suite.stage("programs for guests", &mut || guest::run().into_iter().chain(guest::run_static()).collect());
+        }
         cases(&mut suite, &built, extent, words, &mut ran);
         suite.stage("examples in documentation", &mut || {
-            check::cargo(&["test", "--quiet", "--locked", "--workspace", "--doc"], &[])
+            check::cargo(&workspace::root(), &["test", "--quiet", "--locked", "--workspace", "--doc"])
         });
         if extent == Extent::Nightly {
             nightly::STAGES.iter().for_each(|(name, work)| suite.stage(name, &mut || work()));
         }
     } else {
-        let built = build(&mut suite, &[]);
+        let built = build(&mut suite, extent);
         cases(&mut suite, &built, extent, words, &mut ran);
     }
     summary(&suite.stages, &ran);
@@ -93,7 +89,7 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
 
 /// All cases by name, those of the night marked, without running any.
 fn list() -> Findings {
-    let programs = match programs::build(&[]) {
+    let programs = match programs::build(true) {
         Ok(programs) => programs,
         Err(error) => return vec![error],
     };
@@ -109,10 +105,10 @@ fn list() -> Findings {
     Findings::new()
 }
 
-fn build(suite: &mut Suite, linked: &[Value]) -> Vec<(Program, Vec<Case>)> {
+fn build(suite: &mut Suite, extent: Extent) -> Vec<(Program, Vec<Case>)> {
     let mut built = Vec::new();
     suite.stage("build", &mut || {
-        let programs = match programs::build(linked) {
+        let programs = match programs::build(extent == Extent::Nightly) {
             Ok(programs) => programs,
             Err(error) => return vec![error],
         };
@@ -128,26 +124,6 @@ fn build(suite: &mut Suite, linked: &[Value]) -> Vec<(Program, Vec<Case>)> {
     built
 }
 
-/// Links the programs that run in guests, each into one file, from what tests are built of: `cargo xtask guest` and `static` build
-/// everything again, optimised. `linked` gets what isotherm was linked from.
-///
-/// The feature `unified` gives its dependencies the features that they have in a build of the whole workspace.
-fn link_static(linked: &mut Vec<Value>) -> Findings {
-    let mut link = |package: &str, program: &str, folder: &str, features: &str, flags: &[&str]| {
-        let arguments = ["rustc", "--locked", "--package", package, "--bin", program, "--features", features];
-        match programs::artifacts(&arguments, flags) {
-            Ok(artifacts) => {
-                *linked = artifacts;
-                guest::put(&workspace::target().join("debug").join(program), folder, program)
-            }
-            Err(error) => vec![error],
-        }
-    };
-    let mut findings = link("isotherm-guest", "isotherm-guest", "guest", "", guest::FLAGS);
-    findings.extend(link("isotherm-cli", "isotherm", "static", "unified", guest::STATIC_FLAGS));
-    findings
-}
-
 fn cases(suite: &mut Suite, built: &[(Program, Vec<Case>)], extent: Extent, words: &[String], ran: &mut Vec<Ran>) {
     let is_wanted = |program: &Program, case: &Case| {
         let name = || format!("{} {} {}", program.package, program.kind, case.name);
@@ -160,23 +136,26 @@ fn cases(suite: &mut Suite, built: &[(Program, Vec<Case>)], extent: Extent, word
             return vec![format!("no case is called `{}`; `cargo xtask test --list` lists them", words.join("` or `"))];
         }
         let found = Mutex::new(Findings::new());
-        let errand = |name: &'static str, brings_kernels, work: fn(Extent) -> Findings| Errand {
+        let errand = |name: &'static str, brings_kernels, work: fn() -> Findings| Errand {
             brings_kernels,
             work: Box::new({
                 let found = &found;
                 move || {
                     let start = Instant::now();
-                    let new = work(extent);
+                    let new = work();
                     let verdict = if new.is_empty() { "ok" } else { "FAILED" };
                     println!("test: {name}: {verdict} ({:.0} s)", start.elapsed().as_secs_f64());
                     found.lock().expect("no errand panics").extend(new);
                 }
             }),
         };
-        let errands = match words {
-            [] => vec![errand("kernels", true, kernels), errand("Python package", false, python)],
-            _ => Vec::new(),
-        };
+        let mut errands = Vec::new();
+        if words.is_empty() {
+            errands.push(errand("Python package", false, python));
+            if extent == Extent::Nightly {
+                errands.push(errand("kernels", true, kernels));
+            }
+        }
         *ran = groups::run(errands, groups, print);
         let found = found.into_inner().expect("no errand panics");
         found.into_iter().chain(ran.iter().filter_map(failures)).collect()
@@ -240,23 +219,22 @@ fn installed(needs: &mut std::io::Result<Child>) -> Findings {
     }
 }
 
-fn python(_: Extent) -> Findings {
+fn python() -> Findings {
     script("scripts/python", &["test"])
 }
 
-/// Kernels that the rig boots, and at night the accessed-bit module for each. What cannot be had is said; its cases are skipped then, or
-/// fail with `ISOTHERM_REQUIRE_ALL=1`.
-fn kernels(extent: Extent) -> Findings {
+/// Kernels that the rig boots, and the accessed-bit module for each. What cannot be had is said; its cases are skipped then, or fail
+/// with `ISOTHERM_REQUIRE_ALL=1`.
+fn kernels() -> Findings {
     let lab = workspace::target().join("debug/isotherm-lab");
-    let wanted: &[&str] = if extent == Extent::Nightly { &module::USUAL } else { EVERYDAY_KERNELS };
-    for &kernel in wanted {
+    for kernel in module::USUAL {
         let status = Command::new(&lab).args(["rig", "ready", kernel]).status();
         if !status.is_ok_and(|status| status.success()) {
             println!("test: Linux {kernel} cannot be had");
-        } else if extent == Extent::Nightly {
-            let found = module::run(&[kernel.to_owned()]);
-            found.iter().for_each(|why| println!("no module for Linux {kernel}: {why}"));
+            continue;
         }
+        let found = module::run(&[kernel.to_owned()]);
+        found.iter().for_each(|why| println!("no module for Linux {kernel}: {why}"));
     }
     Findings::new()
 }

@@ -1,7 +1,6 @@
-//! The test programs of the workspace: built by one call of cargo, and which cases each of them has.
+//! The test programs: built by one call of cargo for each workspace, and which cases each of them has.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -16,6 +15,7 @@ use crate::workspace;
 pub(super) const BUILD: &[&str] =
     &["build", "--locked", "--workspace", "--exclude", "xtask", "--lib", "--bins", "--tests", "--examples"];
 const BUILD_XTASK: &[&str] = &["build", "--locked", "--package", "xtask", "--tests"];
+const BUILD_LAB: &[&str] = &["build", "--locked", "--workspace", "--lib", "--bins", "--tests"];
 
 /// One program of cases.
 pub(super) struct Program {
@@ -26,58 +26,43 @@ pub(super) struct Program {
     pub(super) path: PathBuf,
     /// Cargo runs tests in the folder of their package.
     pub(super) folder: PathBuf,
+    /// Of the lab, whose cases all run at night.
+    pub(super) is_of_lab: bool,
 }
 
 /// One case of a program.
 pub(super) struct Case {
     pub(super) name: String,
-    /// It is marked `#[ignore = "nightly: …"]`.
+    /// It is marked `#[ignore = "nightly: …"]`, or of the lab.
     pub(super) is_nightly: bool,
 }
 
-/// Builds all of [`BUILD`] and returns the test programs, sorted.
+/// Builds all of [`BUILD`], and of the lab if that is wanted, and returns the test programs, sorted.
 ///
 /// # Errors
-/// What does not build. Libraries that the program for guests, of `linked`, has in another form are a warning.
-pub(super) fn build(linked: &[Value]) -> Result<Vec<Program>, String> {
-    let mut artifacts = artifacts(BUILD, &[])?;
-    artifacts.extend(self::artifacts(BUILD_XTASK, &[])?);
-    let known: BTreeSet<&str> = linked.iter().filter_map(library).collect();
-    // What was linked just now, and could not be taken as it is.
-    let anew = artifacts.iter().filter(|artifact| artifact["fresh"] == false);
-    let twice: BTreeSet<&str> = anew.filter_map(library).filter(|package| known.contains(package)).collect();
+/// What does not build.
+pub(super) fn build(with_lab: bool) -> Result<Vec<Program>, String> {
+    let mut artifacts = artifacts(&workspace::root(), BUILD)?;
+    artifacts.extend(self::artifacts(&workspace::root(), BUILD_XTASK)?);
+    if with_lab {
+        artifacts.extend(self::artifacts(&workspace::lab(), BUILD_LAB)?);
+    }
     let mut programs: Vec<Program> = artifacts.iter().filter(is_test).filter_map(program).collect();
     programs.sort_by(|one, other| (&one.package, one.kind, &one.path).cmp(&(&other.package, other.kind, &other.path)));
-    if !twice.is_empty() {
-        println!(
-            "warning: these are built twice, because their features in the workspace are others than for `isotherm` alone; the feature \
-             `unified` in crates/cli/Cargo.toml can give them the same:\n  {}",
-            Vec::from_iter(twice).join("\n  ")
-        );
-    }
     Ok(programs)
 }
 
-/// What cargo builds with `arguments`, and `rustc`'s own after `--`: a message for each artifact.
-pub(super) fn artifacts(arguments: &[&str], rustc: &[&str]) -> Result<Vec<Value>, String> {
-    let mut command = workspace::cargo();
+/// What cargo builds with `arguments`: a message for each artifact.
+fn artifacts(workspace: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
+    let mut command = workspace::cargo_in(workspace);
     command.args(arguments).arg("--message-format=json-render-diagnostics");
-    if !rustc.is_empty() {
-        command.arg("--").args(rustc);
-    }
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cannot run cargo: {error}"))?;
     if !output.status.success() {
-        return Err(format!("`cargo {}` failed; see above", arguments.join(" ")));
+        return Err(format!("`cargo {}` failed in {}; see above", arguments.join(" "), workspace.display()));
     }
     let messages = String::from_utf8_lossy(&output.stdout);
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     Ok(messages.filter(|message| message["reason"] == "compiler-artifact").collect())
-}
-
-/// The package of ours whose library an artifact is. Of others some are wanted in two forms.
-fn library(artifact: &Value) -> Option<&str> {
-    let is_library = artifact["target"]["kind"] == serde_json::json!(["lib"]) && artifact["profile"]["test"] == false;
-    artifact["package_id"].as_str().filter(|id| is_library && id.starts_with("path+file"))
 }
 
 fn is_test(artifact: &&Value) -> bool {
@@ -93,14 +78,15 @@ fn program(artifact: &Value) -> Option<Program> {
     let name = id.rsplit_once('#').map_or(id, |(_, end)| end).split('@').next()?;
     let name = if name.starts_with(|c: char| c.is_ascii_digit()) { folder.file_name()?.to_str()? } else { name };
     let kind = if artifact["target"]["kind"] == serde_json::json!(["test"]) { "tests" } else { "unit" };
-    Some(Program { package: name.trim_start_matches("isotherm-").to_owned(), kind, path, folder })
+    let is_of_lab = folder.starts_with(workspace::lab());
+    Some(Program { package: name.trim_start_matches("isotherm-").to_owned(), kind, path, folder, is_of_lab })
 }
 
 impl Program {
     /// Its cases, as it lists them.
     pub(super) fn cases(&self) -> Result<Vec<Case>, String> {
         let nightly = self.listed(&["--ignored"])?;
-        let is_nightly = |name: &String| nightly.contains(name);
+        let is_nightly = |name: &String| self.is_of_lab || nightly.contains(name);
         let all = self.listed(&[])?;
         Ok(all.into_iter().map(|name| Case { is_nightly: is_nightly(&name), name }).collect())
     }

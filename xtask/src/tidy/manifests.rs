@@ -31,18 +31,56 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("lab/fidelity", &["units", "core", "trace", "workload", "sim", "rig", "guest"]),
     ("lab/guest", &[]),
     ("lab/cli", &["units", "trace", "sim", "workload", "scenario", "report", "terminal", "guest", "rig", "fidelity"]),
-    (
-        "fuzz",
-        &["units", "core", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top", "guest", "fidelity"],
-    ),
+    ("fuzz", &["units", "core", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top"]),
     ("python", &["units", "trace", "workload", "sim", "scenario", "report", "answers", "sweep"]),
     ("xtask", &[]),
 ];
 
+const WORKSPACES: [&str; 2] = ["Cargo.toml", "lab/Cargo.toml"];
+
+/// What both workspaces say and the lab says otherwise: another version of a dependency, another lint or profile would build packages
+/// twice, and test something else than what is used.
+fn differences(product: &str, lab: &str) -> Findings {
+    let (product, lab): (toml::Table, toml::Table) = match (product.parse(), lab.parse()) {
+        (Ok(product), Ok(lab)) => (product, lab),
+        (Err(error), _) | (_, Err(error)) => return vec![format!("Cargo.toml or lab/Cargo.toml: {error}")],
+    };
+    let mut findings = Findings::new();
+    let tables = [
+        ["workspace", "package"].as_slice(),
+        &["workspace", "dependencies"],
+        &["workspace", "lints", "rust"],
+        &["workspace", "lints", "clippy"],
+        &["profile", "dev"],
+        &["profile", "dev", "package"],
+        &["profile", "release"],
+        &["profile", "release", "package"],
+    ];
+    for names in tables {
+        let (ours, theirs) = (table_at(&product, names), table_at(&lab, names));
+        for (key, value) in theirs.into_iter().flatten() {
+            let known = ours.and_then(|table| table.get(key));
+            // Paths lead to the same place from another folder; tables below have a line of their own.
+            let is_compared = value.get("path").is_none() && key != "package";
+            if is_compared && known.is_some_and(|known| known != value) {
+                findings.push(format!("lab/Cargo.toml: `{key}` of [{}] differs from Cargo.toml's", names.join(".")));
+            }
+        }
+    }
+    findings
+}
+
+fn table_at<'t>(table: &'t toml::Table, names: &[&str]) -> Option<&'t toml::Table> {
+    names.iter().try_fold(table, |table, name| table.get(*name)?.as_table())
+}
+
 pub(super) fn check(files: &[File], findings: &mut Findings) {
-    for file in files.iter().filter(|file| file.path != "Cargo.toml") {
+    for file in files.iter().filter(|file| !WORKSPACES.contains(&file.path.as_str())) {
         let Some(folder) = file.path.strip_suffix("/Cargo.toml") else { continue };
         check_one(folder, file, findings);
+    }
+    if let [Some(product), Some(lab)] = WORKSPACES.map(|path| files.iter().find(|file| file.path == path)) {
+        findings.extend(differences(&product.text, &lab.text));
     }
     for licence in ["LICENSE-MIT", "LICENSE-APACHE", "recorder/valgrind/LICENSE"] {
         if files.iter().any(|file| file.path == "Cargo.toml") && !crate::workspace::root().join(licence).is_file() {
@@ -73,5 +111,22 @@ fn check_one(folder: &str, file: &File, findings: &mut Findings) {
         if !allowed.contains(&used) {
             findings.push(file.at(index, &format!("{folder} may not depend on isotherm-{used}: downward only")));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_lab_pins_otherwise_is_named() {
+        let product = "[workspace.dependencies]\na = \"=1\"\nb = { path = \"b\" }\n[profile.dev.package]\nc = { opt-level = 1 }\n";
+        let same = product.replace("path = \"b\"", "path = \"../b\"") + "d = { opt-level = 3 }\n";
+        assert_eq!(differences(product, &same), Findings::new());
+        let other = same.replace("=1", "=2").replace("opt-level = 1", "opt-level = 2");
+        let found = differences(product, &other);
+        assert!(found.len() == 2 && found[0].contains("`a` of [workspace.dependencies]"), "{found:?}");
+        assert!(found[1].contains("`c` of [profile.dev.package]"), "{found:?}");
+        assert_eq!(differences(product, "[").len(), 1);
     }
 }
