@@ -1,4 +1,4 @@
-"""The figures of docs/python.md: `python -P python/bench.py`, with the wheel and Polars installed. 10^8 rows take 6 GB of memory.
+"""The figures of docs/use/python.md: `python -P python/bench.py`, with the wheel and Polars installed. 10^8 rows take 6 GB of memory.
 
 With `-P` Python takes the wheel, and not the sources next to this file, which have no compiled part.
 """

@@ -47,7 +47,7 @@ class _Part:
 
 @dataclass
 class Workload(_Part):
-    """A program that a scenario plays (docs/workloads.md).
+    """A program that a scenario plays (docs/use/workloads.md).
 
     ``load`` is what it touches: a table with ``kind`` and that kind's keys, such as
     ``{"kind": "key-value", "footprint": "64MiB", "operations": 100_000}``. Times are text with units (``"5ms"``), sizes
@@ -102,7 +102,7 @@ class Variant(_Part):
 
 @dataclass
 class Scenario(_Part):
-    """An experiment: machine, workloads, policy, and what of it varies (docs/scenarios.md).
+    """An experiment: machine, workloads, policy, and what of it varies (docs/use/scenarios.md).
 
     Fields are the keys of a scenario's file, with ``_`` in place of ``-``; ``None`` leaves a key at its default. Tables
     that have no type here are mappings as in the file. ``more`` holds further keys. ``str(scenario)`` is the file.

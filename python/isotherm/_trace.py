@@ -24,7 +24,7 @@ Column = Union["npt.ArrayLike", Sequence[int]]
 
 
 class Trace:
-    """A page trace on disk (docs/traces.md).
+    """A page trace on disk (docs/mechanism/traces.md).
 
     A row says that a thread touched ``pages`` consecutive pages from ``page`` on: ``time_ns`` (CPU time of the thread at
     the start of its epoch), ``thread`` (index), ``page`` and ``pages`` (in units of :attr:`page_bytes`), ``write``,
@@ -128,7 +128,7 @@ class Trace:
         """Runs a program, writes down which pages it touches, and opens the trace.
 
         The recording itself is the work of the ``isotherm`` command with its engine, which must be installed
-        (docs/recording.md). ``path``: the file [default: a temporary one that goes with the object]. ``epoch``: time in
+        (docs/use/recording.md). ``path``: the file [default: a temporary one that goes with the object]. ``epoch``: time in
         which a page of a thread is written down once [default: ``"1ms"``]. ``timeout``: seconds; then the program is
         ended, and what was recorded is kept.
 

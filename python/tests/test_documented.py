@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 
-PAGE = ROOT / "docs" / "python.md"
+PAGE = ROOT / "docs" / "use" / "python.md"
 
 
 def test_the_blocks_of_the_page_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

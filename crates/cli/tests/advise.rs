@@ -382,7 +382,7 @@ fn huge_pages_are_a_question_of_their_own() {
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
 }
 
-/// docs/advise.md: Ctrl-C gives what is known so far, with exit code 4.
+/// docs/use/advise.md: Ctrl-C gives what is known so far, with exit code 4.
 #[test]
 fn interrupted_advice_says_what_is_known() {
     let folder = tempfile::tempdir().unwrap();

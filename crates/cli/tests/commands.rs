@@ -51,6 +51,17 @@ const NOT_RUN_ALONE: &[(&str, &str)] = &[("top", "waits for keys"), ("simulate p
 /// These also say 3 or 4 where a machine has not all that they look for.
 const OF_THIS_MACHINE: [&str; 2] = ["doctor", "compact"];
 
+/// Adds the pages below a folder.
+fn add_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            add_pages(&path, pages);
+        } else if path.extension().is_some_and(|end| end == "md") {
+            pages.push(path);
+        }
+    }
+}
+
 /// Adds the commands of a page that no other shows, without `$ isotherm `.
 fn commands(page: &Path, found: &mut Vec<String>) {
     let text = std::fs::read_to_string(page).unwrap().replace("\\\n", " ");
@@ -131,10 +142,8 @@ fn commands_of_all_pages_run() {
 
 /// Runs the commands that `is_wanted` takes, and returns how many these are.
 fn run_shown(is_wanted: impl Fn(&str) -> bool) -> usize {
-    let mut pages: Vec<PathBuf> =
-        std::fs::read_dir(Path::new(ROOT).join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    pages.retain(|page| page.extension().is_some_and(|end| end == "md"));
-    pages.push(Path::new(ROOT).join("README.md"));
+    let mut pages = vec![Path::new(ROOT).join("README.md")];
+    add_pages(&Path::new(ROOT).join("docs"), &mut pages);
     pages.sort();
     let mut shown = Vec::new();
     pages.iter().for_each(|page| commands(page, &mut shown));

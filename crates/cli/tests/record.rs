@@ -326,7 +326,7 @@ fn a_native_run_needs_no_engine_and_no_file() {
 
 /// Commands of the tutorial that need no rights: those before "Apply".
 pub(crate) fn tutorial() -> Vec<String> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/tutorial.md");
     let text = std::fs::read_to_string(page).unwrap();
     let (head, _) = text.split_once("## 4. Apply").unwrap();
     let steps: Vec<String> = head.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect();

@@ -154,7 +154,7 @@ fn packages_install_and_run_on_debian_12_and_13() {
             "/usr/lib/systemd/system/isotherm.service",
             "/usr/share/man/man1/isotherm-advise.1.gz",
             "/usr/share/bash-completion/completions/isotherm",
-            "/usr/share/doc/isotherm/docs/tutorial.md",
+            "/usr/share/doc/isotherm/docs/use/tutorial.md",
             "/usr/share/doc/isotherm/isotherm.cdx.json",
             "/usr/lib/isotherm/valgrind/isorec-launcher",
         ] {

@@ -1,5 +1,5 @@
 //! The recorder of page traces. Starts the program under an engine that sees each access, reads what it says,
-//! writes a trace. How it works and what it does not see: `docs/recording.md`.
+//! writes a trace. How it works and what it does not see: `docs/use/recording.md`.
 
 mod accessed;
 mod assemble;

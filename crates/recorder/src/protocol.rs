@@ -1,4 +1,4 @@
-//! The engine's stream, read: chunks from the FIFO, records from a chunk. Specified in `docs/recording.md#protocol`; the
+//! The engine's stream, read: chunks from the FIFO, records from a chunk. Specified in `docs/use/recording.md#protocol`; the
 //! writer is `recorder/valgrind/src/record.h`.
 
 use isotherm_trace::{PAGE_LIMIT, PageRun};
@@ -369,7 +369,7 @@ mod tests {
         Ok(out)
     }
 
-    /// By hand from docs/recording.md#protocol.
+    /// By hand from docs/use/recording.md#protocol.
     const EXAMPLE: &[u8] = &[
         1, 1, 9, 10, 1, 1, 5, 1, b'x', // hello of thread 10 of process 9, started by uid 0 as a thread at 5 ns
         2, 0xac, 0x02, 7, // epoch 300, at 7 ns in the order of all threads

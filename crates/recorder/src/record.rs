@@ -21,7 +21,7 @@ pub const DEFAULT_EPOCH: Duration = Duration::from_ms(1);
 const USUAL_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 5 };
 
 /// How far a clock by prices (`recorder/valgrind/src/prices.c`) was off at most, percent of native CPU time, over all whole programs that
-/// were measured: those judged in `docs/recording.md#time`, and those fitted in `recorder/valgrind/prices/README.md` (there Python with
+/// were measured: those judged in `docs/use/recording.md#time`, and those fitted in `recorder/valgrind/prices/README.md` (there Python with
 /// floating point).
 pub(crate) const PRICES_ERROR_PERCENT: u32 = 162;
 

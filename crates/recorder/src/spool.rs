@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::protocol::{CHUNK_BYTES, Header, ProtocolError};
 use crate::sys;
 
-/// Offsets in `control`: see `docs/recording.md#protocol`.
+/// Offsets in `control`: see `docs/use/recording.md#protocol`.
 const NEXT_UID_OFFSET: u64 = 8;
 const STOP_OFFSET: u64 = 12;
 

@@ -10,7 +10,7 @@ use crate::assemble::{AssembleError, Assembler};
 use crate::error::RecordError;
 use crate::spool::Incoming;
 
-/// Reads chunks (`docs/recording.md#protocol`) to the end of `stream` and writes their trace to `output`, with epochs of
+/// Reads chunks (`docs/use/recording.md#protocol`) to the end of `stream` and writes their trace to `output`, with epochs of
 /// `epoch` of CPU time, as a recording does with what comes out of its FIFO. What the finished trace says about itself.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use isotherm_core::daemon::Kind;
 use isotherm_core::generations::{EstimatorConfig, ReclaimerConfig, TARGETS_ALL, ToolConfig, covers};
 use serde::{Deserialize, Serialize};
 
-/// A `[[generations]]` table: a daemon of user space over the generations of the Multi-Gen LRU (`docs/generations.md`). Under
+/// A `[[generations]]` table: a daemon of user space over the generations of the Multi-Gen LRU (`docs/mechanism/generations.md`). Under
 /// another policy it finds nothing to read, says so, and changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationsSpec {

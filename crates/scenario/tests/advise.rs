@@ -76,7 +76,7 @@ fn row<'a>(advice: &'a Advice, candidate: &str, memory_bytes: u64) -> &'a Advice
     advice.rows.iter().find(is_it).unwrap_or_else(|| panic!("no row {candidate} {memory_bytes}"))
 }
 
-/// docs/advise.md#configurations: tried on request, beside the others, and nothing else changes by it.
+/// docs/use/advise.md#configurations: tried on request, beside the others, and nothing else changes by it.
 #[test]
 fn right_sizing_is_tried_on_request() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn right_sizing_is_tried_on_request() {
     }
 }
 
-/// docs/advise.md: more effort plays more, and where replays are spent where they decide the answer is that of the whole search.
+/// docs/use/advise.md: more effort plays more, and where replays are spent where they decide the answer is that of the whole search.
 #[test]
 #[ignore = "nightly: plays one recording at several efforts"]
 fn efforts_play_as_much_as_they_say_and_agree() {
@@ -128,7 +128,8 @@ fn efforts_play_as_much_as_they_say_and_agree() {
     assert!(thorough.rows.iter().all(|row| row.n >= 2));
 }
 
-/// docs/advise.md#effort: the policy that loses is tried where the other is enough, and not in a band of its own. On SQLite that is `mglru`.
+/// docs/use/advise.md#effort: the policy that loses is tried where the other is enough, and not in a band of its own. On SQLite that is
+/// `mglru`.
 #[test]
 fn what_loses_the_race_has_no_band_of_its_own() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
@@ -143,7 +144,7 @@ fn what_loses_the_race_has_no_band_of_its_own() {
     assert!(row(&advice, "mglru", advice.compared_bytes).n >= 5, "it was compared all the same");
 }
 
-/// docs/advise.md#effort: below the first size that is too slow a combination cannot be safe.
+/// docs/use/advise.md#effort: below the first size that is too slow a combination cannot be safe.
 #[test]
 #[ignore = "nightly: plays one recording at several efforts"]
 fn combinations_are_not_played_below_what_is_too_slow_for_them() {
@@ -308,7 +309,7 @@ fn all_over_a_file(path: &Path, recorder: &str, fault_around_bytes: Option<u64>)
     writer.finish().unwrap();
 }
 
-/// docs/recording.md#running-processes
+/// docs/use/recording.md#running-processes
 #[test]
 fn a_trace_without_fault_around_is_not_told_to_be_made_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -331,7 +332,7 @@ fn a_trace_without_fault_around_is_not_told_to_be_made_so() {
     assert!(says("in which order") && !says("--no-fault-around"), "{unknowns:?}");
 }
 
-/// docs/live.md: a trace made of accessed bits has no order within an epoch. Both ends are played, and the worse one counts.
+/// docs/use/live.md: a trace made of accessed bits has no order within an epoch. Both ends are played, and the worse one counts.
 #[test]
 fn a_trace_without_an_order_is_judged_by_the_worse_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -95,7 +95,7 @@ fn events_write_the_files_of_the_policy() {
 /// The settings in the docs are a scenario once there is a workload.
 #[test]
 fn the_settings_in_the_docs_run() {
-    let docs = include_str!("../../../docs/mglru.md");
+    let docs = include_str!("../../../docs/mechanism/mglru.md");
     let text = docs.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("one example");
     let load = "[[workloads]]\nname = \"w\"\n[workloads.load]\nkind = \"hot-cold\"\nfootprint = \"4MiB\"\noperations = 20000\n";
     let result = play(&format!("name = \"docs\"\n{text}{load}")).unwrap();

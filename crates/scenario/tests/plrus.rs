@@ -1,5 +1,5 @@
 //! The bundled scenario `plrus`: that it is the evaluation it says it is, and small plays of it. Its tables are in
-//! `docs/plrus.md`.
+//! `docs/evidence/plrus.md`.
 
 use isotherm_core::presets::Preset;
 use isotherm_scenario::{BUNDLED, LimitValue, RunOptions, Scenario, ScenarioResult, parse, run};

@@ -317,7 +317,7 @@ proptest! {
 
 #[test]
 fn the_scenario_in_the_docs_runs() {
-    let docs = include_str!("../../../docs/scenarios.md");
+    let docs = include_str!("../../../docs/use/scenarios.md");
     let text = docs.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("one example");
     let text = text.replace("operations = 200000", "operations = 20000");
     let result = play(&text, 2);

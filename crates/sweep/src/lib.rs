@@ -5,7 +5,7 @@
 //! [`local`] has processes of this machine play what the dataset lacks. A cluster does the same with [`Job`]s and [`Answer`]s,
 //! which are text.
 //!
-//! Usage: `docs/sweeps.md`.
+//! Usage: `docs/use/sweeps.md`.
 
 mod axis;
 mod cost;

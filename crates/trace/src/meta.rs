@@ -149,7 +149,7 @@ impl PageCacheRange {
 pub struct Clock {
     pub kind: ClockKind,
     /// Largest difference from native CPU time, percent of it, over all whole programs for which it was
-    /// measured (`docs/recording.md#time`); `None`: it was not.
+    /// measured (`docs/use/recording.md#time`); `None`: it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_percent: Option<u32>,
 }

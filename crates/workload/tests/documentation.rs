@@ -2,7 +2,7 @@
 
 use isotherm_workload::{KINDS, WorkloadSpec, kind_named};
 
-const PAGE: &str = include_str!("../../../docs/workloads.md");
+const PAGE: &str = include_str!("../../../docs/use/workloads.md");
 
 /// The fenced `toml` blocks of the page.
 fn blocks() -> Vec<&'static str> {

@@ -2,7 +2,8 @@
 //!
 //! A matrix of workloads, policies, limits and kernels ([`matrix`]) is played by real kernels ([`refresh`]), whose counters are
 //! kept as data ([`stored`]), and by the simulated machine ([`simulate`], [`replay`]). The comparison ([`compare`]) needs the data
-//! only and runs everywhere. Mechanisms other than page replacement stand in [`versus`]. What is faithful and what is not: `docs/fidelity.md`.
+//! only and runs everywhere. Mechanisms other than page replacement stand in [`versus`]. What is faithful and what is not:
+//! `docs/evidence/fidelity.md`.
 
 pub mod advice;
 pub mod compare;

@@ -56,7 +56,7 @@ class Fitted:
 
     @property
     def cold_ns(self) -> float:
-        """When memory counts as cold by default: a tenth of the runtime, 100 ms to 2 min, as in docs/advise.md."""
+        """When memory counts as cold by default: a tenth of the runtime, 100 ms to 2 min, as in docs/use/advise.md."""
         return min(max(self.runtime_ns / 10 // 1e8 * 1e8, 1e8), 120e9)
 
     @property

@@ -1,4 +1,4 @@
-"""Chance: what differs between two runs of a recording, because the world does not fix it (docs/advise.md#chance)."""
+"""Chance: what differs between two runs of a recording, because the world does not fix it (docs/use/advise.md#chance)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ GUESS = {
 KINDS = list(GUESS)
 PULL = 0.03  # of a guess that is off e-fold, against a program that is
 SOFT = 0.4   # residuals beyond count linearly
-# As docs/recording.md had it before prices.
+# As docs/use/recording.md had it before prices.
 BEFORE_NS = 0.2
 
 

@@ -4,7 +4,7 @@
 
    Translated code asks two small tables whether an access is new (instrument.c); an exact table per thread lets the first
    touch of a page in each epoch through (filter.c); records go to the recorder, `isotherm record`, in chunks (spool.c). How
-   it works, what it costs and what it does not see: docs/recording.md. */
+   it works, what it costs and what it does not see: docs/use/recording.md. */
 
 #include <stdarg.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* The records of the tool's stream, as bytes. Specified in docs/recording.md#protocol; the reader is
+/* The records of the tool's stream, as bytes. Specified in docs/use/recording.md#protocol; the reader is
    crates/recorder/src/protocol.rs. */
 
 #ifndef ISOREC_RECORD_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Sleep in virtual time, by the rules of docs/recording.md#time: a thread that slept goes on at the latest point that any
+/* Sleep in virtual time, by the rules of docs/use/recording.md#time: a thread that slept goes on at the latest point that any
    thread has reached; one whose own timeout woke it slept what it slept on the wall, if nobody computed meanwhile.
 
    Valgrind runs one thread at a time, which breaks two things those rules stand on:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A small reader of the spool protocol (docs/recording.md#protocol), written apart from the recorder's own, and a runner that
+"""A small reader of the spool protocol (docs/use/recording.md#protocol), written apart from the recorder's own, and a runner that
 starts a program under the tool."""
 
 import os

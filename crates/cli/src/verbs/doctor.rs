@@ -27,7 +27,7 @@ Examples:
   sudo isotherm doctor
   isotherm doctor --format json
 
-Every probe, what it changes and how to read it: docs/doctor.md")]
+Every probe, what it changes and how to read it: docs/use/doctor.md")]
 pub(crate) struct Args {
     #[command(flatten)]
     format: FormatArg,

@@ -32,11 +32,11 @@ use crate::ui::Ui;
 ///
 /// The run is played with all its monitors: of a scenario one variant with one workload and the first seed, or a trace beside
 /// a preset on a machine of its own. A result that was saved (`isotherm simulate --format json`) holds it already, and nothing
-/// is played. Each region that a scheme was shown is counted by what became of it. What the reasons mean: docs/schemes.md.
+/// is played. Each region that a scheme was shown is counted by what became of it. What the reasons mean: docs/mechanism/schemes.md.
 ///
 /// With --live it reads the audit of the daemon: what each section did, what was refused, what was left alone, and why nothing happened.
 ///
-/// Of a scenario with `[[limits]]` it also shows the decisions on `memory.high`, with their reasons: docs/right-sizing.md. Saved
+/// Of a scenario with `[[limits]]` it also shows the decisions on `memory.high`, with their reasons: docs/use/right-sizing.md. Saved
 /// results do not hold them. As CSV they are written if the run has no schemes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

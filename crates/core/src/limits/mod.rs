@@ -3,7 +3,7 @@
 //! Harm is what the group itself suffers: its memory pressure (`some`) and its refaults. While both are well below the goal, the
 //! limit is lowered by a small share of the memory in use. Above the goal it is raised at once, by more the greater the harm, and
 //! the next squeeze has to wait. [`Controller`] decides from one [`Observation`] an interval, without I/O; [`LimitsDaemon`] reads
-//! the gauges and writes the limit. Keys, decisions and what it does not know: `docs/right-sizing.md`.
+//! the gauges and writes the limit. Keys, decisions and what it does not know: `docs/use/right-sizing.md`.
 
 mod config;
 mod controller;

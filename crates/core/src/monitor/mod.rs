@@ -6,7 +6,7 @@
 //! At which level of the page table bits are looked at is the [`Strategy`]'s choice.
 //!
 //! Behaviour follows Linux's DAMON; departures are told where they are made. Sections named in comments are those of the
-//! project's specification `docs/spec/monitoring.md`. Design and departures in one place: `docs/monitoring.md`.
+//! project's specification `docs/spec/monitoring.md`. Design and departures in one place: `docs/mechanism/monitoring.md`.
 
 mod attrs;
 mod batch;

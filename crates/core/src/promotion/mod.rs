@@ -9,7 +9,7 @@
 //! [`hint_fault`] has the decisions of its competitor, NUMA balancing.
 //!
 //! Sections named in comments are those of the project's specification `docs/spec/promotion.md`. Design and departures in one place:
-//! `docs/promotion.md`.
+//! `docs/mechanism/promotion.md`.
 
 mod config;
 mod counters;

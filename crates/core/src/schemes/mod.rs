@@ -5,7 +5,7 @@
 //! [`explain()`].
 //!
 //! Behaviour follows DAMOS of Linux 7.2; departures are told where they are made. Sections named in comments are those of the
-//! project's specification `docs/spec/schemes.md`. Design and departures in one place: `docs/schemes.md`.
+//! project's specification `docs/spec/schemes.md`. Design and departures in one place: `docs/mechanism/schemes.md`.
 
 mod engine;
 mod error;

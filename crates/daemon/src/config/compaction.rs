@@ -1,4 +1,4 @@
-//! `[[compaction]]`: compaction of a node ahead of demand (docs/compaction.md#on-a-live-machine).
+//! `[[compaction]]`: compaction of a node ahead of demand (docs/mechanism/compaction.md#on-a-live-machine).
 
 use super::check::{Contradiction, named, wrong};
 use super::{Config, Engine};

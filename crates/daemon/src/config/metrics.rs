@@ -1,4 +1,4 @@
-//! `[metrics]`: where metrics can be read (docs/metrics.md).
+//! `[metrics]`: where metrics can be read (docs/use/metrics.md).
 
 use super::Config;
 use super::check::{Contradiction, absolute, wrong};

@@ -7,7 +7,7 @@ use isotherm_core::presets::{KernelModule, Preset, PresetError, Setup, name_or_t
 use isotherm_core::vocabulary::Action;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A `[[generations]]` table: estimates the working set of groups, or evicts what is old (docs/generations.md).
+/// A `[[generations]]` table: estimates the working set of groups, or evicts what is old (docs/mechanism/generations.md).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationsConfig {
     /// In what is told.
@@ -27,7 +27,7 @@ impl GenerationsConfig {
     }
 }
 
-/// A `[[limits]]` table: finds the least `memory.high` of each of its groups that keeps harm below the goal (docs/right-sizing.md).
+/// A `[[limits]]` table: finds the least `memory.high` of each of its groups that keeps harm below the goal (docs/use/right-sizing.md).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LimitsConfig {

@@ -1,4 +1,4 @@
-//! `[tiering]`: promotion to fast memory and demotion to slow one (docs/tiers.md#on-a-live-machine).
+//! `[tiering]`: promotion to fast memory and demotion to slow one (docs/use/tiers.md#on-a-live-machine).
 
 use super::check::{Contradiction, wrong};
 use super::{Config, Engine};

@@ -1,4 +1,4 @@
-//! Whether a configuration is better on this machine, under its own load: a switchback experiment (docs/trial.md).
+//! Whether a configuration is better on this machine, under its own load: a switchback experiment (docs/use/trial.md).
 //!
 //! Two configurations alternate in pairs of blocks, the order within a pair drawn at random. A pair gives one difference per metric.
 //! Pairs are what is counted: correlation within a block and slow drifts of the load cannot make an interval too narrow. One metric

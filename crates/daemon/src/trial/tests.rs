@@ -119,7 +119,7 @@ fn design(seed: u64) -> Design {
 
 const CALM: Load = Load { follows: 0.0, noise: 0.5, is_heavy: false, drift: 0.0, effect: 0.0 };
 
-/// Loads that a reader of docs/trial.md sees.
+/// Loads that a reader of docs/use/trial.md sees.
 const LOADS: [(&str, Load); 4] = [
     ("independent noise", CALM),
     ("noise that follows itself (0.95 a second)", Load { follows: 0.95, noise: 0.12, ..CALM }),
@@ -161,7 +161,7 @@ fn outcomes(load: Load, trials: u64) -> Outcomes {
 const EQUALS: u64 = 300;
 
 /// The bar: at most five false alarms in a hundred trials of equals, at least eighty finds of 5 % in a hundred, in the time announced.
-/// The table of docs/trial.md is what this prints with `--nocapture`.
+/// The table of docs/use/trial.md is what this prints with `--nocapture`.
 #[test]
 #[ignore = "nightly: thousands of trials"]
 #[expect(clippy::print_stdout, reason = "a page of the documentation shows the table")]

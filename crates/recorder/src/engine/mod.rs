@@ -1,6 +1,6 @@
 //! What runs a program and says which pages it touches: our Valgrind tool, which is found, tried, and started here.
 //!
-//! It sends its records over a spool (`docs/recording.md#protocol`).
+//! It sends its records over a spool (`docs/use/recording.md#protocol`).
 
 mod found;
 pub use found::cache_folder;

@@ -11,7 +11,7 @@ use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 /// or less.
 pub(super) const LIMIT_SPREAD_BP: u64 = 300;
 /// Page tables, kernel stacks and slabs are charged to the group too, and recordings do not hold them: up to so many
-/// ten-thousandths of the limit (`docs/fidelity.md`: 0.5 to 1 % of the limits there).
+/// ten-thousandths of the limit (`docs/evidence/fidelity.md`: 0.5 to 1 % of the limits there).
 pub(super) const KERNEL_CHARGE_BP: u64 = 150;
 /// A program starts at any moment of the kernel's slowest clock that matters here: workers that add statistics up every 2 s
 /// (`mm/memcontrol.c: FLUSH_TIME`, 6.12 and 7.2).

@@ -63,7 +63,7 @@ impl Effort {
     }
 
     /// Replays of a whole search, in tenths of those of the shape with one a size: measured on the bundled recordings, 0.8 to 2.2 for
-    /// `quick`, 1.2 to 3.1 for `normal`, 3.2 to 4.9 for `thorough` (`docs/advise.md#effort`).
+    /// `quick`, 1.2 to 3.1 for `normal`, 3.2 to 4.9 for `thorough` (`docs/use/advise.md#effort`).
     pub(super) fn replays_per_shape_tenths(self) -> u64 {
         match self {
             Self::Quick => 14,

@@ -1,7 +1,7 @@
 //! How much work an answer will be: known before it is planned, so that the time it takes can be forecast.
 //!
-//! The search plans as it goes. A forecast from what is planned so far would be far too short for most of the time. What was measured on the
-//! bundled recordings is announced at the start, and plans are taken from that until it is used up.
+//! The search plans as it goes. A forecast from what is planned so far would be far too short for most of the time. What was measured on
+//! the bundled recordings is announced at the start, and plans are taken from that until it is used up.
 
 use super::Question;
 use super::scale::Scale;
@@ -41,7 +41,7 @@ impl<'a> Forecast<'a> {
     }
 }
 
-/// Replays of a search: times as many as it has configurations and sizes, by effort (`docs/advise.md#effort`).
+/// Replays of a search: times as many as it has configurations and sizes, by effort (`docs/use/advise.md#effort`).
 fn replays_of_search(question: &Question) -> u64 {
     let shape = (question.candidates().len() * question.memory.len() * question.kernels.len()) as u64;
     shape * question.effort.replays_per_shape_tenths() / 10

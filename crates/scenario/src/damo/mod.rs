@@ -2,7 +2,7 @@
 //!
 //! [`monitor_of`] takes over a context of a file that [`isotherm_trace::region::kdamonds`] has read, [`context_of`] writes a
 //! monitor as one. What one side can say and the other cannot is refused with its place and what is allowed: nothing is left
-//! out. Monitors of scenarios name such a file by `damo = "…"` ([`DamoSource`]). Which key becomes which: `docs/schemes.md`.
+//! out. Monitors of scenarios name such a file by `damo = "…"` ([`DamoSource`]). Which key becomes which: `docs/mechanism/schemes.md`.
 
 mod export;
 mod place;

@@ -36,7 +36,7 @@
 //! # }
 //! ```
 //!
-//! Definitions of "hot", what is compared with what, and how time to converge is found: `docs/ptp.md`.
+//! Definitions of "hot", what is compared with what, and how time to converge is found: `docs/evidence/ptp.md`.
 
 mod attach;
 mod carried;

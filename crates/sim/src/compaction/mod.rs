@@ -1,5 +1,5 @@
 //! Compaction: pages in use move to the top of a zone, so that free ones join at its bottom (docs/spec/compaction.md#s4,
-//! `docs/compaction.md`).
+//! `docs/mechanism/compaction.md`).
 //!
 //! Two scanners work towards each other: one takes movable pages from the bottom up, the other free pages from the top down.
 //! A [`ZoneRun`] is one pass over a zone, stepped batch by batch by whoever compacts: a thread that wants a huge page

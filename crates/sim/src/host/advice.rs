@@ -101,7 +101,7 @@ impl MemoryHost<'_> {
     }
 
     /// Prioritises the pages that are mapped in a range. The bytes that stand on lists. No kernel does this to processes: on a live
-    /// machine it is done by the accessed-bit module (docs/schemes.md).
+    /// machine it is done by the accessed-bit module (docs/mechanism/schemes.md).
     fn prioritise(&mut self, space: SpaceId, range: PageRange, marks_accessed: bool) -> u64 {
         let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
         let mut bytes = 0;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Written as its name, `6.12` or `7.2`, in scenarios, results and on the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelRelease {
-    /// 6.12: readahead and the Multi-Gen LRU as they were before (`docs/machine.md`).
+    /// 6.12: readahead and the Multi-Gen LRU as they were before (`docs/mechanism/machine.md`).
     V6_12,
     /// 7.2.
     #[default]

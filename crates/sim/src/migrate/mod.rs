@@ -1,5 +1,5 @@
 //! Page migration: a page, or a huge page, moves from its frame to another one, and nobody notices but by waiting
-//! (docs/spec/compaction.md#s5, `docs/compaction.md`). Compaction and memory tiers move pages through this and nothing else.
+//! (docs/spec/compaction.md#s5, `docs/mechanism/compaction.md`). Compaction and memory tiers move pages through this and nothing else.
 //!
 //! A batch is unmapped page by page, the translations are flushed, and the pages are copied and mapped again one after the other.
 //! The state moves at once when a batch begins; its time passes afterwards, and so long its pages are [in flight](Flights): a

@@ -1,7 +1,7 @@
-//! `opt`: Belady's MIN. The page whose next use lies farthest in the future goes (`docs/baselines.md`).
+//! `opt`: Belady's MIN. The page whose next use lies farthest in the future goes (`docs/mechanism/baselines.md`).
 //!
-//! Each page has a chain of positions at which it is used; each use goes on to the next one. Pages wait in a heap by their next position, one
-//! heap an lruvec. A use pushes the new position and leaves the old entry behind as stale (positions only grow, so a heap
+//! Each page has a chain of positions at which it is used; each use goes on to the next one. Pages wait in a heap by their next position,
+//! one heap an lruvec. A use pushes the new position and leaves the old entry behind as stale (positions only grow, so a heap
 //! with the farthest on top never hides a fresh entry under a stale one); a heap four times as large as needed is cleaned.
 //!
 //! A page shared by processes after a fork has a future in each of them; the nearest counts.

@@ -1,7 +1,7 @@
 //! Who decides which pages are on fast memory: a table of policies.
 //!
 //! Scan daemons and NUMA balancing are decided by `isotherm-core`; what drives them in a machine is in
-//! `machine/tiering.rs` (daemons) and `machine/balancing.rs` (hint faults). Design and results: `docs/promotion.md`.
+//! `machine/tiering.rs` (daemons) and `machine/balancing.rs` (hint faults). Design and results: `docs/mechanism/promotion.md`.
 
 mod balancing;
 mod damon_migrate;

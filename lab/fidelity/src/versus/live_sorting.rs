@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     /// The sections that are played in real kernels, in the simulated machine. It sees next to no effect of sorting by us, where real
-    /// kernels have up to a fifth fewer faults (docs/plrus.md).
+    /// kernels have up to a fifth fewer faults (docs/evidence/plrus.md).
     #[test]
     fn simulated_sorting_by_addresses_acts_and_does_no_harm() {
         let counts = |name: &str| {

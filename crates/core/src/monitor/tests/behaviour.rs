@@ -171,7 +171,7 @@ fn a_process_without_ranges_gets_them_at_the_start() {
     assert_eq!(regions.last().unwrap().range.end, 10 * GIB);
 }
 
-/// The kernel would watch nothing; docs/monitoring.md.
+/// The kernel would watch nothing; docs/mechanism/monitoring.md.
 #[test]
 fn a_process_with_few_mappings_is_watched_as_it_is() {
     let world = World::new(&[(GIB, 2 * GIB)]);

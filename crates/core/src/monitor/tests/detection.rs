@@ -170,7 +170,7 @@ fn the_seeds_tables_in_small() {
 
     let leaf = row("leaf");
     assert!(is_good(&leaf[0]), "T10 (1): {leaf:?}");
-    // The spec's model gives 0.44 here. With 200 samples at 0.0374 each, P(sum > 5) is 0.77: see docs/monitoring.md.
+    // The spec's model gives 0.44 here. With 200 samples at 0.0374 each, P(sum > 5) is 0.77: see docs/mechanism/monitoring.md.
     assert!(leaf[1].recall < 0.8, "T10 (1): {leaf:?}");
     assert!(leaf[2].recall < 0.1 && leaf[3].recall < 0.01, "T10 (1): {leaf:?}");
     assert!(leaf[1].words_per_second >= 10.0 * leaf[0].words_per_second, "T10 (3): {leaf:?}");

@@ -1,4 +1,4 @@
-//! `classic`: the two-list LRU of Linux (docs/spec/classic-lru.md; `docs/reclaim.md`).
+//! `classic`: the two-list LRU of Linux (docs/spec/classic-lru.md; `docs/mechanism/reclaim.md`).
 //!
 //! Each lruvec has an inactive and an active list for anonymous and for file pages. Pages enter the inactive list and are
 //! reclaimed from its tail; those found used there get a second chance or move to the active list; the active list gives

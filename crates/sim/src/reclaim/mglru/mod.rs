@@ -1,4 +1,4 @@
-//! `mglru`: the Multi-Gen LRU of Linux (docs/spec/mglru.md; `docs/mglru.md`).
+//! `mglru`: the Multi-Gen LRU of Linux (docs/spec/mglru.md; `docs/mechanism/mglru.md`).
 //!
 //! Pages belong to generations by when they were last seen in use. Ageing makes a new generation and promotes into the one
 //! before it what the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they
