@@ -47,7 +47,7 @@ class _Part:
 
 @dataclass
 class Workload(_Part):
-    """A program that a scenario plays (docs/use/workloads.md).
+    """A program that a scenario plays (docs/use/scenarios.md#workloads).
 
     ``load`` is what it touches: a table with ``kind`` and that kind's keys, such as
     ``{"kind": "key-value", "footprint": "64MiB", "operations": 100_000}``. Times are text with units (``"5ms"``), sizes

@@ -125,5 +125,5 @@ def simulate(
 
 
 def metrics() -> list[str]:
-    """Names of all metrics (docs/use/metrics.md)."""
+    """Names of all metrics (docs/use/report.md#metrics)."""
     return _native.metric_names()

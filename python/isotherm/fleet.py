@@ -1,6 +1,6 @@
-"""How much memory a fleet could give up, and what one setting for all costs against one for each (docs/use/fleet.md).
+"""How much memory a fleet could give up, and what one setting for all costs against one for each (docs/use/tune.md#study-of-a-fleet).
 
-``python -m isotherm.fleet --jobs 200`` makes the table of docs/use/fleet.md. The question is that of software-defined far
+``python -m isotherm.fleet --jobs 200`` makes the table of docs/use/tune.md#study-of-a-fleet. The question is that of software-defined far
 memory: cold memory is evicted, and of a job's working set at most 0.2 % may come back in a minute.
 """
 

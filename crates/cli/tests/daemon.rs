@@ -238,7 +238,7 @@ fn an_empty_configuration_and_a_folder_that_cannot_be_written_are_refused() {
     assert!(output.status.code() == Some(1) && said(&output).contains("file/run/lock"), "{}", said(&output));
 }
 
-/// docs/use/operating.md: a daemon that is killed leaves nothing changed once the next one has begun, or `isotherm restore` was called.
+/// docs/use/operate.md: a daemon that is killed leaves nothing changed once the next one has begun, or `isotherm restore` was called.
 #[test]
 fn what_a_killed_daemon_left_is_put_back() {
     const MODULE: &str = "sys/module/damon_reclaim/parameters";
@@ -276,7 +276,7 @@ fn what_a_killed_daemon_left_is_put_back() {
     assert_eq!(knobs(), before);
 }
 
-/// docs/use/operating.md: a tape leads to the same decisions without the machine, and a changed one is found out.
+/// docs/use/operate.md: a tape leads to the same decisions without the machine, and a changed one is found out.
 #[test]
 fn a_tape_is_played_again() {
     let machine = Machine::new();
@@ -360,7 +360,7 @@ fn a_group_is_sized_and_its_limit_taken_back() {
     }
 }
 
-/// docs/use/operating.md: what a service manager is told.
+/// docs/use/operate.md: what a service manager is told.
 #[test]
 fn the_service_manager_hears_of_it() {
     let machine = Machine::new();

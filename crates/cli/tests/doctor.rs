@@ -66,20 +66,20 @@ fn tables_and_documents_have_the_same_findings() {
 
 #[test]
 fn the_page_names_every_probe_in_order() {
-    let page = fs::read_to_string(repository().join("docs/use/doctor.md")).unwrap();
-    let (_, probes) = page.split_once("## Probes").unwrap();
-    let (probes, _) = probes.split_once("\n## ").unwrap();
+    let page = fs::read_to_string(repository().join("docs/use/watch.md")).unwrap();
+    let (_, probes) = page.split_once("\n### Probes\n").unwrap();
+    let (probes, _) = probes.split_once("\n### ").unwrap();
     let rows = probes.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let named: Vec<&str> = rows.map(|(name, _)| name).collect();
-    assert_eq!(named, isotherm_linux::doctor::names().collect::<Vec<_>>(), "docs/use/doctor.md, section Probes");
+    assert_eq!(named, isotherm_linux::doctor::names().collect::<Vec<_>>(), "docs/use/watch.md#doctor, section Probes");
 }
 
 #[test]
 fn the_page_shows_what_it_prints() {
-    let page = fs::read_to_string(repository().join("docs/use/doctor.md")).unwrap();
+    let page = fs::read_to_string(repository().join("docs/use/watch.md")).unwrap();
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doctor/7.2.txt")).unwrap();
     assert!(
         page.contains(&format!("```text\n{text}```\n")),
-        "docs/use/doctor.md must show crates/cli/tests/doctor/7.2.txt"
+        "docs/use/watch.md#doctor must show crates/cli/tests/doctor/7.2.txt"
     );
 }

@@ -22,15 +22,15 @@ fn the_page_has_all_metrics() {
         table.push_str(&format!("| `{}` | {kind} | {} | {} |\n", metric.name, labels.join(", "), metric.help));
     }
     table.push('\n');
-    let page = read("docs/use/metrics.md");
+    let page = read("docs/use/operate.md");
     let (begin, end) = ("<!-- metrics -->\n", "<!-- /metrics -->");
     let (head, rest) = page.split_once(begin).expect("the page has the mark");
     let (old, tail) = rest.split_once(end).expect("the page has the second mark");
     if old != table && std::env::var_os("ISOTHERM_BLESS").is_some() {
-        std::fs::write(repository("docs/use/metrics.md"), format!("{head}{begin}{table}{end}{tail}")).unwrap();
+        std::fs::write(repository("docs/use/operate.md"), format!("{head}{begin}{table}{end}{tail}")).unwrap();
         return;
     }
-    assert_eq!(old, table, "run with ISOTHERM_BLESS=1 to rewrite docs/use/metrics.md");
+    assert_eq!(old, table, "run with ISOTHERM_BLESS=1 to rewrite docs/use/operate.md#metrics");
 }
 
 /// Names of metrics in a text.

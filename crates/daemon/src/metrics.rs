@@ -1,4 +1,4 @@
-//! The state of the daemon as metrics, in OpenMetrics text (docs/use/metrics.md). One table has them all.
+//! The state of the daemon as metrics, in OpenMetrics text (docs/use/operate.md#metrics). One table has them all.
 //!
 //! Labels are names of sections, groups as the configuration means them, and nodes; never numbers of processes, which would make new series
 //! for ever.

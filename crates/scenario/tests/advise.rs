@@ -332,7 +332,7 @@ fn a_trace_without_fault_around_is_not_told_to_be_made_so() {
     assert!(says("in which order") && !says("--no-fault-around"), "{unknowns:?}");
 }
 
-/// docs/use/live.md: a trace made of accessed bits has no order within an epoch. Both ends are played, and the worse one counts.
+/// docs/use/watch.md: a trace made of accessed bits has no order within an epoch. Both ends are played, and the worse one counts.
 #[test]
 fn a_trace_without_an_order_is_judged_by_the_worse_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -85,7 +85,7 @@ const RECORDINGS: [&str; 12] = [
     "more/shell",
 ];
 
-/// The table of docs/use/cold.md: with `--nocapture` it is printed.
+/// The table of docs/use/advise.md#records-of-a-running-program: with `--nocapture` it is printed.
 #[test]
 #[expect(clippy::print_stderr, reason = "the table is for the documentation")]
 fn every_recommended_limit_keeps_the_goal() {

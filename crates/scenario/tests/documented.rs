@@ -1,10 +1,10 @@
-//! docs/use/results.md lists all metrics, as the code has them. `ISOTHERM_DOCS=write cargo test -p isotherm-scenario --test main
+//! docs/use/report.md#results lists all metrics, as the code has them. `ISOTHERM_DOCS=write cargo test -p isotherm-scenario --test main
 //! documented` writes its table anew.
 
 use isotherm_scenario::{METRICS, MetricUnit};
 use std::fmt::Write as _;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/results.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/report.md");
 const BEGIN: &str = "<!-- metrics: made by crates/scenario/tests/documented.rs -->\n";
 
 #[test]
@@ -25,5 +25,5 @@ fn the_page_of_results_has_all_metrics() {
         std::fs::write(PAGE, format!("{head}{BEGIN}{table}")).unwrap();
         return;
     }
-    assert!(old == table, "docs/use/results.md is not what the code has; the top of this file says how to write it anew");
+    assert!(old == table, "docs/use/report.md#results is not what the code has; the top of this file says how to write it anew");
 }

@@ -1,4 +1,4 @@
-//! Advice on samples, next to that on the whole (`docs/use/sampling.md`).
+//! Advice on samples, next to that on the whole (`docs/use/advise.md#samples`).
 
 use isotherm_scenario::advise::{Advice, Effort, Question, Sampling, advise};
 use isotherm_scenario::{Progress, ScenarioError};

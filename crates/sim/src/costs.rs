@@ -378,7 +378,7 @@ const NOT_BY_PAGES: [&str; 13] = [
 ];
 
 impl Costs {
-    /// The table of a machine each of whose pages counts for `pages` (`docs/use/sampling.md#machine`).
+    /// The table of a machine each of whose pages counts for `pages` (`docs/use/advise.md#machine`).
     pub(crate) fn of_sample(self, pages: u64) -> Self {
         let is_device = |name: &str| ["nvme_", "ssd_", "disk_"].iter().any(|prefix| name.starts_with(prefix));
         self.changed(|name, unit, value| match unit {

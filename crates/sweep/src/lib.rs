@@ -5,7 +5,7 @@
 //! [`local`] has processes of this machine play what the dataset lacks. A cluster does the same with [`Job`]s and [`Answer`]s,
 //! which are text.
 //!
-//! Usage: `docs/use/sweeps.md`.
+//! Usage: `docs/use/tune.md#sweeps`.
 
 mod axis;
 mod cost;

@@ -2,7 +2,7 @@
 //!
 //! A [`Feed`] hands over [`Frame`]s: plain data, in which every figure that was not measured is `None`. [`State`] holds the frames
 //! received and what the user chose; it changes by keys and frames only. [`draw`] turns a state into characters. [`run`] joins
-//! the three on a terminal, and [`capture()`] draws one screen as text. Keys and panes: `docs/use/top.md`.
+//! the three on a terminal, and [`capture()`] draws one screen as text. Keys and panes: `docs/use/watch.md#top`.
 
 mod capture;
 mod feed;

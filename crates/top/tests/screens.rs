@@ -61,12 +61,12 @@ fn screens_are_as_checked_in() {
 
 #[test]
 fn the_documentation_shows_the_screen() {
-    let page = std::fs::read_to_string(tests().join("../../../docs/use/top.md")).unwrap();
+    let page = std::fs::read_to_string(tests().join("../../../docs/use/watch.md")).unwrap();
     for (size, keys) in [((80, 24), ""), ((200, 60), ""), ((80, 24), "3<left>")] {
         // Lines this long may stand in a page only as an indented block.
         let indented: Vec<String> =
             screen(keys, size, PLAIN).lines().map(|line| format!("    {line}").trim_end().to_owned()).collect();
-        assert!(page.contains(&indented.join("\n")), "docs/use/top.md must hold the screen of {size:?} after `{keys}`");
+        assert!(page.contains(&indented.join("\n")), "docs/use/watch.md must hold the screen of {size:?} after `{keys}`");
     }
 }
 

@@ -4,7 +4,7 @@
 //! it. Generators are seeded: equal specs and seeds give equal accesses on every machine. A new kind of workload is one
 //! file and one line in `spec.rs`.
 //!
-//! Usage of each kind: `docs/use/workloads.md`.
+//! Usage of each kind: `docs/use/scenarios.md#workloads`.
 
 mod abench;
 mod application;

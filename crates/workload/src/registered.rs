@@ -67,7 +67,7 @@ impl Kind for RegisteredSpec {
         let Some(maker) = registered.iter().find(|maker| maker.name() == self.name) else {
             let names: Vec<&str> = registered.iter().map(|maker| maker.name()).collect();
             let allowed = match names.is_empty() {
-                true => "none, as this program has registered no workload (docs/use/workloads.md)".to_owned(),
+                true => "none, as this program has registered no workload (docs/use/scenarios.md#workloads)".to_owned(),
                 false => format!("what this program has registered: {}", names.join(", ")),
             };
             return Err(WorkloadError::field(Self::NAME, "name", format!("`{}`", self.name), allowed));
@@ -106,7 +106,7 @@ mod tests {
         let message =
             |context: &BuildContext, spec: &WorkloadSpec| spec.build(context).map(drop).unwrap_err().to_string();
         let mut context = BuildContext::new(".").named("w").with_seed(7);
-        let expected = "registered: `name` is `stairs`; allowed: none, as this program has registered no workload (docs/use/workloads.md)";
+        let expected = "registered: `name` is `stairs`; allowed: none, as this program has registered no workload (docs/use/scenarios.md#workloads)";
         assert_eq!(message(&context, &spec), expected);
         context.registered.add(Arc::new(Refuses));
         context.registered.add(Arc::new(Refuses));

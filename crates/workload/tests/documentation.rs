@@ -2,11 +2,16 @@
 
 use isotherm_workload::{KINDS, WorkloadSpec, kind_named};
 
-const PAGE: &str = include_str!("../../../docs/use/workloads.md");
+const PAGE: &str = include_str!("../../../docs/use/scenarios.md");
 
-/// The fenced `toml` blocks of the page.
+/// What the page says of workloads.
+fn section() -> &'static str {
+    PAGE.split_once("\n## Workloads\n").expect("the page has the section, as its last").1
+}
+
+/// The fenced `toml` blocks of the section.
 fn blocks() -> Vec<&'static str> {
-    let after_fences = PAGE.split("```toml\n").skip(1);
+    let after_fences = section().split("```toml\n").skip(1);
     after_fences.map(|rest| rest.split("```").next().unwrap_or_default()).collect()
 }
 
@@ -22,7 +27,7 @@ fn every_snippet_is_a_workload_and_survives_printing() {
 #[test]
 fn every_kind_has_a_section_with_a_snippet_and_an_example() {
     for entry in KINDS {
-        assert!(PAGE.contains(&format!("\n## {}\n", entry.name)), "no section for {}", entry.name);
+        assert!(section().contains(&format!("\n### {}\n", entry.name)), "no section for {}", entry.name);
         let line = format!("kind = \"{}\"\n", entry.name);
         assert!(blocks().iter().any(|block| block.starts_with(&line)), "no snippet for {}", entry.name);
         let spec: WorkloadSpec = toml::from_str(entry.example).unwrap();

@@ -20,7 +20,7 @@ from .executors import Executor, Job, LocalExecutor
 
 @dataclass
 class Space:
-    """What is varied around a scenario (docs/use/sweeps.md); ``to_toml()`` is a space file.
+    """What is varied around a scenario (docs/use/tune.md#sweeps); ``to_toml()`` is a space file.
 
     ``scenario``: a file, or the name of a bundled scenario. ``axes``: tables with ``key`` and one of ``values``, ``files``,
     ``low`` with ``high``. ``draws``: how axes with ``low`` and ``high`` are drawn, ``{"points": 64}``. ``points``: points by

@@ -1,4 +1,4 @@
-"""Settings that are better than the defaults, found by trials on the simulated machine (docs/use/tuning.md).
+"""Settings that are better than the defaults, found by trials on the simulated machine (docs/use/tune.md).
 
 >>> from isotherm.tune import tune
 >>> tuned = tune("traces/gcc.parquet", "memory", "runtime <= 2 %", trials=100)

@@ -1,6 +1,6 @@
 """What tuning is worth: against the defaults, and against random search of the same budget, on fresh seeds.
 
-``python -m isotherm.tune.compare --trials 100 --out table.md`` makes the table of docs/use/tuning.md.
+``python -m isotherm.tune.compare --trials 100 --out table.md`` makes the table of docs/use/tune.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Optional, Union
 
 from .. import _native
 
-#: Objectives by name: metrics of docs/use/metrics.md that are added up.
+#: Objectives by name: metrics of docs/use/report.md#metrics that are added up.
 NAMED: dict[str, tuple[str, ...]] = {
     "runtime": ("runtime_ns",),
     "memory": ("mean_bytes",),
@@ -93,7 +93,7 @@ def measure(name: str) -> Measure:
     if metric in _native.metric_names():
         return Measure(name, (metric,), is_raised)
     raise ValueError(
-        f"`{name}` is no objective; allowed: {', '.join(NAMED)}, a metric such as `major_faults` (docs/use/metrics.md), or "
+        f"`{name}` is no objective; allowed: {', '.join(NAMED)}, a metric such as `major_faults` (docs/use/report.md#metrics), or "
         "`max:METRIC` for one that is better high"
     )
 

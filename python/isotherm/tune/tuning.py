@@ -56,7 +56,7 @@ def tune(
     memory and nothing beside.
 
     ``objective``: ``"runtime"``, ``"memory"`` (mean charge), ``"peak"``, ``"cpu"`` (of managing memory),
-    ``"p99-stall"`` (99th percentile of a task's own reclaim), a metric (docs/use/metrics.md), ``"max:METRIC"``; of several
+    ``"p99-stall"`` (99th percentile of a task's own reclaim), a metric (docs/use/report.md#metrics), ``"max:METRIC"``; of several
     there is a Pareto front. ``constraints``: ``"runtime <= 2 %"`` is at most 2 % above the defaults, ``"p99-stall <=
     5ms"`` in units.
 

@@ -89,13 +89,13 @@ pub fn sample(advice: &Advice) -> Option<String> {
     } else {
         format!(
             "Played on a sample of {rate} of its memory alone ({} replays). On other programs that made recommended memory {SAMPLE_ERROR} \
-             (docs/use/sampling.md); without --sample 1/N the recommendation stands on the whole.",
+             (docs/use/advise.md#samples); without --sample 1/N the recommendation stands on the whole.",
             advice.sampled_replays,
         )
     })
 }
 
-/// Differences of recommended memory from the whole's: docs/use/sampling.md#errors.
+/// Differences of recommended memory from the whole's: docs/use/advise.md#errors.
 const SAMPLE_ERROR: &str = "less than 2 % different, but a third too little for one that reads mapped files at random";
 
 /// How firmly the recommendation stands: where its interval comes from, a little less and more memory, the price of safety.

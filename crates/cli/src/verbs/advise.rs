@@ -39,7 +39,7 @@ mod verify;
 /// the program is recorded first.
 ///
 /// A record of regions (`isotherm monitor`) or generations cannot be replayed. From such a file come how much memory was cold, how often
-/// it was used again, and the least `memory.high` that this supports: docs/use/cold.md.
+/// it was used again, and the least `memory.high` that this supports: docs/use/advise.md#records-of-a-running-program.
 ///
 /// With `--fast` and `--slow` it asks something else: on a machine whose fast memory holds only a part of the program's peak, which
 /// policy keeps the right pages there? Every policy over tiers is played, and compared with all memory fast.

@@ -27,7 +27,7 @@ Examples:
   sudo isotherm doctor
   isotherm doctor --format json
 
-Every probe, what it changes and how to read it: docs/use/doctor.md")]
+Every probe, what it changes and how to read it: docs/use/watch.md#doctor")]
 pub(crate) struct Args {
     #[command(flatten)]
     format: FormatArg,

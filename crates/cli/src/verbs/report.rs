@@ -45,7 +45,7 @@ Examples:
   isotherm report compare before.regions.parquet after.regions.parquet
   isotherm report fragmentation /proc/buddyinfo
 
-How to read the pictures: docs/use/pictures.md";
+How to read the pictures: docs/use/report.md";
 
 /// Makes the enum that clap parses and the call of each view from one table.
 macro_rules! views {

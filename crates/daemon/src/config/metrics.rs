@@ -1,4 +1,4 @@
-//! `[metrics]`: where metrics can be read (docs/use/metrics.md).
+//! `[metrics]`: where metrics can be read (docs/use/operate.md#metrics).
 
 use super::Config;
 use super::check::{Contradiction, absolute, wrong};

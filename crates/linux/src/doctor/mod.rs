@@ -1,7 +1,7 @@
 //! What works on this machine, by trying it: on a child process of our own where something must be touched, and by reading otherwise.
 //! Nothing that somebody else uses is touched; that it is in use is the answer then.
 //!
-//! A new probe is a function, a line of `PROBES`, and a row of docs/use/doctor.md.
+//! A new probe is a function, a line of `PROBES`, and a row of docs/use/watch.md#doctor.
 
 mod acting;
 mod child;

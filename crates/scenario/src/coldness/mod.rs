@@ -1,6 +1,6 @@
 //! Advice from what a stock kernel shows of a running program: how much of its memory is cold, how often such memory is used again,
 //! and the least `memory.high` that this supports. From [group records](isotherm_trace::group) (generations of the Multi-Gen LRU)
-//! and from [region records](isotherm_trace::region) (DAMON). The method and its limits: `docs/use/cold.md`.
+//! and from [region records](isotherm_trace::region) (DAMON). The method and its limits: `docs/use/advise.md#records-of-a-running-program`.
 
 mod advice;
 mod groups;

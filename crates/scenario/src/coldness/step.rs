@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct Bounds {
     /// The least that the source allows.
     pub low: f64,
-    /// What is most likely under the assumptions that `docs/use/cold.md` names.
+    /// What is most likely under the assumptions that `docs/use/advise.md#records-of-a-running-program` names.
     pub middle: f64,
     /// The most that the source allows.
     pub high: f64,

@@ -24,7 +24,7 @@ fn row_names(scenario: &Scenario) -> Vec<&str> {
 pub fn unknown_metric(name: &str) -> String {
     let hint = did_you_mean(name, &metric_names());
     let hint = if hint.is_empty() { "; some are runtime_ns, major_faults, mean_bytes.".to_owned() } else { hint };
-    format!("unknown metric `{name}`{hint} docs/use/results.md has all")
+    format!("unknown metric `{name}`{hint} docs/use/report.md#results has all")
 }
 
 pub(super) fn metrics(scenario: &Scenario) -> Checked {

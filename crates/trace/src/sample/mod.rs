@@ -3,7 +3,7 @@
 //! A sample is a trace of its own: a program with a N-th of the memory that takes as long. Replays of it show what the whole would do, if
 //! each of its pages counts for N (`machine.sample` of a scenario). Groups are chosen evenly over memory ([`grid`]), so that hot and cold
 //! ranges both have their share. Neighbours within a group stay neighbours, for readahead. Chosen groups are moved together, for monitors
-//! that take regions for evenly used. Design and measured errors: `docs/use/sampling.md`.
+//! that take regions for evenly used. Design and measured errors: `docs/use/advise.md#samples`.
 
 mod grid;
 mod mappings;

@@ -31,7 +31,7 @@ Examples:
   isotherm trace sample app.parquet --sample 1/16 -o small.parquet
   isotherm report info small.parquet
 
-How well a sample stands for the whole: docs/use/sampling.md";
+How well a sample stands for the whole: docs/use/advise.md#samples";
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let output = args.output.path()?;

@@ -1,4 +1,4 @@
-//! Metrics of the daemon: what is read beside its state, and where they go (docs/use/metrics.md).
+//! Metrics of the daemon: what is read beside its state, and where they go (docs/use/operate.md#metrics).
 
 mod server;
 
