@@ -13,7 +13,7 @@ from ._table import Table
 
 
 class RegionRecord:
-    """A record of regions on disk, in any of the formats that isotherm reads (docs/mechanism/records.md)."""
+    """A record of regions on disk, in any of the formats that isotherm reads (docs/mechanism/formats.md#region-records)."""
 
     def __init__(self, native: _native.RegionRecord) -> None:
         self._native = native

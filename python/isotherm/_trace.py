@@ -24,7 +24,7 @@ Column = Union["npt.ArrayLike", Sequence[int]]
 
 
 class Trace:
-    """A page trace on disk (docs/mechanism/traces.md).
+    """A page trace on disk (docs/mechanism/formats.md).
 
     A row says that a thread touched ``pages`` consecutive pages from ``page`` on: ``time_ns`` (CPU time of the thread at
     the start of its epoch), ``thread`` (index), ``page`` and ``pages`` (in units of :attr:`page_bytes`), ``write``,

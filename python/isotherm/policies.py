@@ -8,7 +8,7 @@ asks it which pages go next (:meth:`Policy.victims`). A name makes it usable in 
 
     isotherm.simulate({..., "policy": "my-fifo"})
 
-The machine treats it as a page-exact baseline, as it does ``lru`` and ``fifo`` (docs/mechanism/baselines.md): one page is evicted
+The machine treats it as a page-exact baseline, as it does ``lru`` and ``fifo`` (docs/mechanism/reclaim.md#baselines): one page is evicted
 for each page that is needed. :func:`isotherm.testing.conformance` checks that it loses none.
 """
 

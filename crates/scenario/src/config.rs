@@ -185,7 +185,7 @@ pub struct WorkloadEntry {
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub autostart: bool,
     /// Whether the anonymous memory it starts with was touched before the run: resident from the start, never evicted, and so
-    /// cheap that terabytes of it fit (`docs/mechanism/translation.md`). Default false.
+    /// cheap that terabytes of it fit (`docs/mechanism/machine.md#translation`). Default false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub premapped: bool,
     /// So many programs that do this, each with its own choices and files, in a group of its own below the workload's, which

@@ -9,8 +9,8 @@ use isotherm_core::daemon::Kind;
 use isotherm_core::generations::{EstimatorConfig, ReclaimerConfig, TARGETS_ALL, ToolConfig, covers};
 use serde::{Deserialize, Serialize};
 
-/// A `[[generations]]` table: a daemon of user space over the generations of the Multi-Gen LRU (`docs/mechanism/generations.md`). Under
-/// another policy it finds nothing to read, says so, and changes nothing.
+/// A `[[generations]]` table: a daemon of user space over the generations of the Multi-Gen LRU
+/// (`docs/mechanism/mglru.md#generations-in-user-space`). Under another policy it finds nothing to read, says so, and changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationsSpec {
     /// Name of the daemon in results.

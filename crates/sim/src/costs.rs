@@ -1,7 +1,7 @@
 //! What things cost: the one table behind every nanosecond of the simulated clock.
 //!
-//! Each entry has a name, a value, a unit and a source; [`Costs::entries`] lists them for `docs/mechanism/costs.md` and for results.
-//! Fields can be read inside this crate only and never set, so that no scenario can tune an outcome: a scenario chooses
+//! Each entry has a name, a value, a unit and a source; [`Costs::entries`] lists them for `docs/mechanism/machine.md#costs` and for
+//! results. Fields can be read inside this crate only and never set, so that no scenario can tune an outcome: a scenario chooses
 //! hardware (memory latency of a node, the kind of device), not the price of kernel code.
 //!
 //! Prices of kernel code are for a server core of about 3 GHz on bare metal. Where only a measurement in a virtual machine
@@ -239,7 +239,7 @@ costs! {
         "A cache line of the page from DRAM overlapped with its neighbours, and a locked exchange";
     probe_ns = 50 "ns", Estimate,
         "Each look at an accessed bit, whatever its level: choosing the address, the lock of the address space",
-        "150 cycles at 3 GHz; with `probe_pte_ns` within the 600–1600 cycles that the published totals of the region monitor give for each look (docs/mechanism/translation.md)";
+        "150 cycles at 3 GHz; with `probe_pte_ns` within the 600–1600 cycles that the published totals of the region monitor give for each look (docs/mechanism/machine.md#translation)";
     probe_pte_ns = 333 "ns", Estimate,
         "Testing or clearing the accessed bit of a base page: two cache lines of tables and one of the page from DRAM",
         "1000 cycles at 3 GHz, see `probe_ns`; 400 if everything is cached";
@@ -417,7 +417,7 @@ impl Costs {
         self.tlb_flush_ns + nr_others * self.tlb_flush_cpu_ns
     }
 
-    /// The table as Markdown, as it stands in `docs/mechanism/costs.md`.
+    /// The table as Markdown, as it stands in `docs/mechanism/machine.md#costs`.
     pub fn to_markdown(&self) -> String {
         let mut text = String::from("| name | value | what | basis | source |\n|---|--:|---|---|---|\n");
         for entry in self.entries() {
@@ -476,20 +476,20 @@ mod tests {
         assert_eq!(costs.nvme_channels * 1_000_000 / costs.nvme_read_latency_ns, 894, "thousand reads a second");
     }
 
-    /// `docs/mechanism/costs.md` holds the table between its two marks. `ISOTHERM_BLESS=1` rewrites it.
+    /// `docs/mechanism/machine.md#costs` holds the table between its two marks. `ISOTHERM_BLESS=1` rewrites it.
     #[test]
     fn the_documented_table_is_this_table() {
         const BEGIN: &str = "<!-- table: begin -->\n";
         const END: &str = "<!-- table: end -->";
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mechanism/costs.md");
-        let text = std::fs::read_to_string(path).expect("docs/mechanism/costs.md exists");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mechanism/machine.md");
+        let text = std::fs::read_to_string(path).expect("docs/mechanism/machine.md exists");
         let (head, rest) = text.split_once(BEGIN).expect("begin mark");
         let (table, tail) = rest.split_once(END).expect("end mark");
         let expected = Costs::default().to_markdown();
         if table != expected && std::env::var_os("ISOTHERM_BLESS").is_some() {
-            std::fs::write(path, format!("{head}{BEGIN}{expected}{END}{tail}")).expect("docs/mechanism/costs.md is writable");
+            std::fs::write(path, format!("{head}{BEGIN}{expected}{END}{tail}")).expect("docs/mechanism/machine.md#costs is writable");
             return;
         }
-        assert_eq!(table, expected, "run with ISOTHERM_BLESS=1 to rewrite docs/mechanism/costs.md");
+        assert_eq!(table, expected, "run with ISOTHERM_BLESS=1 to rewrite docs/mechanism/machine.md#costs");
     }
 }

@@ -2,8 +2,8 @@
 //! exporters, analyses, cuts and merges. [Region records](region): what a monitor found out about that.
 //! [Group records](group): what the kernel shows of a cgroup over time.
 //!
-//! The formats are described in `docs/mechanism/traces.md` and `docs/mechanism/records.md`. Everything streams: no function holds a whole
-//! trace unless it says so.
+//! The formats are described in `docs/mechanism/formats.md` and `docs/mechanism/formats.md#region-records`. Everything streams: no function
+//! holds a whole trace unless it says so.
 
 pub mod analysis;
 pub mod edit;

@@ -163,7 +163,8 @@ fn damo_s_reports_take_our_records() {
     our_record(&folder.path().join("own"), true, 50);
     let mut store = RegionStore::open(folder.path().join("own")).unwrap();
     store.write(folder.path().join("json"), RecordFormat::Json).unwrap();
-    // As docs/mechanism/records.md says: the command line takes plain json with old versions of `file` alone (see the head of this file).
+    // As docs/mechanism/formats.md#region-records says: the command line takes plain json with old versions of `file` alone (see the head
+    // of this file).
     let compress = "import sys, zlib; sys.stdout.buffer.write(zlib.compress(sys.stdin.buffer.read()))";
     let json = File::open(folder.path().join("json")).unwrap();
     let compressed = Command::new(python()).args(["-c", compress]).stdin(json).output().unwrap();

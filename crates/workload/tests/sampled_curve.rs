@@ -1,5 +1,5 @@
 //! How far miss-ratio curves of a sample are from exact ones, on all bundled recordings and made traces: the table in
-//! `docs/mechanism/traces.md`.
+//! `docs/mechanism/formats.md`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -57,16 +57,16 @@ fn the_documented_errors_are_those_of_the_sample() {
         }
         table.push('\n');
     }
-    let page = root.join("docs/mechanism/traces.md");
+    let page = root.join("docs/mechanism/formats.md");
     let text = std::fs::read_to_string(&page).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("docs/mechanism/traces.md has the table");
-    let (stands, after) = rest.split_once(END).expect("docs/mechanism/traces.md has the table's end");
+    let (before, rest) = text.split_once(BEGIN).expect("docs/mechanism/formats.md has the table");
+    let (stands, after) = rest.split_once(END).expect("docs/mechanism/formats.md has the table's end");
     if std::env::var_os("ISOTHERM_DOCS").is_some_and(|what| what == "write") {
         std::fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
     } else {
         assert!(
             stands == table,
-            "docs/mechanism/traces.md has other errors; write them with ISOTHERM_DOCS=write. Found:\n{table}"
+            "docs/mechanism/formats.md has other errors; write them with ISOTHERM_DOCS=write. Found:\n{table}"
         );
     }
 }

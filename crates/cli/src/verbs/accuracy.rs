@@ -23,7 +23,7 @@ use crate::ui::Ui;
 ///
 /// Precision and recall for several definitions of "hot", the error of nr_accesses, the time it takes to converge, and what it
 /// costs. With --advise, a table of settings is tried and the cheapest that reaches 90 % precision and 90 % recall is named.
-/// Definitions and what is compared with what: docs/mechanism/accuracy.md.
+/// Definitions and what is compared with what: docs/mechanism/monitoring.md#accuracy.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

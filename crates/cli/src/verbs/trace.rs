@@ -40,7 +40,7 @@ Examples:
   isotherm trace make --footprint 8GiB --touches 40000000 --length 10min -o made.parquet
   isotherm trace cut damon.data --from 10s --to 20s -o regions.parquet
 
-What happens to state that began before a window: docs/mechanism/traces.md";
+What happens to state that began before a window: docs/mechanism/formats.md";
 
 #[derive(clap::Subcommand)]
 enum What {

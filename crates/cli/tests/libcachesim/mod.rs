@@ -1,6 +1,6 @@
 //! Differential test: under `lru`, `fifo`, `clock` and `opt` the same requests miss here as in libCacheSim, one by one.
 //!
-//! `docs/mechanism/baselines.md` holds the definitions. Three parties are compared on each trace and size: libCacheSim itself (when
+//! `docs/mechanism/reclaim.md#baselines` holds the definitions. Three parties are compared on each trace and size: libCacheSim itself (when
 //! `scripts/install-test-needs` could install it), its results as checked in (`tests/differential/golden.tsv`), a naive model
 //! that is the definitions in code, and the simulated machine. `ISOTHERM_BLESS=1` writes the golden file anew from
 //! libCacheSim.

@@ -6,7 +6,7 @@
 //! step.
 //!
 //! Behaviour follows Linux 7.2 where nothing else is said. Sections named in comments are those of the project's specification
-//! `docs/spec/compaction.md`. Design and departures in one place: `docs/mechanism/fragmentation.md`.
+//! `docs/spec/compaction.md`. Design and departures in one place: `docs/mechanism/compaction.md#fragmentation`.
 
 mod caller;
 mod controller;

@@ -7,7 +7,7 @@
 //! [`MinTtl`] is checked, and what it would do is told beforehand.
 //!
 //! [`parse_lru_gen`] and the `Display` of [`Ageing`] and [`Eviction`] are the kernel's text (docs/spec/mglru.md#s14). Design, precision
-//! and traps: `docs/mechanism/generations.md`.
+//! and traps: `docs/mechanism/mglru.md#generations-in-user-space`.
 
 mod error;
 mod estimate;

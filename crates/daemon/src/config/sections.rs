@@ -7,7 +7,8 @@ use isotherm_core::presets::{KernelModule, Preset, PresetError, Setup, name_or_t
 use isotherm_core::vocabulary::Action;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A `[[generations]]` table: estimates the working set of groups, or evicts what is old (docs/mechanism/generations.md).
+/// A `[[generations]]` table: estimates the working set of groups, or evicts what is old
+/// (docs/mechanism/mglru.md#generations-in-user-space).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationsConfig {
     /// In what is told.

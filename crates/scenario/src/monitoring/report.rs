@@ -6,7 +6,7 @@ use isotherm_core::schemes::SchemeReport;
 use isotherm_sim::machine::MonitorOutcome;
 use serde::Serialize;
 
-/// Cycles a nanosecond of the processor that the cost table describes: 3 GHz (`docs/mechanism/costs.md`).
+/// Cycles a nanosecond of the processor that the cost table describes: 3 GHz (`docs/mechanism/machine.md#costs`).
 pub const CYCLES_PER_NS: u64 = 3;
 
 /// What one monitor did in one run, and what it cost.

@@ -1,5 +1,5 @@
 //! The kernel's paths that bring pages in and let them go without reclaim: page faults, `read()` and `write()`, layout
-//! changes, fork, exit, write-back (docs/spec/classic-lru.md#s3, #s9; `docs/mechanism/faults.md`).
+//! changes, fork, exit, write-back (docs/spec/classic-lru.md#s3, #s9; `docs/mechanism/machine.md#faults`).
 //!
 //! Nothing here sleeps. A path that must wait or reclaim says so in its [`FaultOutcome`] and is called again with the same
 //! arguments afterwards; [`FaultState`] remembers what was counted and done.

@@ -1,4 +1,4 @@
-//! The baselines against their definitions (`docs/mechanism/baselines.md`): page by page, on a group of `n` pages.
+//! The baselines against their definitions (`docs/mechanism/reclaim.md#baselines`): page by page, on a group of `n` pages.
 
 use super::driver::{Attempt, ReclaimStep};
 use super::{POLICIES, PolicyError, policy_by_name};
@@ -80,7 +80,7 @@ fn model(policy: &str, n: usize, requests: &[u64]) -> Vec<bool> {
 #[test]
 fn the_documented_example() {
     let requests: Vec<u64> = [1, 2, 3, 1, 4, 1, 2, 5, 3, 1, 2, 4, 5, 1].repeat(3);
-    // docs/mechanism/baselines.md: misses at N = 2, 3, 4.
+    // docs/mechanism/reclaim.md#baselines: misses at N = 2, 3, 4.
     let table = [("lru", [37, 34, 20]), ("fifo", [37, 37, 17]), ("clock", [35, 31, 20]), ("opt", [28, 20, 12])];
     for (policy, expected) in table {
         let counted =

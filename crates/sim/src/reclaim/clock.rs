@@ -1,4 +1,4 @@
-//! `clock`: first in, first out with a second chance (`docs/mechanism/baselines.md`).
+//! `clock`: first in, first out with a second chance (`docs/mechanism/reclaim.md#baselines`).
 //!
 //! The reference bit is the accessed bit of the page table (of any entry that shows the page), and `referenced` for uses
 //! through a file descriptor. The access that brings a page in sets the accessed bit too but must not count, so the bit is

@@ -1,4 +1,4 @@
-//! `fifo`: the page that came in first goes first (`docs/mechanism/baselines.md`).
+//! `fifo`: the page that came in first goes first (`docs/mechanism/reclaim.md#baselines`).
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan};

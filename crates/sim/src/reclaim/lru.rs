@@ -1,4 +1,4 @@
-//! `lru`: the page that was used least recently goes (`docs/mechanism/baselines.md`). Sees every access.
+//! `lru`: the page that was used least recently goes (`docs/mechanism/reclaim.md#baselines`). Sees every access.
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
 use super::outcome::page_type;

@@ -1,4 +1,4 @@
-//! `opt`: Belady's MIN. The page whose next use lies farthest in the future goes (`docs/mechanism/baselines.md`).
+//! `opt`: Belady's MIN. The page whose next use lies farthest in the future goes (`docs/mechanism/reclaim.md#baselines`).
 //!
 //! Each page has a chain of positions at which it is used; each use goes on to the next one. Pages wait in a heap by their next position,
 //! one heap an lruvec. A use pushes the new position and leaves the old entry behind as stale (positions only grow, so a heap

@@ -1,9 +1,9 @@
 //! Policies from outside: what a program that embeds the simulator decides, in batches.
 //!
 //! A [`Chooser`] is told what happened to pages and asked which go next. Both are batched, because each call may be dear: it may lead
-//! into an interpreter. [`Outside`] makes a page-exact policy of it (`docs/mechanism/baselines.md`). It asks for more victims than it needs
-//! and takes them one by one. A page that is touched meanwhile is taken no more, so that a policy whose order only a touch changes decides
-//! as if it had been asked each time.
+//! into an interpreter. [`Outside`] makes a page-exact policy of it (`docs/mechanism/reclaim.md#baselines`). It asks for more victims than
+//! it needs and takes them one by one. A page that is touched meanwhile is taken no more, so that a policy whose order only a touch changes
+//! decides as if it had been asked each time.
 
 use super::order_log::{evict_exactly, is_pinned};
 use super::outcome::{count_on, free_lazily, page_type};

@@ -1,4 +1,4 @@
-//! Block devices as models: how long a request takes, with queueing (design: `docs/mechanism/swap.md`).
+//! Block devices as models: how long a request takes, with queueing (design: `docs/mechanism/machine.md#swap-and-readahead`).
 //!
 //! The same models serve as swap devices and as the disks that files live on. A device has `channels` that serve one
 //! command each, and one bus over which data move one command after the other. Commands start in the order of submission:

@@ -4,7 +4,7 @@
 //! [`TracePart`] is that part as a trace of its own: analyses read it as they read a file, and [`write_part`] makes a file of
 //! it, so that a report of a window and a report of the cut file are the same. [`merge()`] puts several traces into one.
 //! Everything streams, with the memory of the mappings and events. What happens to state that began before a window is told in
-//! `docs/mechanism/traces.md#cut-filter-merge`. For region records: [`crate::region::write_selected`], [`crate::region::merge_records`].
+//! `docs/mechanism/formats.md#cut-filter-merge`. For region records: [`crate::region::write_selected`], [`crate::region::merge_records`].
 
 mod merge;
 mod part;

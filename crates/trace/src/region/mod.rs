@@ -3,7 +3,7 @@
 //! [`RegionStore`] reads any supported format, told apart by content; [`RegionWriter`] records in our own;
 //! [`RecordFormat`] says what can be written. [`kdamonds`] reads and writes damo's configurations. [`write_selected`] and
 //! [`merge_records`] cut, filter and merge. The formats, what each can carry, and what stands in for what is missing:
-//! `docs/mechanism/records.md`. Everything streams with the memory of one snapshot.
+//! `docs/mechanism/formats.md#region-records`. Everything streams with the memory of one snapshot.
 
 pub(crate) mod columns;
 mod companion;

@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(run(PricedMemory::Small, Act::Flush, 0, 1000, 0).ms_per_gib(1), None);
     }
 
-    /// By hand from docs/mechanism/costs.md: 50 + 500 + 1500 for a table that is cleared whole, 50 + 500 for one that is read.
+    /// By hand from docs/mechanism/machine.md#costs: 50 + 500 + 1500 for a table that is cleared whole, 50 + 500 for one that is read.
     #[test]
     fn simulated_prices_are_those_of_the_table() {
         let simulated = |memory, act, level, entries, young| run(memory, act, level, entries, young).simulated_ns;

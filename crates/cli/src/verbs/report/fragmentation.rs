@@ -17,7 +17,7 @@ use crate::ui::Ui;
 ///
 /// For each zone and order: extfrag, percent of free memory in blocks that are too small (the kernel's fragmentation score);
 /// the unusable index, the same in per mille; and the fragmentation index, towards 0 where an allocation would fail for lack of
-/// memory, towards 1000 for fragmentation, -1000 where it would not fail. What they mean: docs/mechanism/fragmentation.md.
+/// memory, towards 1000 for fragmentation, -1000 where it would not fail. What they mean: docs/mechanism/compaction.md#fragmentation.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

@@ -24,7 +24,7 @@ use crate::verbs::simulate;
 /// A page trace is replayed on a machine of its own under `mglru`, where a daemon makes a generation each interval and reads
 /// their sizes, as one does on Linux with `lru_gen`; of a scenario one variant with one workload is played, with the
 /// `[[generations]]` that it has. Truth are the pages that were used in the same window, page by page: nobody on a real machine
-/// can know it. What can be told, and how right it is: docs/mechanism/generations.md.
+/// can know it. What can be told, and how right it is: docs/mechanism/mglru.md#generations-in-user-space.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

@@ -1,4 +1,4 @@
-//! Translation caches: which words of the page table an access really reads (`docs/mechanism/translation.md`).
+//! Translation caches: which words of the page table an access really reads (`docs/mechanism/machine.md#translation`).
 //!
 //! A processor sets the accessed bit of the words that a walk reads, and of no others. A TLB hit reads none; a hit in a
 //! paging-structure cache lets the walk begin below the cached word. So a bit that was cleared comes back only when the
