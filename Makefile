@@ -80,7 +80,7 @@ test: ## Everything that a change can break, as CI runs it; a table of times at 
 	@scripts/setup $(if $(filter 0,$(shell id -u)),check,test)
 	$(if $(filter 0,$(shell id -u)),,SETUP=no )$(CARGO) xtask test
 
-nightly: ## What `make test` runs, and what takes longer (docs/testing.md)
+nightly: ## What `make test` runs, and what takes longer (docs/developing.md#testing)
 	NIGHTLY=1 scripts/install-test-needs
 	$(if $(filter 0,$(shell id -u)),,SETUP=no )$(CARGO) xtask nightly
 

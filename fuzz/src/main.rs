@@ -11,7 +11,7 @@ use isotherm_units::Duration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Feeds parsers with damaged input: docs/fuzzing.md.
+/// Feeds parsers with damaged input: docs/developing.md#fuzzing.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask fuzz", args_conflicts_with_subcommands = true)]
 struct Args {

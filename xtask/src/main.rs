@@ -26,7 +26,7 @@ cargo xtask COMMAND
   test       everything that a change can break, as CI runs it: check, all cases, the Python package; a table of times
              test WORD…    only cases whose name contains one of the words
              test --list   the names of all cases
-  nightly    that, and what takes longer: see docs/testing.md
+  nightly    that, and what takes longer: see docs/developing.md#testing
   check      formatting, lints, documentation, house rules, licences: all that must hold before a commit
              check --fast  formatting and house rules, lints and unit tests of the packages that were changed
   tidy       the house rules alone (also one of the cases)
@@ -45,7 +45,7 @@ cargo xtask COMMAND
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
              bench NAME…  only benchmark targets whose name contains one of the words
              bench --against COMMIT [--pairs N] [NAME…]  beside that commit, pair by pair: what got slower
-  fuzz       every parser, fed with damaged input (docs/fuzzing.md)
+  fuzz       every parser, fed with damaged input (docs/developing.md#fuzzing)
              fuzz TARGET… --for 10m  these targets or groups of targets, for this long in all
              fuzz TARGET --input FILE  one input again; fuzz --list shows the targets";
 

@@ -215,7 +215,8 @@ fn data_of_compaction_are_whole_and_the_table_computes() {
         }
         assert!(of(&on, "extfrag_after").real.high < 70.0, "proactive compaction makes room");
         assert!(of(&on, "huge_got").real.low > of(&off, "huge_got").real.high);
-        // Ours too, as far as its mark; strided memory is too regular in the simulated machine (docs/evidence/fidelity-monitor.md).
+        // Ours too, as far as its mark; strided memory is too regular in the simulated machine
+        // (docs/evidence/fidelity.md#monitor-and-daemons).
         if holes == "contiguous" {
             assert!((70.0..=85.0).contains(&of(&on, "extfrag_after").simulated.unwrap().mean));
             assert!(

@@ -2,7 +2,7 @@
 //!
 //! The host puts a [`Job`](job::Job) and, for a replay, a [`Script`](script::Script) into the guest's first file system. The
 //! guest, whose first process is this package's program, does the job and writes [`Report`](job::Report)s, one JSON object a
-//! line, to its second serial port. How the rig is used: `docs/evidence/rig.md`.
+//! line, to its second serial port. How the rig is used: `docs/evidence/fidelity.md#the-rig`.
 
 pub mod fragmenting;
 pub mod job;

@@ -3,7 +3,7 @@
 //!
 //! Kernels come from the system's package manager into a folder of their own ([`packages`]); the virtual machine is QEMU's
 //! software emulation ([`vm`]), so that it needs no privileges and no particular processor. What the emulation does to time
-//! makes times worthless: counts are what is compared. How to use it, what it can be trusted with: `docs/evidence/rig.md`.
+//! makes times worthless: counts are what is compared. How to use it, what it can be trusted with: `docs/evidence/fidelity.md#the-rig`.
 
 mod at_hand;
 mod error;

@@ -4,7 +4,7 @@ use super::File;
 use crate::Findings;
 
 /// Lists the cases of the night.
-const PAGE: &str = "docs/testing.md";
+const PAGE: &str = "docs/developing.md";
 const NIGHTLY: &str = "#[ignore = \"nightly: ";
 
 pub(super) fn check(file: &File, files: &[File], findings: &mut Findings) {

@@ -1,8 +1,8 @@
 //! How far the simulated machine is from real kernels: by how much an interval of chance is widened so that it holds the kernel's
 //! count as well.
 //!
-//! The factors are fitted to real runs of programs on which nothing is judged (`docs/evidence/fidelity-advice.md`). A configuration whose
-//! policy, release or parts were never compared with a kernel has no factor: it is shown, and never recommended.
+//! The factors are fitted to real runs of programs on which nothing is judged (`docs/evidence/fidelity.md#recommendations`). A
+//! configuration whose policy, release or parts were never compared with a kernel has no factor: it is shown, and never recommended.
 
 use isotherm_sim::memory::KernelRelease;
 use serde::{Deserialize, Serialize};

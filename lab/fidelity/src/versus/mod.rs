@@ -1,5 +1,6 @@
 //! What real kernels do, mechanism by mechanism, and beside it the simulated machine as far as that goes. Real runs are stored as
-//! data, so that it is there without an emulator; each part can make its data anew. How to read it: `docs/evidence/fidelity-monitor.md`.
+//! data, so that it is there without an emulator; each part can make its data anew. How to read it:
+//! `docs/evidence/fidelity.md#monitor-and-daemons`.
 
 pub mod compaction;
 mod compaction_simulated;
