@@ -1,7 +1,8 @@
 //! Who decides which pages are on fast memory: a table of policies.
 //!
 //! Scan daemons and NUMA balancing are decided by `isotherm-core`; what drives them in a machine is in
-//! `machine/tiering.rs` (daemons) and `machine/balancing.rs` (hint faults). Design and results: `docs/mechanism/promotion.md`.
+//! `machine/tiering.rs` (daemons) and `machine/balancing.rs` (hint faults). Design: `docs/mechanism/promotion.md`; results:
+//! `docs/evidence/promotion.md`.
 
 mod balancing;
 mod damon_migrate;
