@@ -1,0 +1,44 @@
+//! `isotherm daemon`: everything about the daemon in one place.
+
+use std::process::ExitCode;
+
+use super::{check, reload, replay, run as start, status, stop, trial};
+use crate::error::CliError;
+use crate::ui::Ui;
+
+mod explain;
+
+/// Run the daemon, which applies a configuration while it runs, and ask it what it does.
+///
+/// Only one runs at a time. What it changed is journaled, and put back when it ends: docs/operating.md.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  isotherm daemon check isotherm.toml
+  sudo isotherm daemon run isotherm.toml
+  isotherm daemon status
+  sudo isotherm daemon explain --since 1h
+  sudo isotherm daemon trial none isotherm.toml --yes
+  sudo isotherm daemon stop";
+
+isotherm_terminal::verbs! {
+    Check => check,
+    Run => start,
+    Status => status,
+    Explain => explain,
+    Reload => reload,
+    Stop => stop,
+    Trial => trial,
+    Replay => replay,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    args.verb.run(ui)
+}
