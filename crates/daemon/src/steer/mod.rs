@@ -3,14 +3,14 @@
 //!
 //! It has no clock, no file and no system call: all comes through [`Clock`](crate::Clock), [`World`], [`Log`] and the host.
 
-mod compacting;
+mod compaction;
 mod gate;
+mod generations;
 mod guard;
 mod kernel;
 mod limits;
 mod line;
 mod own;
-mod section;
 mod steering;
 mod switch;
 #[cfg(test)]

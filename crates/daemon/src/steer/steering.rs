@@ -1,11 +1,11 @@
 //! The loop itself.
 
-use super::compacting::Compaction;
+use super::compaction::Compaction;
+use super::generations::GenerationsSection;
 use super::guard::Guard;
 use super::limits::LimitsSection;
 use super::line::{Line, Status};
 use super::own::{self, Own};
-use super::section::Section;
 use super::switch::{Spec, Switch};
 use super::{Knobs, Log, SteerHost, World};
 use crate::config::Config;
@@ -73,7 +73,7 @@ pub struct Outside<'a> {
 
 struct Steering<'a> {
     config: Config,
-    sections: Vec<Section>,
+    sections: Vec<GenerationsSection>,
     switches: Vec<Switch>,
     limits: Vec<LimitsSection>,
     compactions: Vec<Compaction>,
@@ -220,7 +220,7 @@ impl Steering<'_> {
             let section = match kept {
                 Some(at) => before.remove(at),
                 None => {
-                    let section = Section::new(spec, now)?;
+                    let section = GenerationsSection::new(spec, now)?;
                     lines.push(section.began());
                     section
                 }
@@ -423,7 +423,7 @@ impl Steering<'_> {
         world: &mut dyn World,
     ) -> Status {
         let resident = world.resident();
-        let sections = self.sections.iter().map(Section::status::<H>);
+        let sections = self.sections.iter().map(GenerationsSection::status::<H>);
         let switches = self.switches.iter().map(|switch| switch.status(world));
         let limits = self.limits.iter().map(LimitsSection::status);
         let compactions = self.compactions.iter().map(Compaction::status);

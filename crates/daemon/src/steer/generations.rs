@@ -1,4 +1,4 @@
-//! A section that runs: its tool, its groups, what it has done.
+//! A `[[generations]]` section: its tool, its groups, what it has done.
 
 use super::gate::{Gate, Permit, Spared};
 use super::line::{Effect, Line, SectionStatus};
@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// `engine` of what the kernel does through its own files.
 const KERNEL: &str = "kernel: lru_gen";
 
-/// A section.
+/// A `[[generations]]` section.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct GenerationsSection {
     /// Table and name.
     pub(super) label: String,
     pub(super) spec: GenerationsConfig,
@@ -36,7 +36,7 @@ pub(super) struct Section {
     state: String,
 }
 
-impl Section {
+impl GenerationsSection {
     /// Begins at `now`. What it sees is cut to its groups, so that its tool takes all that it sees.
     pub(super) fn new(spec: &GenerationsConfig, now: Instant) -> Result<Self, GenerationsError> {
         let tool = Tool::start(spec.tool.clone().with_targets(vec!["/".to_owned()]), now)?;
