@@ -1,9 +1,12 @@
 //! A `[[compaction]]` section that is decided here: a design of `core`, behind a gate that lets it compact where it may.
 
+use super::gate::Permit;
 use super::line::{Act, Effect, Line, SectionStatus};
-use super::{Log, NodeFree};
-use crate::config::CompactionConfig;
-use isotherm_core::compaction::{CompactionError, Compactor, Design, HUGE_ORDER, Tally, Verdict, ZoneReport};
+use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
+use super::steering::SteerError;
+use super::{Log, NodeFree, SteerHost, World};
+use crate::config::{CompactionConfig, Config};
+use isotherm_core::compaction::{Compactor, Design, HUGE_ORDER, Tally, Verdict, ZoneReport};
 use isotherm_core::host::{
     CompactStep, Compacted, Compacting, CompactionSignals, Granularity, HostError, NodeId, ZoneState,
 };
@@ -20,11 +23,14 @@ pub(super) fn file_of(node: u32) -> String {
     format!("/sys/devices/system/node/node{node}/compact")
 }
 
+const ENGINE: &str = "isotherm: compaction";
+
 /// A node, and the design that decides about it.
 #[derive(Debug)]
-pub(super) struct Compaction {
-    label: String,
-    pub(super) spec: CompactionConfig,
+pub(super) struct CompactionSection {
+    head: Head,
+    totals: Totals,
+    spec: CompactionConfig,
     running: Box<dyn Compactor + Send>,
     tally: Tally,
     /// When it ran last.
@@ -32,27 +38,14 @@ pub(super) struct Compaction {
     /// It has begun to compact, and is not done.
     is_under_way: bool,
     reminded: Option<Instant>,
-    trouble: Option<String>,
-    state: String,
-    runs: u64,
-    asked_bytes: u64,
-    verified_bytes: u64,
-    refused: u64,
     last: Option<NodeFree>,
-}
-
-/// Whether it may compact.
-enum Permit<'a> {
-    Act,
-    /// Why not; `None`: it is not enabled.
-    Not(Option<&'a str>),
 }
 
 /// The section's host: asks are written down before the first step, and steps are refused where it may not act.
 struct Gate<'a> {
-    host: &'a mut dyn Compacting,
+    host: &'a mut dyn SteerHost,
     log: &'a mut dyn Log,
-    permit: &'a Permit<'a>,
+    permit: &'a Permit,
     label: &'a str,
     node: u32,
     is_under_way: &'a mut bool,
@@ -82,9 +75,14 @@ impl Compacting for Gate<'_> {
     }
 
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
-        if let Permit::Not(why) = self.permit {
+        let held = match self.permit {
+            Permit::Act => None,
+            Permit::Observe => Some("it only observes: enable = true lets it act"),
+            Permit::Withheld(why) => Some(why.as_str()),
+        };
+        if let Some(why) = held {
             self.was_held = true;
-            return Err(HostError::Failed(why.unwrap_or("it only observes: enable = true lets it act").to_owned()));
+            return Err(HostError::Failed(why.to_owned()));
         }
         if step.is_first {
             let (section, target) = (self.label.to_owned(), step.zone.to_string());
@@ -109,74 +107,71 @@ fn written(node: u32) -> String {
     format!("{} = 1", file_of(node))
 }
 
-impl Compaction {
-    /// # Errors
-    /// The first setting that makes no sense.
-    pub(super) fn new(spec: &CompactionConfig, now: Instant) -> Result<Self, CompactionError> {
+impl Kind for CompactionSection {
+    type Spec = CompactionConfig;
+
+    fn specs(config: &Config) -> Vec<CompactionConfig> {
+        config.compaction.iter().filter(|section| !section.is_kernels()).cloned().collect()
+    }
+
+    fn begin(spec: &CompactionConfig, now: Instant, _: &mut Watched) -> Result<Self, SteerError> {
         Ok(Self {
-            label: format!("compaction.{}", spec.name),
+            head: Head::new(format!("compaction.{}", spec.name), ENGINE, spec.enable),
+            totals: Totals::default(),
             spec: spec.clone(),
             running: spec.design.start(NodeId(spec.node), now)?,
             tally: Tally::default(),
             ran: now,
             is_under_way: false,
             reminded: None,
-            trouble: None,
-            state: "has not run yet".to_owned(),
-            runs: 0,
-            asked_bytes: 0,
-            verified_bytes: 0,
-            refused: 0,
             last: None,
         })
     }
 
-    const ENGINE: &'static str = "isotherm: compaction";
+    fn becomes(&mut self, spec: &CompactionConfig, _: Instant) -> bool {
+        self.spec == *spec
+    }
+}
 
-    pub(super) fn began(&self) -> Line {
-        let why = format!(
+impl Section for CompactionSection {
+    fn phase(&self) -> Phase {
+        Phase::Background
+    }
+
+    fn began(&self) -> Line {
+        self.head.began(format!(
             "when and how far is decided here by `{}`; the kernel has no file for that, and compacts a whole node until it is stopped",
             self.spec.design.name()
-        );
-        Line::Section { section: self.label.clone(), engine: Self::ENGINE, enabled: self.spec.enable, why }
+        ))
     }
 
-    /// When it wants to run, at a pace so many times slower than it was asked for. What is under way keeps its own pace.
-    pub(super) fn due(&self, stretch: u32) -> Option<Instant> {
-        let due = self.running.poll_timeout()?;
+    /// A node stays what it is.
+    fn follow(&mut self, _: &mut Context<'_>) -> Vec<Line> {
+        Vec::new()
+    }
+
+    /// What is under way keeps its own pace.
+    fn due(&self, stretch: u32) -> Due {
+        let Some(due) = self.running.poll_timeout() else { return Due::Never };
         let wait = due.since(self.ran);
         if self.is_under_way || wait == Duration::ZERO {
-            return Some(due.max(self.ran + POLL));
+            return Due::At(due.max(self.ran + POLL));
         }
-        Some(self.ran + wait.saturating_mul(u64::from(stretch)))
+        Due::At(self.ran + wait.saturating_mul(u64::from(stretch)))
     }
 
-    /// Runs once. `withheld`: why nothing may act now.
-    ///
-    /// # Errors
-    /// The audit cannot be written, in words.
-    pub(super) fn run(
-        &mut self,
-        now: Instant,
-        host: &mut dyn Compacting,
-        withheld: Option<&str>,
-        log: &mut dyn Log,
-    ) -> Result<(), String> {
-        let permit = match withheld {
-            _ if !self.spec.enable => Permit::Not(None),
-            Some(why) => Permit::Not(Some(why)),
-            None => Permit::Act,
-        };
-        self.runs += 1;
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let (now, permit) = (context.now, self.head.permit(context.withheld));
+        self.head.runs += 1;
         self.ran = now;
-        if matches!(permit, Permit::Not(_)) {
-            self.stop(host);
+        if permit != Permit::Act {
+            self.cease(context.host);
         }
         let mut gate = Gate {
-            host,
-            log: &mut *log,
+            host: &mut *context.host,
+            log: &mut *context.log,
             permit: &permit,
-            label: &self.label,
+            label: &self.head.label,
             node: self.spec.node,
             is_under_way: &mut self.is_under_way,
             was_held: false,
@@ -185,12 +180,8 @@ impl Compaction {
         };
         let ran = self.running.handle_timeout(now, &mut gate);
         let (was_held, mute) = (gate.was_held, gate.mute.take());
-        self.state = match &permit {
-            Permit::Act if self.is_under_way => "compacting".to_owned(),
-            Permit::Act => "acting".to_owned(),
-            Permit::Not(None) => "observing".to_owned(),
-            Permit::Not(Some(why)) => (*why).to_owned(),
-        };
+        let compacts = permit == Permit::Act && self.is_under_way;
+        self.head.state = if compacts { "compacting".to_owned() } else { permit.state() };
         let mut lines = Vec::new();
         let trouble = match ran {
             Ok(activity) => {
@@ -209,42 +200,48 @@ impl Compaction {
                 None
             }
             Err(refusal) => {
-                self.refused += 1;
+                self.totals.refused += 1;
                 self.tally.note_refusal(&refusal);
                 Some(refusal.to_string())
             }
         };
         // A budget that is used up ends the design's work, not the kernel's.
         if self.running.poll_timeout().is_none_or(|due| due > now) {
-            self.stop(host);
+            self.cease(context.host);
         }
-        if trouble != self.trouble {
-            self.trouble.clone_from(&trouble);
-            lines.extend(trouble.map(|why| Line::Trouble { section: self.label.clone(), why }));
-        }
-        lines.iter().try_for_each(|line| log.line(line))?;
+        lines.extend(self.head.troubled(trouble));
+        lines.iter().try_for_each(|line| context.log.line(line))?;
         mute.map_or(Ok(()), Err)
     }
 
-    /// Ends what is under way.
-    pub(super) fn stop(&mut self, host: &mut dyn Compacting) {
+    fn cease(&mut self, host: &mut dyn SteerHost) {
         if std::mem::take(&mut self.is_under_way) {
             host.cease(NodeId(self.spec.node));
         }
     }
 
+    fn status(&self, _: &mut dyn World) -> SectionStatus {
+        let mut words = self.tally.words(&self.spec.design);
+        words.extend(self.last.map(|NodeFree { score, huge_free, .. }| {
+            format!("score {score}, {huge_free} huge pages free, when it looked last")
+        }));
+        self.head.status(&self.totals, vec![format!("node {}", self.spec.node)], words)
+    }
+}
+
+impl CompactionSection {
     /// What came of a zone.
     fn compacted(&mut self, report: &ZoneReport, now: Instant) -> Line {
         let order = match &self.spec.design {
             Design::Explicit(config) => config.order,
             _ => HUGE_ORDER,
         };
-        self.asked_bytes = self.asked_bytes.saturating_add(report.work.pages_moved.saturating_mul(PAGE_BYTES));
-        self.verified_bytes = self.verified_bytes.saturating_add(report.work.blocks_freed.saturating_mul(HUGE_BYTES));
+        let asked_bytes = report.work.pages_moved.saturating_mul(PAGE_BYTES);
+        self.totals.add(asked_bytes, report.work.blocks_freed.saturating_mul(HUGE_BYTES));
         let NodeFree { score, huge_free, .. } =
             self.last.unwrap_or(NodeFree { node: self.spec.node, score: 0, huge_free: 0 });
         Line::Compacted {
-            section: self.label.clone(),
+            section: self.head.label.clone(),
             at_ns: now.since(Instant::START).ns(),
             node: report.zone.node.0,
             zone: report.zone.zone,
@@ -261,14 +258,14 @@ impl Compaction {
     }
 
     /// What would have been done.
-    fn held(&mut self, permit: &Permit<'_>, now: Instant) -> Option<Line> {
-        self.refused += u64::from(matches!(permit, Permit::Not(Some(_))));
+    fn held(&mut self, permit: &Permit, now: Instant) -> Option<Line> {
+        self.totals.refused += u64::from(matches!(permit, Permit::Withheld(_)));
         if self.reminded.is_some_and(|reminded| now.since(reminded) < REMIND) {
             return None;
         }
         self.reminded = Some(now);
         let effect = match permit {
-            Permit::Not(Some(why)) => Effect::Refused { why: (*why).to_owned() },
+            Permit::Withheld(why) => Effect::Refused { why: why.clone() },
             _ => Effect::Would,
         };
         let act = Act {
@@ -280,25 +277,6 @@ impl Compaction {
             verified_bytes: 0,
             effect,
         };
-        Some(Line::Acted { section: self.label.clone(), at_ns: now.since(Instant::START).ns(), act })
-    }
-
-    pub(super) fn status(&self) -> SectionStatus {
-        let mut words = self.tally.words(&self.spec.design);
-        words.extend(self.last.map(|NodeFree { score, huge_free, .. }| {
-            format!("score {score}, {huge_free} huge pages free, when it looked last")
-        }));
-        SectionStatus {
-            section: self.label.clone(),
-            engine: Self::ENGINE,
-            enabled: self.spec.enable,
-            state: self.trouble.clone().unwrap_or_else(|| self.state.clone()),
-            targets: vec![format!("node {}", self.spec.node)],
-            runs: self.runs,
-            asked_bytes: self.asked_bytes,
-            verified_bytes: self.verified_bytes,
-            refused: self.refused,
-            words,
-        }
+        Some(Line::Acted { section: self.head.label.clone(), at_ns: now.since(Instant::START).ns(), act })
     }
 }

@@ -1,7 +1,7 @@
 //! What stands between a section and the host: it sees its groups alone, and acts if it may.
 
 use super::line::{Act, Effect, Line};
-use super::{Log, World};
+use super::{Log, SteerHost, World};
 use crate::hands::{protected, protected_command};
 use isotherm_core::host::{
     Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError,
@@ -9,7 +9,7 @@ use isotherm_core::host::{
 };
 use isotherm_units::PAGE_BYTES;
 use isotherm_units::wildcard::is_within;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of one call of the kernel at most: 16 MiB, so that none takes long.
 const PIECE_PAGES: u64 = 4096;
@@ -24,9 +24,20 @@ pub(super) enum Permit {
     Withheld(String),
 }
 
+impl Permit {
+    /// The state of a section that has it.
+    pub(super) fn state(&self) -> String {
+        match self {
+            Self::Act => "acting".to_owned(),
+            Self::Observe => "observing".to_owned(),
+            Self::Withheld(why) => why.clone(),
+        }
+    }
+}
+
 /// A section's host.
-pub(super) struct Gate<'a, H: ?Sized> {
-    pub(super) host: &'a mut H,
+pub(super) struct Gate<'a> {
+    pub(super) host: &'a mut dyn SteerHost,
     pub(super) world: &'a mut dyn World,
     /// Paths of groups; each stands for those below it as well.
     pub(super) groups: &'a [String],
@@ -52,9 +63,26 @@ pub(super) struct Spared {
     pub(super) protected: Vec<String>,
     /// Those that were met, with why.
     pub(super) met: BTreeMap<String, String>,
+    /// Those that a line was returned for.
+    told: BTreeSet<String>,
 }
 
 impl Spared {
+    pub(super) fn new(acts: bool) -> Self {
+        Self { acts, ..Self::default() }
+    }
+
+    /// Lines about those that were met and not reported yet.
+    pub(super) fn news(&mut self, section: &str) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (target, why) in &self.met {
+            if self.told.insert(target.clone()) {
+                lines.push(Line::LeftAlone { section: section.to_owned(), target: target.clone(), why: why.clone() });
+            }
+        }
+        lines
+    }
+
     /// Whether this group is left alone, which is noted.
     pub(super) fn has(&mut self, path: &str, world: &mut dyn World) -> bool {
         if !self.acts {
@@ -97,7 +125,7 @@ fn is_below(group: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl<H: Generational + ?Sized> Gate<'_, H> {
+impl Gate<'_> {
     /// Pages that an order is for, as read last.
     fn asked(&self, order: &Eviction) -> u64 {
         let rows = self.seen.get(&order.lruvec).map_or(&[][..], |listing| &listing.rows);
@@ -137,7 +165,7 @@ impl<H: Generational + ?Sized> Gate<'_, H> {
     }
 }
 
-impl<H: Generational + ?Sized> Generational for Gate<'_, H> {
+impl Generational for Gate<'_> {
     fn generation_capabilities(&mut self) -> GenerationCapabilities {
         self.host.generation_capabilities()
     }
@@ -199,7 +227,7 @@ impl<H: Generational + ?Sized> Generational for Gate<'_, H> {
     }
 }
 
-impl<H: Gauging + ?Sized> Gauging for Gate<'_, H> {
+impl Gauging for Gate<'_> {
     fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
         self.host.gauge_capabilities(target)
     }

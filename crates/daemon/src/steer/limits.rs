@@ -2,15 +2,17 @@
 
 use super::gate::Spared;
 use super::line::{Act, Effect, Line, SectionStatus};
-use super::{Knobs, Log, World};
+use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
+use super::steering::SteerError;
+use super::{Knobs, Log, SteerHost, World};
 use crate::config::{Config, LimitsConfig};
 use crate::hands::is_rounded;
 use isotherm_core::daemon::{Daemon, DaemonError};
 use isotherm_core::host::{
-    Ageing, Answer, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, GenerationsHost,
-    HostError, Limiting, Listing, TargetId,
+    Ageing, Answer, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError, Limiting,
+    Listing, TargetId,
 };
-use isotherm_core::limits::{LimitsDaemon, LimitsError, explain_limits};
+use isotherm_core::limits::{LimitsDaemon, explain_limits};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,170 +38,118 @@ struct Sized {
     is_refusal_told: bool,
 }
 
-/// A section.
+/// A `[[limits]]` section.
 #[derive(Debug)]
 pub(super) struct LimitsSection {
-    pub(super) label: String,
-    pub(super) spec: LimitsConfig,
+    head: Head,
+    totals: Totals,
+    spec: LimitsConfig,
     groups: BTreeMap<String, Sized>,
     spared: Spared,
-    told_spared: BTreeSet<String>,
-    trouble: Option<String>,
-    state: String,
-    runs: u64,
-    asked_bytes: u64,
-    verified_bytes: u64,
-    refused: u64,
 }
 
-impl LimitsSection {
-    /// # Errors
-    /// A value that makes no sense.
-    pub(super) fn new(spec: &LimitsConfig) -> Result<Self, LimitsError> {
+impl Kind for LimitsSection {
+    type Spec = LimitsConfig;
+
+    fn specs(config: &Config) -> Vec<LimitsConfig> {
+        config.limits.clone()
+    }
+
+    fn begin(spec: &LimitsConfig, _: Instant, _: &mut Watched) -> Result<Self, SteerError> {
         spec.of("/any").validate()?;
         Ok(Self {
-            label: format!("limits.{}", spec.name),
+            head: Head::new(format!("limits.{}", spec.name), OURS, spec.enable),
+            totals: Totals::default(),
             spec: spec.clone(),
             groups: BTreeMap::new(),
-            spared: Spared { acts: true, ..Spared::default() },
-            told_spared: BTreeSet::new(),
-            trouble: None,
-            state: "has not run yet".to_owned(),
-            runs: 0,
-            asked_bytes: 0,
-            verified_bytes: 0,
-            refused: 0,
+            spared: Spared::new(true),
         })
     }
 
-    pub(super) fn began(&self) -> Line {
-        Line::Section {
-            section: self.label.clone(),
-            engine: OURS,
-            enabled: self.spec.enable,
-            why: "no kernel finds limits by itself; what a group suffers is read from its own files".to_owned(),
-        }
+    fn becomes(&mut self, spec: &LimitsConfig, _: Instant) -> bool {
+        self.spec == *spec
+    }
+}
+
+impl Section for LimitsSection {
+    fn began(&self) -> Line {
+        self.head.began("no kernel finds limits by itself; what a group suffers is read from its own files")
     }
 
-    /// What the journal calls the knobs of one group.
-    fn section_of(&self, group: &str) -> String {
-        format!("{} {group}", self.label)
-    }
-
-    /// Looks which groups there are. Those that go take their limits with them.
-    pub(super) fn follow(
-        &mut self,
-        now: Instant,
-        config: &Config,
-        world: &mut dyn World,
-        knobs: &mut dyn Knobs,
-    ) -> Vec<Line> {
+    /// Groups that go take their limits with them.
+    fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
-        self.spared.protected.clone_from(&config.daemon.protect);
+        self.spared.protected.clone_from(&context.config.daemon.protect);
         let mut found = BTreeSet::new();
-        match config.cgroup_of(&self.spec.limits.target, "").map(|pattern| world.groups(&pattern)) {
+        match context.config.cgroup_of(&self.spec.limits.target, "").map(|pattern| context.world.groups(&pattern)) {
             Ok(Ok(groups)) => found.extend(groups),
             // Who is there stays under care until it is known that it is not.
             Ok(Err(why)) => {
-                lines.extend(self.troubled(Some(why)));
+                lines.extend(self.head.troubled(Some(why)));
                 return lines;
             }
             Err(_) => {}
         }
-        found.retain(|path| !self.spared.has(path, world));
-        for (target, why) in &self.spared.met {
-            if self.told_spared.insert(target.clone()) {
-                lines.push(Line::LeftAlone { section: self.label.clone(), target: target.clone(), why: why.clone() });
-            }
-        }
+        found.retain(|path| !self.spared.has(path, context.world));
+        lines.extend(self.spared.news(&self.head.label));
         let gone: Vec<String> = self.groups.keys().filter(|path| !found.contains(*path)).cloned().collect();
         for path in gone {
-            lines.extend(self.release(&path, knobs));
+            lines.extend(self.lift(&path, context.knobs));
             self.groups.remove(&path);
-            lines.push(Line::Went { section: self.label.clone(), target: path });
+            lines.push(Line::Went { section: self.head.label.clone(), target: path });
         }
         for path in found {
             if self.groups.contains_key(&path) {
                 continue;
             }
             // Checked when the section was made; only the target is another.
-            let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), now) else { continue };
-            let Ok(file) = world.group_file(&path, "memory.high") else { continue };
-            let sized = Sized { daemon, ran: now, file, held: None, foreign: None, told: None, is_refusal_told: false };
-            lines.push(Line::Came { section: self.label.clone(), target: path.clone() });
+            let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), context.now) else { continue };
+            let Ok(file) = context.world.group_file(&path, "memory.high") else { continue };
+            let sized =
+                Sized { daemon, ran: context.now, file, held: None, foreign: None, told: None, is_refusal_told: false };
+            lines.push(Line::Came { section: self.head.label.clone(), target: path.clone() });
             self.groups.insert(path, sized);
         }
         lines
     }
 
-    fn troubled(&mut self, trouble: Option<String>) -> Option<Line> {
-        if trouble == self.trouble {
-            return None;
-        }
-        self.trouble.clone_from(&trouble);
-        trouble.map(|why| Line::Trouble { section: self.label.clone(), why })
+    fn due(&self, stretch: u32) -> Due {
+        let groups = self.groups.values().filter(|sized| sized.foreign.is_none());
+        let dues = groups.filter_map(|sized| {
+            let due = Daemon::<Bound<'_>>::poll_timeout(&sized.daemon, 0)?;
+            Some(sized.ran + due.since(sized.ran).saturating_mul(u64::from(stretch)))
+        });
+        dues.min().into()
     }
 
-    /// Puts back what one group was set to.
-    fn release(&mut self, path: &str, knobs: &mut dyn Knobs) -> Option<Line> {
-        let section = self.section_of(path);
-        let sized = self.groups.get_mut(path)?;
-        sized.held?;
-        match knobs.put_back(&section) {
-            Ok(()) => {
-                sized.held = None;
-                Some(Line::PutBack { section })
-            }
-            Err(why) => Some(Line::Trouble { section, why }),
-        }
-    }
-
-    /// When it wants to run, at a pace so many times slower than it was asked for.
-    pub(super) fn due<H: GenerationsHost>(&self, stretch: u32) -> Option<Instant> {
-        self.groups
-            .values()
-            .filter(|sized| sized.foreign.is_none())
-            .filter_map(|sized| {
-                let due = Daemon::<Bound<'_, H>>::poll_timeout(&sized.daemon, 0)?;
-                Some(sized.ran + due.since(sized.ran).saturating_mul(u64::from(stretch)))
-            })
-            .min()
-    }
-
-    /// Runs those groups that are due. `withheld`: why nothing may act now; then limits are as they were found.
-    pub(super) fn run<H: GenerationsHost>(
-        &mut self,
-        now: Instant,
-        host: &mut H,
-        (world, knobs): (&mut dyn World, &mut dyn Knobs),
-        withheld: Option<&str>,
-        log: &mut dyn Log,
-    ) -> Result<(), String> {
-        self.runs += 1;
-        if let Some(why) = withheld.filter(|_| self.spec.enable) {
-            self.state = why.to_owned();
+    /// Runs those groups that are due. While nothing may act, limits are as they were found.
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let now = context.now;
+        self.head.runs += 1;
+        if let Some(why) = context.withheld.filter(|_| self.head.enabled) {
+            self.head.state = why.to_owned();
             self.rest(now);
-            return self.put_back(knobs, log).map(|_| ());
+            return self.put_back(context).map(|_| ());
         }
-        self.state = if self.spec.enable { "acting" } else { "observing" }.to_owned();
+        self.head.state = self.head.permit(None).state();
         let paths: Vec<String> = self.groups.keys().cloned().collect();
         for path in paths {
             let section = self.section_of(&path);
             let Some(sized) = self.groups.get_mut(&path) else { continue };
-            let is_due = Daemon::<Bound<'_, H>>::poll_timeout(&sized.daemon, 0).is_some_and(|due| due <= now);
+            let is_due = Daemon::<Bound<'_>>::poll_timeout(&sized.daemon, 0).is_some_and(|due| due <= now);
             if sized.foreign.is_some() || !is_due {
                 continue;
             }
             sized.ran = now;
             let mut acts = Vec::new();
             let mut bound = Bound {
-                host: &mut *host,
-                world: &mut *world,
-                knobs: &mut *knobs,
-                log: &mut *log,
+                host: &mut *context.host,
+                world: &mut *context.world,
+                knobs: &mut *context.knobs,
+                log: &mut *context.log,
                 path: &path,
                 section: &section,
-                enabled: self.spec.enable,
+                enabled: self.head.enabled,
                 file: &sized.file,
                 held: &mut sized.held,
                 foreign: &mut sized.foreign,
@@ -215,7 +165,7 @@ impl LimitsSection {
             }
             let refusal = match &ran {
                 // It only observes, which was told.
-                Err(_) if !self.spec.enable => None,
+                Err(_) if !self.head.enabled => None,
                 Err(DaemonError::Refused(error)) => Some(error.to_string()),
                 Err(DaemonError::Failed(error)) => Some(error.to_string()),
                 Ok(_) => None,
@@ -223,16 +173,12 @@ impl LimitsSection {
             let tells = refusal.is_some() && !sized.is_refusal_told;
             sized.is_refusal_told |= tells;
             for act in acts {
-                self.asked_bytes = self.asked_bytes.saturating_add(act.asked_bytes);
-                self.verified_bytes = self.verified_bytes.saturating_add(act.verified_bytes);
-                self.refused += u64::from(matches!(act.effect, Effect::Refused { .. }));
-                let at_ns = now.since(Instant::START).ns();
-                log.line(&Line::Acted { section: self.label.clone(), at_ns, act })?;
+                context.log.line(&self.totals.acted(act, &self.head, now))?;
             }
             if let Some(why) = foreign {
-                log.line(&Line::LeftAlone { section: self.label.clone(), target: path.clone(), why })?;
+                context.log.line(&Line::LeftAlone { section: self.head.label.clone(), target: path.clone(), why })?;
             } else if let Some(why) = refusal.filter(|_| tells) {
-                log.line(&Line::Trouble { section: self.label.clone(), why: format!("{path}: {why}") })?;
+                context.log.line(&Line::Trouble { section: self.head.label.clone(), why: format!("{path}: {why}") })?;
             }
             if let Some(why) = muted {
                 return Err(why);
@@ -240,34 +186,24 @@ impl LimitsSection {
         }
         let none = || format!("none of its groups is there now: {}", self.spec.limits.target);
         let trouble = self.groups.is_empty().then(none);
-        self.troubled(trouble).map_or(Ok(()), |line| log.line(&line))
+        self.head.troubled(trouble).map_or(Ok(()), |line| context.log.line(&line))
     }
 
-    /// Controllers begin anew, for what they have set is put back.
-    fn rest(&mut self, now: Instant) {
-        for (path, sized) in &mut self.groups {
-            if let Ok(daemon) = LimitsDaemon::start(self.spec.of(path), now + Duration::from_secs(1)) {
-                (sized.daemon, sized.ran) = (daemon, now);
-            }
-        }
-    }
-
-    /// Everything as it was found.
-    pub(super) fn put_back(&mut self, knobs: &mut dyn Knobs, log: &mut dyn Log) -> Result<Vec<String>, String> {
+    fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, String> {
         let paths: Vec<String> = self.groups.keys().cloned().collect();
         let (mut left, mut lines) = (Vec::new(), Vec::new());
         for path in paths {
-            match self.release(&path, knobs) {
+            match self.lift(&path, context.knobs) {
                 Some(Line::Trouble { why, .. }) => left.push(why),
                 Some(line) => lines.push(line),
                 None => {}
             }
         }
-        lines.iter().try_for_each(|line| log.line(line))?;
+        lines.iter().try_for_each(|line| context.log.line(line))?;
         Ok(left)
     }
 
-    pub(super) fn status(&self) -> SectionStatus {
+    fn status(&self, _: &mut dyn World) -> SectionStatus {
         let mut words = Vec::new();
         for (path, sized) in &self.groups {
             if let Some(why) = &sized.foreign {
@@ -279,24 +215,43 @@ impl LimitsSection {
             words.push(format!("{path}: {limit}"));
             words.extend(explain_limits(sized.daemon.config(), sized.daemon.why()));
         }
-        SectionStatus {
-            section: self.label.clone(),
-            engine: OURS,
-            enabled: self.spec.enable,
-            state: self.trouble.clone().unwrap_or_else(|| self.state.clone()),
-            targets: self.groups.keys().cloned().collect(),
-            runs: self.runs,
-            asked_bytes: self.asked_bytes,
-            verified_bytes: self.verified_bytes,
-            refused: self.refused,
-            words,
+        self.head.status(&self.totals, self.groups.keys().cloned().collect(), words)
+    }
+}
+
+impl LimitsSection {
+    /// What the journal calls the knobs of one group.
+    fn section_of(&self, group: &str) -> String {
+        format!("{} {group}", self.head.label)
+    }
+
+    /// Puts back what one group was set to.
+    fn lift(&mut self, path: &str, knobs: &mut dyn Knobs) -> Option<Line> {
+        let section = self.section_of(path);
+        let sized = self.groups.get_mut(path)?;
+        sized.held?;
+        match knobs.put_back(&section) {
+            Ok(()) => {
+                sized.held = None;
+                Some(Line::PutBack { section })
+            }
+            Err(why) => Some(Line::Trouble { section, why }),
+        }
+    }
+
+    /// Controllers begin anew, for what they have set is put back.
+    fn rest(&mut self, now: Instant) {
+        for (path, sized) in &mut self.groups {
+            if let Ok(daemon) = LimitsDaemon::start(self.spec.of(path), now + Duration::from_secs(1)) {
+                (sized.daemon, sized.ran) = (daemon, now);
+            }
         }
     }
 }
 
 /// One group's host: reads what the machine's host reads, and writes the limit through the journal.
-struct Bound<'a, H> {
-    host: &'a mut H,
+struct Bound<'a> {
+    host: &'a mut dyn SteerHost,
     world: &'a mut dyn World,
     knobs: &'a mut dyn Knobs,
     log: &'a mut dyn Log,
@@ -312,7 +267,7 @@ struct Bound<'a, H> {
     muted: Option<String>,
 }
 
-impl<H> Bound<'_, H> {
+impl Bound<'_> {
     fn number(&mut self, name: &str) -> Result<Option<u64>, String> {
         let file = self.world.group_file(self.path, name)?;
         Ok(self.world.value(&file)?.and_then(|text| text.trim().parse().ok()))
@@ -415,7 +370,7 @@ impl<H> Bound<'_, H> {
     }
 }
 
-impl<H> Limiting for Bound<'_, H> {
+impl Limiting for Bound<'_> {
     fn set_memory_high(&mut self, _: u64, high: Option<Bytes>) -> Result<(), HostError> {
         let whole = |high: Bytes| high.get() / PAGE_BYTES * PAGE_BYTES;
         let set = match self.is_ours() {
@@ -430,7 +385,7 @@ impl<H> Limiting for Bound<'_, H> {
     }
 }
 
-impl<H: GenerationsHost> Gauging for Bound<'_, H> {
+impl Gauging for Bound<'_> {
     fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
         self.host.gauge_capabilities(target)
     }
@@ -443,7 +398,7 @@ impl<H: GenerationsHost> Gauging for Bound<'_, H> {
 }
 
 /// For sorting before a squeeze: ageing changes nothing but what watching changes.
-impl<H: GenerationsHost> Generational for Bound<'_, H> {
+impl Generational for Bound<'_> {
     fn generation_capabilities(&mut self) -> GenerationCapabilities {
         self.host.generation_capabilities()
     }

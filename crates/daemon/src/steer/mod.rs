@@ -8,9 +8,11 @@ mod gate;
 mod generations;
 mod guard;
 mod kernel;
+mod kinds;
 mod limits;
 mod line;
 mod own;
+mod section;
 mod steering;
 mod switch;
 #[cfg(test)]
@@ -25,14 +27,14 @@ pub use steering::{Ended, Outside, SteerError, Steered, steer};
 use crate::config::{Config, Target};
 use crate::hands::{Hands, Returned, Store, Taken, same_value};
 use isotherm_core::compaction::{HUGE_ORDER, node_score};
-use isotherm_core::host::{AddressRange, Adopting, Compacting, GenerationsHost, MonitorHost, Tiering, ZoneState};
+use isotherm_core::host::{AddressRange, Adopting, Compacting, GenerationsHost, MonitorHost, PromotionHost, ZoneState};
 use isotherm_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// What the loop asks of a machine's memory.
-pub trait SteerHost: GenerationsHost + Compacting + MonitorHost + Tiering + Adopting {}
-impl<H: GenerationsHost + Compacting + MonitorHost + Tiering + Adopting> SteerHost for H {}
+pub trait SteerHost: GenerationsHost + Compacting + MonitorHost + PromotionHost + Adopting {}
+impl<H: GenerationsHost + Compacting + MonitorHost + PromotionHost + Adopting> SteerHost for H {}
 
 /// A group of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

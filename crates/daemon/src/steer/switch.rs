@@ -2,7 +2,9 @@
 
 use super::kernel::{Counts, Kdamond, Kernel, Module, Proactive, Standing, Tiers};
 use super::line::{Line, SectionStatus};
-use super::{Knobs, Log, World};
+use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
+use super::steering::SteerError;
+use super::{Log, World};
 use crate::config::{CompactionConfig, Config, MonitorsConfig, TieringConfig};
 use isotherm_core::compaction::{Design, MergedConfig};
 use isotherm_core::presets::PresetError;
@@ -27,14 +29,6 @@ pub(super) enum Spec {
 }
 
 impl Spec {
-    /// Those of a configuration.
-    pub(super) fn all(config: &Config) -> Vec<Self> {
-        let monitors = config.monitors.iter().filter(|section| !section.is_own()).cloned().map(Self::Monitors);
-        let compaction = config.compaction.iter().filter(|section| section.is_kernels());
-        let tiering = config.tiering.iter().filter(|section| !section.is_own()).cloned().map(Self::Tiering);
-        monitors.chain(compaction.cloned().map(Self::Compaction)).chain(tiering).collect()
-    }
-
     fn enable(&self) -> bool {
         match self {
             Self::Monitors(spec) => spec.enable,
@@ -71,9 +65,11 @@ impl Spec {
 
 /// An engine of the kernel, and whether it is on.
 #[derive(Debug)]
-pub(super) struct Switch {
-    pub(super) label: String,
-    pub(super) spec: Spec,
+pub(super) struct KernelSection {
+    head: Head,
+    /// Times that something was in its way.
+    refused: u64,
+    spec: Spec,
     kernel: Box<dyn Kernel>,
     /// Since when.
     on: Option<Instant>,
@@ -82,10 +78,6 @@ pub(super) struct Switch {
     /// The list of writes was told.
     is_told: bool,
     tried: Option<Instant>,
-    trouble: Option<String>,
-    state: String,
-    runs: u64,
-    refused: u64,
     counted: Instant,
     counts: Counts,
     /// `[daemon] max-cpu`.
@@ -94,24 +86,28 @@ pub(super) struct Switch {
     spent: Option<(Instant, Duration)>,
 }
 
-impl Switch {
-    /// # Errors
-    /// A preset whose values make no sense.
-    pub(super) fn new(spec: &Spec, now: Instant) -> Result<Self, PresetError> {
+impl Kind for KernelSection {
+    type Spec = Spec;
+
+    fn specs(config: &Config) -> Vec<Spec> {
+        let monitors = config.monitors.iter().filter(|section| !section.is_own()).cloned().map(Spec::Monitors);
+        let compaction = config.compaction.iter().filter(|section| section.is_kernels());
+        let tiering = config.tiering.iter().filter(|section| !section.is_own()).cloned().map(Spec::Tiering);
+        monitors.chain(compaction.cloned().map(Spec::Compaction)).chain(tiering).collect()
+    }
+
+    fn begin(spec: &Spec, now: Instant, _: &mut Watched) -> Result<Self, SteerError> {
         let label = spec.label();
         let kernel = spec.kernel(&label)?;
         Ok(Self {
-            label,
+            head: Head::new(label, kernel.engine(), spec.enable()),
+            refused: 0,
             spec: spec.clone(),
             kernel,
             on: None,
             is_forbidden: false,
             is_told: false,
             tried: None,
-            trouble: None,
-            state: "has not run yet".to_owned(),
-            runs: 0,
-            refused: 0,
             counted: now,
             counts: Counts::default(),
             max_cpu: Ratio::ONE,
@@ -119,49 +115,69 @@ impl Switch {
         })
     }
 
-    pub(super) fn began(&self) -> Line {
-        let (section, engine) = (self.label.clone(), self.kernel.engine());
-        Line::Section { section, engine, enabled: self.spec.enable(), why: self.kernel.why() }
+    fn becomes(&mut self, spec: &Spec, _: Instant) -> bool {
+        self.spec == *spec
+    }
+}
+
+impl Section for KernelSection {
+    fn phase(&self) -> Phase {
+        Phase::Kernel
     }
 
-    /// Looks for whom there is.
-    pub(super) fn follow(&mut self, config: &Config, world: &mut dyn World) -> Vec<Line> {
-        self.max_cpu = config.daemon.max_cpu;
-        self.kernel.follow(config, world)
+    fn began(&self) -> Line {
+        self.head.began(self.kernel.why())
     }
 
-    /// Looks whether it is to be on, and makes it so. `withheld`: why nothing may act now.
-    pub(super) fn turn(
-        &mut self,
-        now: Instant,
-        world: &mut dyn World,
-        knobs: &mut dyn Knobs,
-        withheld: Option<&str>,
-        log: &mut dyn Log,
-    ) -> Result<(), String> {
-        self.runs += 1;
-        let may_act = self.spec.enable() && !self.is_forbidden;
-        let trouble = match (may_act, withheld, self.on) {
+    fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line> {
+        self.max_cpu = context.config.daemon.max_cpu;
+        self.kernel.follow(context.config, context.world)
+    }
+
+    fn due(&self, _: u32) -> Due {
+        Due::EachTurn
+    }
+
+    /// Checks whether it is to be on, and makes it so.
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        self.head.runs += 1;
+        let now = context.now;
+        let may_act = self.head.enabled && !self.is_forbidden;
+        let trouble = match (may_act, context.withheld, self.on) {
             (false, ..) if self.is_forbidden => return Ok(()),
             (false, ..) => {
-                self.state = "observing".to_owned();
+                self.head.state = "observing".to_owned();
                 if self.is_told || !self.is_time_to_try(now) {
                     return Ok(());
                 }
-                self.tell_writes(world, log)?
+                self.report_writes(context)?
             }
             (true, Some(why), on) => {
-                self.state = why.to_owned();
+                self.head.state = why.to_owned();
                 self.tried = None;
-                if on.is_some() { self.put_back(world, knobs, log)? } else { None }
+                if on.is_some() { self.switch_off(context)? } else { None }
             }
-            (true, None, Some(since)) => self.watch(now, since, world, knobs, log)?,
+            (true, None, Some(since)) => self.watch(since, context)?,
             (true, None, None) if !self.is_time_to_try(now) => return Ok(()),
-            (true, None, None) => self.switch_on(now, world, knobs, log)?,
+            (true, None, None) => self.switch_on(context)?,
         };
-        self.told(trouble, log)
+        let line = self.head.troubled(trouble);
+        self.refused += u64::from(line.is_some());
+        line.map_or(Ok(()), |line| context.log.line(&line))
     }
 
+    fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, String> {
+        Ok(self.switch_off(context)?.into_iter().collect())
+    }
+
+    fn status(&self, world: &mut dyn World) -> SectionStatus {
+        let Counts { asked_bytes, verified_bytes, words } = self.kernel.counts(self.on.is_some(), world);
+        let totals = Totals { asked_bytes, verified_bytes, refused: self.refused };
+        self.head.status(&totals, self.kernel.targets(), words)
+    }
+}
+
+impl KernelSection {
     /// What failed is tried again a minute later.
     fn is_time_to_try(&mut self, now: Instant) -> bool {
         if self.tried.is_some_and(|tried| now.since(tried) < RETRY) {
@@ -171,80 +187,58 @@ impl Switch {
         true
     }
 
-    fn told(&mut self, trouble: Option<String>, log: &mut dyn Log) -> Result<(), String> {
-        if trouble == self.trouble {
-            return Ok(());
-        }
-        self.trouble.clone_from(&trouble);
-        match trouble {
-            Some(why) => {
-                self.refused += 1;
-                log.line(&Line::Trouble { section: self.label.clone(), why })
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn tell_writes(&mut self, world: &mut dyn World, log: &mut dyn Log) -> Result<Option<String>, String> {
-        let writes = match self.kernel.writes(world) {
+    fn report_writes(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
+        let writes = match self.kernel.writes(context.world) {
             Ok(writes) => writes,
             Err(why) => return Ok(Some(why)),
         };
         self.is_told = true;
         for write in writes {
-            log.line(&Line::WouldWrite { section: self.label.clone(), path: write.path, value: write.value })?;
+            context.log.line(&Line::WouldWrite {
+                section: self.head.label.clone(),
+                path: write.path,
+                value: write.value,
+            })?;
         }
         Ok(None)
     }
 
-    fn switch_on(
-        &mut self,
-        now: Instant,
-        world: &mut dyn World,
-        knobs: &mut dyn Knobs,
-        log: &mut dyn Log,
-    ) -> Result<Option<String>, String> {
-        let writes = match self.kernel.writes(world) {
+    fn switch_on(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
+        let writes = match self.kernel.writes(context.world) {
             Ok(writes) => writes,
             Err(why) => return Ok(Some(why)),
         };
-        let back = |knobs: &mut dyn Knobs| {
-            knobs.put_back(&self.label).err().map_or_else(String::new, |error| format!("; {error}"))
+        let back = |context: &mut Context<'_>| {
+            context.knobs.put_back(&self.head.label).err().map_or_else(String::new, |error| format!("; {error}"))
         };
         for write in writes {
             let (path, value) = (write.path.clone(), write.value.clone());
-            if let Err(why) = log.line(&Line::Writes { section: self.label.clone(), path, value }) {
+            if let Err(why) = context.log.line(&Line::Writes { section: self.head.label.clone(), path, value }) {
                 // What is left of it stays in the journal, and is told when it can be.
-                let _ = knobs.put_back(&self.label);
+                let _ = context.knobs.put_back(&self.head.label);
                 return Err(why);
             }
-            if let Err(why) = write.carry_out(&self.label, knobs) {
-                return Ok(Some(format!("{why}; what was written before it is put back{}", back(knobs))));
+            if let Err(why) = write.carry_out(&self.head.label, context.knobs) {
+                return Ok(Some(format!("{why}; what was written before it is put back{}", back(context))));
             }
         }
-        if let Err(why) = self.kernel.begins(world) {
-            return Ok(Some(format!("{why}; put back{}", back(knobs))));
+        if let Err(why) = self.kernel.begins(context.world) {
+            return Ok(Some(format!("{why}; put back{}", back(context))));
         }
-        self.on = Some(now);
+        self.on = Some(context.now);
         self.spent = None;
-        self.counted = now;
+        self.counted = context.now;
         self.counts = Counts::default();
-        self.state = "acting".to_owned();
-        Ok(self.kernel.shortcoming(world))
+        self.head.state = "acting".to_owned();
+        Ok(self.kernel.shortcoming(context.world))
     }
 
-    fn watch(
-        &mut self,
-        now: Instant,
-        since: Instant,
-        world: &mut dyn World,
-        knobs: &mut dyn Knobs,
-        log: &mut dyn Log,
-    ) -> Result<Option<String>, String> {
-        if let Some(share) = self.overspends(now, world) {
+    fn watch(&mut self, since: Instant, context: &mut Context<'_>) -> Result<Option<String>, String> {
+        let now = context.now;
+        if let Some(share) = self.overspends(now, context.world) {
             // It is tried again when this has passed.
             self.tried = Some(now + EXPENSIVE.saturating_sub(RETRY));
-            let failed = self.put_back(world, knobs, log)?;
+            let failed = self.switch_off(context)?;
             let why = format!(
                 "its thread took {share} of a processor, more than [daemon] max-cpu, {}: it is off for {EXPENSIVE}; longer intervals or \
                  fewer regions take less",
@@ -252,26 +246,26 @@ impl Switch {
             );
             return Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))));
         }
-        match self.kernel.standing(world)? {
+        match self.kernel.standing(context.world)? {
             Standing::Outdated if now.since(since) >= RENEW => {
                 self.tried = None;
-                self.put_back(world, knobs, log)
+                self.switch_off(context)
             }
             Standing::Runs | Standing::Outdated => {
                 if now.since(self.counted) >= COUNT {
                     self.counted = now;
-                    self.count(world, log)?;
+                    self.count(context.world, context.log)?;
                 }
-                Ok(self.kernel.shortcoming(world))
+                Ok(self.kernel.shortcoming(context.world))
             }
             Standing::Ended(why) => {
-                let failed = self.put_back(world, knobs, log)?;
+                let failed = self.switch_off(context)?;
                 Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))))
             }
             Standing::SwitchedOff => {
-                let failed = self.put_back(world, knobs, log)?;
+                let failed = self.switch_off(context)?;
                 self.is_forbidden = true;
-                self.state = "switched off by somebody else".to_owned();
+                self.head.state = "switched off by somebody else".to_owned();
                 let why =
                     "somebody switched it off, or set it otherwise; it stays off until the configuration is read anew";
                 Ok(Some(failed.map_or(why.to_owned(), |failed| format!("{why}; {failed}"))))
@@ -304,41 +298,20 @@ impl Switch {
             return Ok(());
         }
         self.counts = counts;
-        log.line(&Line::Counted { section: self.label.clone(), asked_bytes, verified_bytes })
+        log.line(&Line::Counted { section: self.head.label.clone(), asked_bytes, verified_bytes })
     }
 
     /// Puts back what it wrote, if it is on.
-    pub(super) fn put_back(
-        &mut self,
-        world: &mut dyn World,
-        knobs: &mut dyn Knobs,
-        log: &mut dyn Log,
-    ) -> Result<Option<String>, String> {
+    fn switch_off(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
         if self.on.is_none() {
             return Ok(None);
         }
         // Afterwards they are gone. What cannot be written down is put back all the same.
-        let counted = self.count(world, log);
+        let counted = self.count(context.world, context.log);
         self.on = None;
-        let trouble = knobs.put_back(&self.label).err();
+        let trouble = context.knobs.put_back(&self.head.label).err();
         counted?;
-        log.line(&Line::PutBack { section: self.label.clone() })?;
+        context.log.line(&Line::PutBack { section: self.head.label.clone() })?;
         Ok(trouble)
-    }
-
-    pub(super) fn status(&self, world: &mut dyn World) -> SectionStatus {
-        let counts = self.kernel.counts(self.on.is_some(), world);
-        SectionStatus {
-            section: self.label.clone(),
-            engine: self.kernel.engine(),
-            enabled: self.spec.enable(),
-            state: self.trouble.clone().unwrap_or_else(|| self.state.clone()),
-            targets: self.kernel.targets(),
-            runs: self.runs,
-            asked_bytes: counts.asked_bytes,
-            verified_bytes: counts.verified_bytes,
-            refused: self.refused,
-            words: counts.words,
-        }
     }
 }

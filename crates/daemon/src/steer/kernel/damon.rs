@@ -27,7 +27,6 @@ pub(in super::super) struct Kdamond {
     setup: Setup,
     takes_damon_stat: bool,
     spared: Spared,
-    told_spared: BTreeSet<String>,
     /// Groups that it is for now, with their processes.
     members: BTreeMap<String, Vec<u32>>,
     /// What is in the way of looking for them.
@@ -48,8 +47,7 @@ impl Kdamond {
             meant: Vec::new(),
             setup,
             takes_damon_stat: spec.take_damon_stat,
-            spared: Spared { acts, ..Spared::default() },
-            told_spared: BTreeSet::new(),
+            spared: Spared::new(acts),
             members: BTreeMap::new(),
             trouble: None,
             watched: None,
@@ -137,11 +135,7 @@ impl Kernel for Kdamond {
             came.map(|target| Line::Came { section: section(), target: target.clone() }).collect();
         let went = self.members.keys().filter(|path| !found.contains_key(*path));
         lines.extend(went.map(|target| Line::Went { section: section(), target: target.clone() }));
-        for (target, why) in &self.spared.met {
-            if self.told_spared.insert(target.clone()) {
-                lines.push(Line::LeftAlone { section: section(), target: target.clone(), why: why.clone() });
-            }
-        }
+        lines.extend(self.spared.news(&self.label));
         self.members = found;
         lines
     }

@@ -24,14 +24,14 @@ impl Engine {
     ///
     /// # Errors
     /// What the host lacks, in words.
-    pub(super) fn enter<H: SteerHost>(
+    pub(super) fn enter(
         &mut self,
         spec: &Spec,
         seed: u64,
         target: TargetId,
         now: Instant,
         stretch: u32,
-        host: &mut H,
+        host: &mut dyn SteerHost,
     ) -> Result<(), String> {
         if let Self::None = self {
             *self = match spec {
@@ -103,7 +103,7 @@ impl Engine {
         matches!(self, Self::Monitor(_))
     }
 
-    pub(super) fn stretch<H: SteerHost>(&mut self, spec: &Spec, stretch: u32, host: &mut H) {
+    pub(super) fn stretch(&mut self, spec: &Spec, stretch: u32, host: &mut dyn SteerHost) {
         if let (Self::Monitor(monitor), Spec::Monitors(spec)) = (self, spec)
             && let Ok(config) = config(spec)
         {
@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// Does what is due. What went wrong, in words.
-    pub(super) fn run<H: SteerHost>(&mut self, now: Instant, gate: &mut Gate<'_, H>) -> Option<String> {
+    pub(super) fn run(&mut self, now: Instant, gate: &mut Gate<'_>) -> Option<String> {
         match self {
             Self::None => None,
             Self::Monitor(monitor) => {
@@ -173,6 +173,6 @@ fn monitor(spec: &MonitorsConfig, seed: u64, stretch: u32) -> Result<Monitor, St
     Monitor::new(stretched(config(spec)?, stretch), seed).map_err(|error| error.to_string())
 }
 
-fn promotion<H: SteerHost>(spec: &TieringConfig, seed: u64, host: &H) -> Result<Promotion, String> {
+fn promotion(spec: &TieringConfig, seed: u64, host: &dyn SteerHost) -> Result<Promotion, String> {
     Promotion::new(spec.promotion(), seed, host).map_err(|error| error.to_string())
 }

@@ -17,8 +17,8 @@ const PIECE: u64 = 16 << 20;
 const HEADROOM_PERCENT: u64 = 5;
 
 /// An engine's host.
-pub(super) struct Gate<'a, H> {
-    pub(super) host: &'a mut H,
+pub(super) struct Gate<'a> {
+    pub(super) host: &'a mut dyn SteerHost,
     pub(super) world: &'a mut dyn World,
     pub(super) log: &'a mut dyn Log,
     pub(super) permit: &'a Permit,
@@ -34,7 +34,7 @@ pub(super) struct Gate<'a, H> {
     pub(super) mute: Option<String>,
 }
 
-impl<H: SteerHost> Gate<'_, H> {
+impl Gate<'_> {
     /// Whether it may act on a target now. What is about to be done stands in a line before it is.
     fn let_through(&mut self, target: TargetId, action: &'static str, write: String, bytes: u64) -> Result<(), String> {
         let name = self.targets.get(&target).cloned().unwrap_or_default();
@@ -103,7 +103,7 @@ impl<H: SteerHost> Gate<'_, H> {
     }
 }
 
-impl<H: SteerHost> Applying for Gate<'_, H> {
+impl Applying for Gate<'_> {
     fn scheme_capabilities(&self, target: TargetId) -> SchemeCapabilities {
         self.host.scheme_capabilities(target)
     }
@@ -146,7 +146,7 @@ impl<H: SteerHost> Applying for Gate<'_, H> {
     }
 }
 
-impl<H: SteerHost> Tiering for Gate<'_, H> {
+impl Tiering for Gate<'_> {
     fn tiering_capabilities(&self) -> TieringCapabilities {
         self.host.tiering_capabilities()
     }
@@ -201,7 +201,7 @@ impl<H: SteerHost> Tiering for Gate<'_, H> {
     }
 }
 
-impl<H: SteerHost> Probing for Gate<'_, H> {
+impl Probing for Gate<'_> {
     fn capabilities(&self, target: TargetId) -> Capabilities {
         self.host.capabilities(target)
     }
@@ -233,13 +233,13 @@ impl<H: SteerHost> Probing for Gate<'_, H> {
     }
 }
 
-impl<H: SteerHost> Mappings for Gate<'_, H> {
+impl Mappings for Gate<'_> {
     fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
         self.host.mappings(target, out)
     }
 }
 
-impl<H: SteerHost> Gauging for Gate<'_, H> {
+impl Gauging for Gate<'_> {
     fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
         self.host.gauge_capabilities(target)
     }

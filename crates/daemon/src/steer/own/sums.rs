@@ -1,6 +1,7 @@
 //! What an engine did, added up: engines act many times a second, and the audit has a line a second for each process and action.
 
 use super::super::line::{Act, Effect, Line};
+use super::super::section::Totals;
 use isotherm_core::host::TargetId;
 use isotherm_units::{Duration, Instant};
 use std::collections::BTreeMap;
@@ -30,10 +31,7 @@ struct Sum {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     open: BTreeMap<(TargetId, &'static str), Sum>,
-    /// In all.
-    pub(super) asked_bytes: u64,
-    pub(super) verified_bytes: u64,
-    pub(super) refused: u64,
+    pub(super) totals: Totals,
 }
 
 impl Sums {
@@ -61,18 +59,18 @@ impl Sums {
     }
 
     pub(super) fn asked(&mut self, target: TargetId, action: &'static str, write: String, bytes: u64) {
-        self.asked_bytes = self.asked_bytes.saturating_add(bytes);
+        self.totals.add(bytes, 0);
         self.noted(target, action, write, bytes);
     }
 
     pub(super) fn did(&mut self, target: TargetId, action: &'static str, verified: u64) {
-        self.verified_bytes = self.verified_bytes.saturating_add(verified);
+        self.totals.add(0, verified);
         let sum = self.sum(target, action);
         sum.verified_bytes = sum.verified_bytes.saturating_add(verified);
     }
 
     pub(super) fn failed(&mut self, target: TargetId, action: &'static str, why: &str) {
-        self.refused += 1;
+        self.totals.refused += 1;
         self.sum(target, action).refusal = Some(why.to_owned());
     }
 
@@ -85,7 +83,7 @@ impl Sums {
         bytes: u64,
         why: Option<String>,
     ) {
-        self.refused += u64::from(why.is_some());
+        self.totals.refused += u64::from(why.is_some());
         let sum = self.noted(target, action, write, bytes);
         sum.would = why.is_none();
         sum.refusal = why;
@@ -153,7 +151,7 @@ mod tests {
         };
         let sum = told.iter().map(bytes).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         assert_eq!((sum, told.len()), ((300, 120), 4), "{told:?}");
-        assert_eq!((sums.asked_bytes, sums.verified_bytes), (300, 120));
+        assert_eq!((sums.totals.asked_bytes, sums.totals.verified_bytes), (300, 120));
     }
 
     #[test]
@@ -165,6 +163,6 @@ mod tests {
             sums.held(target, "pageout", "pageout".to_owned(), 10, Some("pressure".to_owned()));
             told += sums.lines("a", Instant::START + Duration::from_secs(second), &targets, false).len();
         }
-        assert_eq!((told, sums.refused, sums.asked_bytes), (2, 120, 0));
+        assert_eq!((told, sums.totals.refused, sums.totals.asked_bytes), (2, 120, 0));
     }
 }
