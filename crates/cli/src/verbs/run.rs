@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use isotherm_daemon::config::TABLES;
 use isotherm_daemon::steer::{Ended, Knobs, Outside, steer};
 use isotherm_daemon::tape::Taped;
 use isotherm_linux::{LiveHost, Stopwatch, Workers};
@@ -63,10 +64,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         config = config.observing();
     }
     if config.nr_sections() == 0 {
-        return Err(CliError::usage(format!(
-            "{} has no section: there is nothing to do; add [[generations]], [[limits]], [[monitors]], [[compaction]] or [tiering]",
-            file.display()
-        )));
+        let tables: Vec<String> = TABLES.iter().map(ToString::to_string).collect();
+        let (file, tables) = (file.display(), tables.join(", "));
+        return Err(CliError::usage(format!("{file} has no section: there is nothing to do; add one of {tables}")));
     }
     let root = args.hands.root().with_workers(Workers::default());
     let clock =

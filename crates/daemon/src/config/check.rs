@@ -25,18 +25,6 @@ impl Config {
         self.nr_acting() > 0
     }
 
-    /// Table and name of each section, and whether it may act.
-    pub fn sections(&self) -> Vec<(String, bool)> {
-        let named = |table: &str, name: &str, acts| (format!("{table}.{name}"), acts);
-        let mut all = Vec::new();
-        all.extend(self.generations.iter().map(|it| named("generations", &it.name, it.enable && it.acts())));
-        all.extend(self.monitors.iter().map(|it| named("monitors", &it.name, it.enable)));
-        all.extend(self.limits.iter().map(|it| named("limits", &it.name, it.enable)));
-        all.extend(self.compaction.iter().map(|it| named("compaction", &it.name, it.enable)));
-        all.extend(self.tiering.iter().map(|it| ("tiering".to_owned(), it.enable)));
-        all
-    }
-
     /// Number of sections.
     pub fn nr_sections(&self) -> usize {
         self.sections().len()
@@ -47,17 +35,6 @@ impl Config {
         self.sections().iter().filter(|(_, acts)| *acts).count()
     }
 
-    /// The same, where no section may act.
-    #[must_use]
-    pub fn observing(mut self) -> Self {
-        self.generations.iter_mut().for_each(|section| section.enable = false);
-        self.monitors.iter_mut().for_each(|section| section.enable = false);
-        self.limits.iter_mut().for_each(|section| section.enable = false);
-        self.compaction.iter_mut().for_each(|section| section.enable = false);
-        self.tiering.iter_mut().for_each(|section| section.enable = false);
-        self
-    }
-
     /// Checks every value by itself and tables against each other.
     ///
     /// # Errors
@@ -65,11 +42,11 @@ impl Config {
     pub fn check(&self) -> Result<(), Contradiction> {
         self.check_daemon()?;
         self.check_targets()?;
-        self.check_monitors()?;
-        self.check_limits()?;
-        self.check_compaction()?;
-        self.check_tiering()?;
         self.check_metrics()?;
+        self.check_sections()
+    }
+
+    pub(super) fn check_generations(&self) -> Result<(), Contradiction> {
         for (nth, section) in self.generations.iter().enumerate() {
             let key = |key: &str| format!("generations[{nth}].{key}");
             let twin = self.generations[..nth].iter().position(|other| other.name == section.name);
@@ -129,7 +106,7 @@ impl Config {
         absolute("guard.file", &self.guard.file)
     }
 
-    fn check_limits(&self) -> Result<(), Contradiction> {
+    pub(super) fn check_limits(&self) -> Result<(), Contradiction> {
         for (nth, section) in self.limits.iter().enumerate() {
             let key = |key: &str| format!("limits[{nth}].{key}");
             let twin = self.limits[..nth].iter().position(|other| other.name == section.name);

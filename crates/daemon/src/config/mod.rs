@@ -6,6 +6,7 @@ mod engine;
 mod metrics;
 mod monitors;
 mod sections;
+mod tables;
 mod targets;
 mod tiering;
 
@@ -14,6 +15,7 @@ pub use compaction::CompactionConfig;
 pub use engine::Engine;
 pub use metrics::{Listen, MetricsConfig};
 pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig};
+pub use tables::{TABLES, Table};
 pub use targets::{ProcessConfig, Target, TargetConfig};
 pub use tiering::{BalancingKnobs, TieringConfig};
 

@@ -1,6 +1,6 @@
 //! Names in lines of JSON: the audit of the daemon, and its tape.
 
-use isotherm_daemon::config::Config;
+use isotherm_daemon::config::{Config, TABLES};
 use isotherm_daemon::hands::protected_command;
 use serde_json::Value;
 
@@ -253,7 +253,6 @@ fn is_file(path: &str) -> bool {
 
 /// A live configuration.
 fn config(value: &mut Value, names: &mut Names) {
-    const SECTIONS: [&str; 4] = ["monitors", "generations", "limits", "compaction"];
     let Value::Object(map) = value else { return };
     if let Some(Value::Array(paths)) = map.get_mut("daemon").and_then(|daemon| daemon.get_mut("protect")) {
         paths.iter_mut().for_each(|path| target(path, names));
@@ -285,22 +284,23 @@ fn config(value: &mut Value, names: &mut Names) {
             }
         }
     }
-    let tiering = map.get_mut("tiering").and_then(|table| table.get_mut("targets"));
-    for entry in tiering.and_then(Value::as_array_mut).into_iter().flatten() {
-        target(entry, names);
-    }
-    for section in SECTIONS {
-        for table in map.get_mut(section).and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(Value::String(name)) = table.get_mut("name") {
+    for table in TABLES {
+        let sections = match map.get_mut(table.name) {
+            Some(Value::Array(sections)) => &mut sections[..],
+            Some(section) => std::slice::from_mut(section),
+            None => continue,
+        };
+        for section in sections {
+            if let Some(Value::String(name)) = section.get_mut("name") {
                 *name = names.name(Kind::Section, name);
             }
-            for entry in table.get_mut("targets").and_then(Value::as_array_mut).into_iter().flatten() {
+            for entry in section.get_mut("targets").and_then(Value::as_array_mut).into_iter().flatten() {
                 target(entry, names);
             }
-            if let Some(entry) = table.get_mut("target") {
+            if let Some(entry) = section.get_mut("target") {
                 target(entry, names);
             }
-            if let Some(config) = table.get_mut("config") {
+            if let Some(config) = section.get_mut("config") {
                 filters(config, names);
             }
         }

@@ -1,0 +1,62 @@
+//! The tables of sections that watch and act.
+
+use super::{CompactionConfig, Config, Contradiction, GenerationsConfig, LimitsConfig, MonitorsConfig, TieringConfig};
+use std::fmt;
+
+/// A table of sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The key: `generations`.
+    pub name: &'static str,
+    /// How it is written in a file: `[[generations]]`.
+    written: &'static str,
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.written)
+    }
+}
+
+macro_rules! tables {
+    ($($field:ident: $kind:ty, $written:literal, $name:expr, $acts:expr, $check:path;)*) => {
+        /// All tables of sections, in the order in which sections are reported.
+        pub const TABLES: &[Table] = &[$(Table { name: stringify!($field), written: $written },)*];
+
+        impl Config {
+            /// Table and name of each section, and whether it may act.
+            pub fn sections(&self) -> Vec<(String, bool)> {
+                // Without `..`: a table that is missing in the list does not compile.
+                let Self { daemon: _, targets: _, guard: _, metrics: _, $($field,)* } = self;
+                let mut all = Vec::new();
+                $(
+                    let (name, acts): (fn(&$kind) -> String, fn(&$kind) -> bool) = ($name, $acts);
+                    all.extend($field.iter().map(|section| (name(section), section.enable && acts(section))));
+                )*
+                all
+            }
+
+            /// The same, where no section may act.
+            #[must_use]
+            pub fn observing(mut self) -> Self {
+                $(self.$field.iter_mut().for_each(|section| section.enable = false);)*
+                self
+            }
+
+            /// Checks the sections of each table by themselves and against each other.
+            pub(super) fn check_sections(&self) -> Result<(), Contradiction> {
+                $($check(self)?;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+// The key and its type, how it is written, the name of a section, whether it ever acts, what it must not say.
+tables! {
+    generations: GenerationsConfig, "[[generations]]", |it| format!("generations.{}", it.name), |it| it.acts(), Self::check_generations;
+    monitors: MonitorsConfig, "[[monitors]]", |it| format!("monitors.{}", it.name), |_| true, Self::check_monitors;
+    limits: LimitsConfig, "[[limits]]", |it| format!("limits.{}", it.name), |_| true, Self::check_limits;
+    compaction: CompactionConfig, "[[compaction]]", |it| format!("compaction.{}", it.name), |_| true, Self::check_compaction;
+    tiering: TieringConfig, "[tiering]", |_| "tiering".to_owned(), |_| true, Self::check_tiering;
+}
