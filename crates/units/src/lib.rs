@@ -1,10 +1,14 @@
-//! Newtypes for what memory management counts (addresses, pages, sizes, times, ratios), their parsing and printing, and
-//! the vocabulary in which a workload tells a machine what it touches.
+//! Newtypes for what memory management counts (addresses, pages, nodes, free blocks, generations, sizes, times, ratios), their parsing and
+//! printing, and the vocabulary in which a workload tells a machine what it touches.
 //!
 //! Nothing here reads a clock or a file. All arithmetic is integer: equal input gives equal results on every machine.
 
 pub mod access;
+mod address;
 mod forks;
+pub mod free_blocks;
+mod generations;
+mod node;
 mod page;
 mod quantity;
 mod ratio;
@@ -13,6 +17,9 @@ mod size;
 mod time;
 pub mod wildcard;
 
+pub use address::{AddressRange, UnitRange};
+pub use generations::{GenerationRow, Listing, Lruvec};
+pub use node::NodeId;
 pub use page::{PAGE_BYTES, PAGE_SHIFT, PageRange, Pages, VirtPage};
 pub use quantity::UnitError;
 pub use ratio::{Amount, Ratio};

@@ -7,7 +7,7 @@
 pub const MAX_ORDERS: usize = ORDERS as usize;
 
 /// The same, as orders are counted.
-pub(crate) const ORDERS: u32 = 20;
+pub const ORDERS: u32 = 20;
 
 /// The most free pages that are taken: 16 EiB in pages of 4 KiB. Below it no formula here overflows.
 pub const MAX_FREE_PAGES: u64 = 1 << 52;
@@ -129,38 +129,24 @@ fn small_number(quotient: u64) -> u32 {
     u32::try_from(quotient).unwrap_or(u32::MAX)
 }
 
-/// A zone's part in its node's score: percent, truncated. `present_pages` of the zone and of the node.
-/// Source: Linux 7.2 `mm/compaction.c`, `fragmentation_score_zone_weighted`.
-pub fn weighted_score(zone_score: u32, present_pages: u64, node_present_pages: u64) -> u32 {
-    let score = u128::from(present_pages) * u128::from(zone_score) / (u128::from(node_present_pages) + 1);
-    u32::try_from(score).unwrap_or(u32::MAX)
-}
-
-/// The score of a node, 0 to 100: the weighted scores of its zones, each given as (score, present pages), each truncated.
-/// Source: Linux 7.2 `mm/compaction.c`, `fragmentation_score_node`.
-pub fn node_score(zones: &[(u32, u64)]) -> u32 {
-    let node_present: u64 = zones.iter().map(|(_, present)| present).sum();
-    zones.iter().map(|&(score, present)| weighted_score(score, present, node_present)).sum()
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(crate) fn blocks(row: &[u64]) -> FreeBlocks {
+    fn blocks(row: &[u64]) -> FreeBlocks {
         let mut counts = [0; 11];
         counts[..row.len()].copy_from_slice(row);
         FreeBlocks::new(&counts).expect("orders and pages in range")
     }
 
     /// The original fragmenter on `sections` of 2 MiB: the first 384 pages of each freed.
-    pub(crate) fn contig(sections: u64) -> FreeBlocks {
+    fn contig(sections: u64) -> FreeBlocks {
         blocks(&[0, 0, 0, 0, 0, 0, 0, sections, sections])
     }
 
     /// The same, every fourth page kept.
-    pub(crate) fn stride(sections: u64) -> FreeBlocks {
+    fn stride(sections: u64) -> FreeBlocks {
         blocks(&[128 * sections, 128 * sections])
     }
 
@@ -195,17 +181,6 @@ pub(crate) mod tests {
         assert_eq!((later.pages(), later.blocks(), later.suitable(9)), (2_074_713, 7464, 3978));
         assert_eq!(over_orders(|k| later.extfrag(k)), [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 3]);
         assert_eq!(over_orders(|k| later.unusable(k)), [0, 0, 1, 4, 8, 12, 13, 14, 15, 18, 37]);
-    }
-
-    #[test]
-    fn e3_the_score_of_a_node_truncates_zone_by_zone() {
-        let present = [3998, 782_336, 5_505_024];
-        assert_eq!(node_score(&[(6, present[0]), (0, present[1]), (20, present[2])]), 17);
-        assert_eq!(node_score(&[(6, present[0]), (0, present[1]), (1, present[2])]), 0);
-        assert_eq!(weighted_score(20, present[2], present.iter().sum()), 17);
-        assert_eq!(node_score(&[]), 0);
-        // One full zone does not reach 100: the kernel adds one page to the divisor.
-        assert_eq!(node_score(&[(100, 1000)]), 99);
     }
 
     #[test]
