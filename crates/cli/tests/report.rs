@@ -85,9 +85,9 @@ fn bad_input_is_refused_with_a_way_out() {
     }
 }
 
-/// Text of a real kernel (`crates/core/src/compaction/text/real`).
+/// Text of a real kernel (`crates/texts/src/real`).
 fn kernel_text(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src/compaction/text");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../texts/src");
     folder.join(name).to_str().expect("a UTF-8 path").to_owned()
 }
 

@@ -1,9 +1,8 @@
 //! Generations of the Multi-Gen LRU: the file `lru_gen` of debugfs, and the switches of `/sys/kernel/mm/lru_gen`.
 
-use crate::counters::{parsed, quoted};
+use crate::counters::{parsed, quoted, unknown};
 use crate::{LiveError, Root};
-use isotherm_core::host::{Ageing, Eviction, Listing, Lruvec, NodeId};
-use isotherm_core::vocabulary::GenerationRow;
+use isotherm_core::host::{Ageing, Eviction, Listing, Lruvec};
 
 const FILE: &str = "/sys/kernel/debug/lru_gen";
 const SWITCHES: &str = "/sys/kernel/mm/lru_gen";
@@ -52,7 +51,12 @@ pub fn min_ttl_ms(root: &Root) -> Result<u64, LiveError> {
 /// # Errors
 /// [`LiveError::NotHere`] with what to do, [`LiveError::Strange`].
 pub fn read(root: &Root) -> Result<Vec<Listing>, LiveError> {
-    parsed(root, FILE, parse).map_err(|error| if error.is_missing() { absent(root) } else { error })
+    parsed(root, FILE, |text| match text.trim() {
+        // Every kernel has a group.
+        "" => Err(quoted(text)),
+        _ => isotherm_texts::lru_gen::parse(text).map_err(unknown),
+    })
+    .map_err(|error| if error.is_missing() { absent(root) } else { error })
 }
 
 /// Why the file is not there.
@@ -68,55 +72,6 @@ fn absent(root: &Root) -> LiveError {
 pub fn lruvecs(listings: &[Listing], path: &str) -> Vec<Lruvec> {
     let path = if path.is_empty() { "/" } else { path };
     listings.iter().filter(|listing| listing.path == path).map(|listing| listing.lruvec).collect()
-}
-
-/// Parses the text of the file. Lines of statistics, as in `lru_gen_full`, are passed over.
-///
-/// # Errors
-/// The line that is not understood.
-pub fn parse(text: &str) -> Result<Vec<Listing>, String> {
-    let mut listings: Vec<Listing> = Vec::new();
-    let mut group: Option<(u64, String)> = None;
-    let mut has_node = false;
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let line = line.trim();
-        let strange = || quoted(line);
-        if let Some(rest) = line.strip_prefix("memcg ") {
-            let (number, path) = rest.trim_start().split_once(' ').unwrap_or((rest.trim(), "/"));
-            // The root is written with an empty path where no group file system is mounted.
-            let path = if path.trim().is_empty() { "/" } else { path.trim() };
-            group = Some((number.parse().map_err(|_| strange())?, path.to_owned()));
-            has_node = false;
-        } else if let Some(rest) = line.strip_prefix("node ") {
-            let (memcg, path) = group.clone().ok_or_else(strange)?;
-            let node = NodeId(rest.trim().parse().map_err(|_| strange())?);
-            listings.push(Listing { lruvec: Lruvec { memcg, node }, path, rows: Vec::new() });
-            has_node = true;
-        } else {
-            let listing = listings.last_mut().filter(|_| has_node).ok_or_else(strange)?;
-            let numbers: Vec<Option<i64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
-            let [Some(seq), Some(age), Some(anon), Some(file)] = numbers.as_slice() else {
-                // Lines of `lru_gen_full` begin with a tier and end with letters, or are a list of walk counters.
-                if line.bytes().any(|byte| byte.is_ascii_alphabetic()) && line.split_whitespace().count() > 2 {
-                    continue;
-                }
-                return Err(strange());
-            };
-            // Counts are summed over CPUs without a lock: for a moment they can be below 0.
-            let count = |number: i64| u64::try_from(number).unwrap_or(0);
-            let row = GenerationRow {
-                seq: count(*seq),
-                age_ms: count(*age),
-                anon_pages: count(*anon),
-                file_pages: count(*file),
-            };
-            if listing.rows.last().is_some_and(|last| last.seq.checked_add(1) != Some(row.seq)) {
-                return Err(strange());
-            }
-            listing.rows.push(row);
-        }
-    }
-    if group.is_none() { Err(quoted(text)) } else { Ok(listings) }
 }
 
 /// Makes a generation.
@@ -157,41 +112,19 @@ fn command(root: &Root, lruvec: Lruvec, text: &str, invalid: &str) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::host::NodeId;
 
     // 6.1 and 6.12 pad like this; 7.2 differs in the number of the group alone.
     const TEXT: &str = "memcg     1 /\n node     0\n          0      67023       1024          9 \n          1      12031         -3         12 \n\
-        memcg     2 /app.slice/web 1.service\n node     0\n          4        100          5          6 \n node     1\n          7         90          0          0 \n";
+        memcg     2 /app.slice/web 1.service\n node     0\n          4        100          5          6 \n          5          0          0          0 \n node     1\n          \
+        7         90          0          0 \n          8          0          0          0 \n";
 
     #[test]
-    fn groups_nodes_and_generations() {
-        let listings = parse(TEXT).unwrap();
-        assert_eq!(listings.len(), 3);
-        assert_eq!(listings[0].rows[1], GenerationRow { seq: 1, age_ms: 12_031, anon_pages: 0, file_pages: 12 });
+    fn a_group_is_found_by_its_path() {
+        let listings = isotherm_texts::lru_gen::parse(TEXT).unwrap();
         let web = lruvecs(&listings, "/app.slice/web 1.service");
         assert_eq!(web, [0, 1].map(|node| Lruvec { memcg: 2, node: NodeId(node) }));
         assert_eq!((lruvecs(&listings, "").len(), lruvecs(&listings, "/absent").len()), (1, 0));
-        let full = "memcg 1 /\n node 0\n 1 2 3 4 \n    0  0r 0e 0p 0 0 0\n";
-        assert_eq!(parse(full).unwrap()[0].rows.len(), 1);
-    }
-
-    #[test]
-    fn what_is_no_listing_is_refused() {
-        for text in [
-            "",
-            "x",
-            "memcg",
-            "memcg x /",
-            "node 0",
-            "memcg 1 /\nnode x",
-            "memcg 1 /\n 1 2 3 4",
-            "memcg 1 /\nnode 0\n1 2 3",
-            "memcg 1 /\nnode 0\n1 0 0 0\n3 0 0 0",
-        ] {
-            assert!(parse(text).is_err(), "{text}");
-        }
-        for end in 0..TEXT.len() {
-            let _ = parse(&TEXT[..end]);
-        }
     }
 
     #[test]
@@ -206,7 +139,10 @@ mod tests {
         std::fs::write(root.path("/sys/kernel/mm/lru_gen/enabled"), "0x0007\n").unwrap();
         assert!(read(&root).unwrap_err().to_string().contains("mount -t debugfs"));
         std::fs::create_dir_all(root.path("/sys/kernel/debug")).unwrap();
+        std::fs::write(root.path(FILE), "\n").unwrap();
+        assert!(matches!(read(&root), Err(LiveError::Strange { .. })), "no kernel is without a group");
         std::fs::write(root.path(FILE), TEXT).unwrap();
+        assert_eq!(read(&root).unwrap().len(), 3);
         let lruvec = Lruvec { memcg: 2, node: NodeId(0) };
         let order = Ageing {
             lruvec,

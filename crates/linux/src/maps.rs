@@ -2,8 +2,8 @@
 
 use crate::LiveError;
 use crate::process::Process;
-use crate::root::shortened;
 use isotherm_core::host::AddressRange;
+use isotherm_texts::shortened;
 
 /// The first address that belongs to the kernel on any machine with 64 bits. `[vsyscall]` lies above it and is nobody's memory.
 const KERNEL_HALF: u64 = 1 << 63;

@@ -3,7 +3,7 @@
 use crate::LiveError;
 use crate::maps::{Mapping, append};
 use crate::process::Process;
-use crate::root::shortened;
+use isotherm_texts::shortened;
 
 /// A mapping with the numbers that were asked for here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Parsers of counters against texts that no kernel writes: none panics, whatever it answers.
 
-use isotherm_linux::counters::{
-    buddyinfo, kpageflags, meminfo, memory_stat, numa_maps, pagetypeinfo, pressure, swaps, vmstat, zoneinfo,
-};
+use isotherm_linux::counters::{kpageflags, meminfo, memory_stat, numa_maps, pressure, swaps};
+use isotherm_texts::{Counters, buddyinfo, pagetypeinfo, zoneinfo};
 use proptest::prelude::*;
 
 const SAMPLES: &[&str] = &[
@@ -19,8 +18,7 @@ const SAMPLES: &[&str] = &[
 
 fn parse_all(text: &str) {
     let _ = pressure::parse(text);
-    let _ = vmstat::parse(text);
-    let _ = memory_stat::parse(text);
+    let _ = Counters::parse(text);
     let _ = memory_stat::parse_by_node(text);
     let _ = meminfo::parse(text);
     let _ = buddyinfo::parse(text);

@@ -23,9 +23,15 @@ const FILES: &[(&str, &str)] = &[
         "proc/zoneinfo",
         "Node 0, zone      DMA\n  pages free     5\n        min      1\n        low      2\n        high     3\n        present  10\n\
          Node 0, zone   Normal\n  pages free     11\n        min      4\n        low      5\n        high     6\n        present  90\n\
-         Node 0, zone  Movable\n  pages free     0\n        present  0\n",
+         Node 0, zone  Movable\n  pages free     0\n        min      0\n        low      0\n        high     0\n        present  0\n",
     ),
-    ("proc/pagetypeinfo", "Page block order: 9\nNode    0, zone   Normal, type      Movable      1      0      1 \n"),
+    (
+        "proc/pagetypeinfo",
+        "Page block order: 9\nPages per block:  512\n\n\
+         Free pages count per migrate type at order       0      1      2 \n\
+         Node    0, zone   Normal, type      Movable      1      0      1 \n\n\
+         Number of blocks type      Movable \nNode 0, zone   Normal            1 \n",
+    ),
     ("proc/40/stat", "40 (kswapd0) R 2 0 0 0 -1\n"),
     ("sys/devices/system/node/online", "0-1\n"),
     ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:  1024 kB\nNode 0 MemFree:  512 kB\n"),

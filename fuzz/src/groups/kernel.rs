@@ -1,20 +1,18 @@
 //! What kernels write into `/proc` and `/sys`: each text by itself, and machines as trees of files.
 
 use crate::target::{Scratch, Target, text};
-use isotherm_core::compaction::text::FreeText;
-use isotherm_core::compaction::text::parse_zoneinfo;
-use isotherm_core::generations::{MinTtl, parse_lru_gen, write_lru_gen};
 use isotherm_core::host::{
     AddressRange, Compacting as _, Gauge, Gauging as _, Generational as _, Mappings as _, NodeId, TargetId,
     Tiering as _,
 };
 use isotherm_linux::cgroup::Hierarchy;
-use isotherm_linux::counters::{
-    buddyinfo, kpageflags, meminfo, memory_stat, nodes, numa_maps, pagetypeinfo, pressure, swaps, vmstat, zoneinfo,
-};
+use isotherm_linux::counters::{kpageflags, meminfo, memory_stat, nodes, numa_maps, pressure, swaps};
 use isotherm_linux::doctor::{Context, examine};
 use isotherm_linux::knobs::value_of;
 use isotherm_linux::{Family, LiveHost, LiveTarget, Process, Root, damon, lru_gen, maps, pagemap, smaps};
+use isotherm_texts::free_text::FreeText;
+use isotherm_texts::min_ttl::MinTtl;
+use isotherm_texts::{Counters, buddyinfo, zoneinfo};
 use std::path::{Component, Path};
 
 const ZONES: &[&str] =
@@ -42,42 +40,39 @@ const STAT: &[u8] = include_bytes!("../../../crates/linux/tests/trees/6.12/proc/
 pub(super) const TARGETS: &[Target] = &[
     Target {
         name: "buddyinfo",
-        reaches: "linux counters::buddyinfo, core compaction::text::FreeText",
+        reaches: "texts buddyinfo, free_text",
         words: BLOCKS,
         run: |_, input| {
-            let _ = buddyinfo::parse(&text(input));
             let _ = FreeText::parse(&text(input));
+            if let Ok(zones) = buddyinfo::parse(&text(input)) {
+                let printed = buddyinfo::write(&zones);
+                assert_eq!(buddyinfo::parse(&printed).as_ref(), Ok(&zones), "printed as\n{printed}");
+            }
         },
     },
     Target {
         name: "pagetypeinfo",
-        reaches: "linux counters::pagetypeinfo, core compaction::text::FreeText",
+        reaches: "texts pagetypeinfo, free_text",
         words: BLOCKS,
-        run: |_, input| {
-            let _ = pagetypeinfo::parse(&text(input));
-            let _ = FreeText::parse(&text(input));
-        },
+        run: |_, input| drop(FreeText::parse(&text(input))),
     },
     Target {
         name: "zoneinfo",
-        reaches: "linux counters::zoneinfo, host, core compaction::text::parse_zoneinfo",
+        reaches: "texts zoneinfo, linux host",
         words: ZONES,
         run: |scratch, input| {
             let _ = zoneinfo::parse(&text(input));
-            let _ = parse_zoneinfo(&text(input));
             scratch.file("proc/zoneinfo", input);
             ask_host(&mut LiveHost::new(Root::below(scratch.folder())));
         },
     },
     Target {
         name: "meminfo",
-        reaches: "linux counters::{meminfo, vmstat, memory_stat}",
+        reaches: "texts Counters, linux counters::{meminfo, memory_stat}",
         words: COUNTS,
         run: |_, input| {
             let text = text(input);
-            for counters in
-                [meminfo::parse(&text), vmstat::parse(&text), memory_stat::parse(&text)].into_iter().flatten()
-            {
+            for counters in [meminfo::parse(&text).ok(), Counters::parse(&text).ok()].into_iter().flatten() {
                 let names: Vec<&str> = counters.iter().map(|(name, _)| name).collect();
                 counters.sum(&names);
             }
@@ -114,16 +109,14 @@ pub(super) const TARGETS: &[Target] = &[
     },
     Target {
         name: "lru-gen",
-        reaches: "linux lru_gen, core generations::parse_lru_gen",
+        reaches: "texts lru_gen, min_ttl, linux lru_gen",
         words: GENERATIONS,
         run: |scratch, input| {
             let text = text(input);
-            if let Ok(listings) = lru_gen::parse(&text) {
+            if let Ok(listings) = isotherm_texts::lru_gen::parse(&text) {
                 lru_gen::lruvecs(&listings, "/");
-            }
-            if let Ok(listings) = parse_lru_gen(&text) {
-                let printed = write_lru_gen(&listings);
-                assert_eq!(parse_lru_gen(&printed).as_ref(), Ok(&listings), "printed as\n{printed}");
+                let printed = isotherm_texts::lru_gen::write(&listings);
+                assert_eq!(isotherm_texts::lru_gen::parse(&printed).as_ref(), Ok(&listings), "printed as\n{printed}");
             }
             let _ = MinTtl::parse(&text);
             scratch.file("sys/kernel/mm/lru_gen/enabled", input);

@@ -1,7 +1,7 @@
 //! Compaction ahead of demand: how far free memory is scattered, and when, where and how far to compact it.
 //!
-//! Indices come from counts of free blocks alone ([`FreeBlocks`]), so that the kernel's own files ([`text`]) and the simulated
-//! machine are read by the same code. Designs decide ([`DESIGNS`]): three from the history of Linux's proactive
+//! Indices come from counts of free blocks alone ([`FreeBlocks`]), so that the kernel's own files (`crates/texts`) and the
+//! simulated machine are read by the same code. Designs decide ([`DESIGNS`]): three from the history of Linux's proactive
 //! compaction, two of our own. They are state machines without I/O; a [host](crate::host::Compacting) compacts for them, step by
 //! step.
 //!
@@ -28,7 +28,6 @@ mod suitability;
 mod tally;
 #[cfg(test)]
 mod tests;
-pub mod text;
 mod yields;
 
 #[cfg(test)]

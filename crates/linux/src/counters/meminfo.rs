@@ -2,7 +2,6 @@
 
 use super::{Counters, parsed, quoted};
 use crate::{LiveError, Root};
-use std::collections::BTreeMap;
 
 /// Reads that of the whole system: bytes by name (`MemTotal`), counts where the kernel writes no unit.
 ///
@@ -17,7 +16,7 @@ pub fn read(root: &Root) -> Result<Counters, LiveError> {
 /// # Errors
 /// The line that has no name and number, or says nothing.
 pub fn parse(text: &str) -> Result<Counters, String> {
-    let mut counters = BTreeMap::new();
+    let mut counters = Counters::default();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let (name, value) = line.split_once(':').ok_or_else(|| quoted(line))?;
         let name = match name.strip_prefix("Node ") {
@@ -27,9 +26,9 @@ pub fn parse(text: &str) -> Result<Counters, String> {
         let mut words = value.split_whitespace();
         let number: u64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(|| quoted(line))?;
         let unit_bytes = if words.next() == Some("kB") { 1024 } else { 1 };
-        counters.insert(name.trim().to_owned(), number.saturating_mul(unit_bytes));
+        counters.insert(name.trim(), number.saturating_mul(unit_bytes));
     }
-    if counters.is_empty() { Err(quoted(text)) } else { Ok(Counters(counters)) }
+    if counters.is_empty() { Err(quoted(text)) } else { Ok(counters) }
 }
 
 #[cfg(test)]

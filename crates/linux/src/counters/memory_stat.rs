@@ -9,7 +9,7 @@ use std::path::Path;
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
 pub fn read(root: &Root, folder: &Path) -> Result<Counters, LiveError> {
-    parsed(root, folder.join("memory.stat"), parse)
+    parsed(root, folder.join("memory.stat"), Counters::parse)
 }
 
 /// Reads `memory.events` of the same group: how often it met its limits.
@@ -17,15 +17,7 @@ pub fn read(root: &Root, folder: &Path) -> Result<Counters, LiveError> {
 /// # Errors
 /// As of [`read`].
 pub fn read_events(root: &Root, folder: &Path) -> Result<Counters, LiveError> {
-    parsed(root, folder.join("memory.events"), parse)
-}
-
-/// Parses the text of the file.
-///
-/// # Errors
-/// What stands there, if it is not lines of a name and a number.
-pub fn parse(text: &str) -> Result<Counters, String> {
-    Counters::parse(text)
+    parsed(root, folder.join("memory.events"), Counters::parse)
 }
 
 /// Bytes of one kind (`anon`, `file`), by node number.

@@ -13,61 +13,32 @@ pub mod swaps;
 pub mod vmstat;
 pub mod zoneinfo;
 
-use std::collections::BTreeMap;
+pub use isotherm_texts::Counters;
+
+use isotherm_texts::Strange;
+use std::fmt::Display;
 use std::path::Path;
 
-use crate::root::shortened;
 use crate::{LiveError, Root};
 
-/// Numbers by name, as in `/proc/vmstat`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters(BTreeMap<String, u64>);
-
-impl Counters {
-    /// The number of this name; `None` where the kernel does not write it.
-    pub fn get(&self, name: &str) -> Option<u64> {
-        self.0.get(name).copied()
-    }
-
-    /// Sum of those that are there; `None` if none is. Saturates.
-    pub fn sum(&self, names: &[&str]) -> Option<u64> {
-        names.iter().filter_map(|name| self.get(name)).reduce(u64::saturating_add)
-    }
-
-    /// All of them, in the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.iter().map(|(name, &number)| (name.as_str(), number))
-    }
-
-    /// Lines of `name number`. The other lines must have a name and a value, too, and are passed over.
-    fn parse(text: &str) -> Result<Self, String> {
-        let mut counters = BTreeMap::new();
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            let (name, value) = line.trim().split_once(' ').ok_or_else(|| quoted(line))?;
-            if let Ok(number) = value.trim().parse() {
-                counters.insert(name.to_owned(), number);
-            }
-        }
-        if counters.is_empty() { Err(quoted(text)) } else { Ok(Self(counters)) }
-    }
-}
-
 /// Reads and parses a file; what a parser refuses is an error with the path.
-pub(crate) fn parsed<T>(
+pub(crate) fn parsed<T, E: Display>(
     root: &Root,
     path: impl AsRef<Path>,
-    parse: impl FnOnce(&str) -> Result<T, String>,
+    parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, LiveError> {
     let text = root.read(&path)?;
-    parse(&text).map_err(|found| LiveError::strange(root.path(path), found))
+    parse(&text).map_err(|found| LiveError::strange(root.path(path), found.to_string()))
+}
+
+/// What [`LiveError::Strange`] says of a parser's error that is a sentence.
+pub(crate) fn unknown(error: impl Display) -> String {
+    format!("an unknown text ({error})")
 }
 
 /// A text in a message of [`LiveError::Strange`].
 pub(crate) fn quoted(text: &str) -> String {
-    match text.trim() {
-        "" => "nothing".to_owned(),
-        text => format!("`{}`", shortened(text)),
-    }
+    Strange::new(text).to_string()
 }
 
 /// A list of numbers as the kernel writes it: `0-2,5`. Empty for an empty text.
@@ -101,17 +72,5 @@ mod tests {
         for text in ["x", "1-", "3-1", "0-4294967295", "-1", "99999999999"] {
             assert!(number_list(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn counters_keep_what_they_do_not_know() {
-        let counters = Counters::parse("nr_free_pages 12\nnew_thing 3\nword max\n").unwrap();
-        assert_eq!((counters.get("new_thing"), counters.get("word")), (Some(3), None));
-        assert_eq!(
-            (counters.sum(&["nr_free_pages", "new_thing", "absent"]), counters.sum(&["absent"])),
-            (Some(15), None)
-        );
-        assert_eq!(counters.iter().count(), 2);
-        assert!(Counters::parse("nr_free_pages").is_err() && Counters::parse("").is_err());
     }
 }

@@ -8,13 +8,5 @@ use crate::{LiveError, Root};
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
 pub fn read(root: &Root) -> Result<Counters, LiveError> {
-    parsed(root, "/proc/vmstat", parse)
-}
-
-/// Parses the text of the file.
-///
-/// # Errors
-/// What stands there, if it is not lines of a name and a number.
-pub fn parse(text: &str) -> Result<Counters, String> {
-    Counters::parse(text)
+    parsed(root, "/proc/vmstat", Counters::parse)
 }

@@ -97,7 +97,9 @@ pub fn users(root: &Root) -> Result<Vec<DamonUser>, LiveError> {
         match root.value::<String>(&path)?.as_str() {
             "Y" | "y" | "1" => users.push(DamonUser::Module(name)),
             "N" | "n" | "0" => {}
-            other => return Err(LiveError::strange(root.path(&path), format!("`{}`", crate::root::shortened(other)))),
+            other => {
+                return Err(LiveError::strange(root.path(&path), format!("`{}`", isotherm_texts::shortened(other))));
+            }
         }
     }
     if root.has(ADMIN) {

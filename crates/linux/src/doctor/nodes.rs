@@ -83,7 +83,9 @@ fn switch(context: &Context<'_>) -> Result<bool, LiveError> {
     match text.as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        other => Err(LiveError::strange(context.root.path(DEMOTION), format!("`{}`", crate::root::shortened(other)))),
+        other => {
+            Err(LiveError::strange(context.root.path(DEMOTION), format!("`{}`", isotherm_texts::shortened(other))))
+        }
     }
 }
 

@@ -7,13 +7,15 @@ use isotherm_core::host::{
     CompactStep, Compacted, Compacting, CompactionSignals, Granularity, HostError, NodeId, ZoneId, ZoneState,
 };
 use isotherm_core::vocabulary::Marks;
+use isotherm_texts::buddyinfo::ZoneBlocks;
+use isotherm_texts::pagetypeinfo::PageTypes;
 use std::time::{Duration, Instant};
 
 /// Migrate types are read so often at most: the kernel holds each zone's lock meanwhile.
 const TYPES_KEPT: Duration = Duration::from_secs(10);
 
-/// Free blocks by migrate type, and when they were read.
-pub(super) type Types = Option<(Instant, pagetypeinfo::PageTypes)>;
+/// Free blocks by migrate type, where they may be read, and when they were.
+pub(super) type Types = Option<(Instant, Option<PageTypes>)>;
 
 impl Compacting for LiveHost {
     /// The kernel compacts a node as a whole, down to no level.
@@ -27,7 +29,7 @@ impl Compacting for LiveHost {
             _ => (Instant::now(), types(&self.root).map_err(failed)?),
         };
         let (_, types) = self.types.insert(types);
-        out.extend(zones(&self.root, types).map_err(failed)?);
+        out.extend(zones(&self.root, types.as_ref()).map_err(failed)?);
         Ok(())
     }
 
@@ -67,14 +69,14 @@ fn failed(error: LiveError) -> HostError {
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
 pub fn free_zones(root: &Root) -> Result<Vec<ZoneState>, LiveError> {
-    zones(root, &pagetypeinfo::PageTypes::default())
+    zones(root, None)
 }
 
 /// Migrate types are known to root only.
-fn types(root: &Root) -> Result<pagetypeinfo::PageTypes, LiveError> {
+fn types(root: &Root) -> Result<Option<PageTypes>, LiveError> {
     match pagetypeinfo::read(root) {
-        Err(error) if error.is_missing() || error.is_denied() => Ok(pagetypeinfo::PageTypes::default()),
-        read => read,
+        Err(error) if error.is_missing() || error.is_denied() => Ok(None),
+        read => read.map(Some),
     }
 }
 
@@ -82,21 +84,22 @@ fn types(root: &Root) -> Result<pagetypeinfo::PageTypes, LiveError> {
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
-fn zones(root: &Root, types: &pagetypeinfo::PageTypes) -> Result<Vec<ZoneState>, LiveError> {
+fn zones(root: &Root, types: Option<&PageTypes>) -> Result<Vec<ZoneState>, LiveError> {
     let info = zoneinfo::read(root)?;
     let free = buddyinfo::read(root)?;
     let mut states: Vec<ZoneState> = Vec::new();
     for zone in info.zones.iter().filter(|zone| zone.present > 0) {
-        let is_it = |row: &&buddyinfo::ZoneBlocks| row.node == zone.node && row.zone == zone.name;
+        let is_it = |row: &&ZoneBlocks| row.node == zone.node && row.zone == zone.name;
         let Some(row) = free.iter().find(is_it) else { continue };
         let before = states.iter().filter(|state| state.id.node == zone.node).count();
+        let movable = types.and_then(|types| types.movable(zone.node, &zone.name));
         states.push(ZoneState {
             id: ZoneId { node: zone.node, zone: u8::try_from(before).unwrap_or(u8::MAX) },
             blocks: row.blocks,
             present: zone.present,
             marks: Marks { min: zone.min, low: zone.low, high: zone.high },
             // Types are older than counts: more is free of one type than of all for a moment.
-            movable: types.movable(zone.node, &zone.name).filter(|movable| movable.pages() <= row.blocks.pages()),
+            movable: movable.filter(|movable| movable.pages() <= row.blocks.pages()),
             exact_yield: None,
         });
     }

@@ -1,8 +1,8 @@
 //! NUMA nodes, their tiers, and their free memory.
 
-use crate::root::shortened;
 use crate::{LiveError, Root, sys};
 use isotherm_core::host::{NodeId, NodeMemory, TierNode};
+use isotherm_texts::shortened;
 use isotherm_units::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 

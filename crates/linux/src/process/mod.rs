@@ -198,7 +198,7 @@ pub(crate) fn read_stat(root: &Root, pid: u32) -> Result<Stat, LiveError> {
         _ => error,
     })?;
     let stat = Stat::parse(&text).filter(|stat| stat.pid == pid);
-    stat.ok_or_else(|| LiveError::strange(root.path(path), format!("`{}`", crate::root::shortened(text.trim()))))
+    stat.ok_or_else(|| LiveError::strange(root.path(path), format!("`{}`", isotherm_texts::shortened(text.trim()))))
 }
 
 fn open_pidfd(root: &Root, pid: u32) -> Result<OwnedFd, LiveError> {

@@ -3,8 +3,9 @@
 use super::stage::Stage;
 use crate::costs::Costs;
 use crate::swap::device::DeviceKind;
-use isotherm_core::generations::{Swappiness, parse_lru_gen, write_lru_gen};
+use isotherm_core::generations::Swappiness;
 use isotherm_core::host::{Ageing, Answer, Eviction, Gauge, Generational, HostError, Listing, Lruvec, NodeId};
+use isotherm_texts::lru_gen;
 use isotherm_units::{Duration, PAGE_BYTES, PageRange};
 
 /// The group `/app` of the stage on its only node.
@@ -60,8 +61,8 @@ fn what_is_read_is_the_text_of_lru_gen() {
         stage.bed.policy.as_mglru().expect("it is").lru_gen(memory)
     };
     let listings = read(&mut stage);
-    assert_eq!(parse_lru_gen(&text).expect("the kernel's"), listings);
-    assert_eq!(write_lru_gen(&listings), text);
+    assert_eq!(lru_gen::parse(&text).expect("the kernel's"), listings);
+    assert_eq!(lru_gen::write(&listings), text);
     assert_eq!((listings[1].path.as_str(), listings[1].lruvec), ("/app", APP));
 }
 

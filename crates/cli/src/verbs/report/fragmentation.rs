@@ -3,9 +3,11 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use isotherm_core::compaction::text::{FreeText, ZoneInfo, ZoneTypes, parse_zoneinfo};
 use isotherm_core::compaction::{FreeBlocks, HUGE_ORDER, SpoilRate, estimated_yield, node_score, weighted_score};
 use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_texts::free_text::FreeText;
+use isotherm_texts::pagetypeinfo::ZoneTypes;
+use isotherm_texts::zoneinfo::{self, Zone};
 use serde::Serialize;
 
 use super::output::{Outcome, json};
@@ -51,8 +53,11 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         FreeText::parse(&read(&args.file)?).map_err(|error| CliError::failed(error).while_doing(name.to_string()))?;
     let zoneinfo = match &args.zoneinfo {
         None => Vec::new(),
-        Some(path) => parse_zoneinfo(&read(path)?)
-            .map_err(|error| CliError::failed(error).while_doing(path.display().to_string()))?,
+        Some(path) => {
+            zoneinfo::parse(&read(path)?)
+                .map_err(|error| CliError::failed(error).while_doing(path.display().to_string()))?
+                .zones
+        }
     };
     let report = Report::new(&text, &zoneinfo, args.order).map_err(CliError::usage)?;
     let outcome = Outcome {
@@ -148,13 +153,13 @@ impl OrderRow {
 }
 
 impl Report {
-    fn new(text: &FreeText, zoneinfo: &[ZoneInfo], order: u32) -> Result<Self, String> {
+    fn new(text: &FreeText, zoneinfo: &[Zone], order: u32) -> Result<Self, String> {
         let zones: Vec<(u32, &str, FreeBlocks, Option<&ZoneTypes>)> = match text {
             FreeText::Buddyinfo(zones) => {
-                zones.iter().map(|zone| (zone.node, zone.zone.as_str(), zone.blocks, None)).collect()
+                zones.iter().map(|zone| (zone.node.0, zone.zone.as_str(), zone.blocks, None)).collect()
             }
             FreeText::PageTypes(types) => {
-                types.zones.iter().map(|zone| (zone.node, zone.zone.as_str(), zone.blocks(), Some(zone))).collect()
+                types.zones.iter().map(|zone| (zone.node.0, zone.zone.as_str(), zone.blocks(), Some(zone))).collect()
             }
         };
         let largest = zones.iter().map(|(_, _, blocks, _)| blocks.orders()).min().unwrap_or(1) - 1;
@@ -163,12 +168,12 @@ impl Report {
         }
         let mut rows = Vec::new();
         for (node, zone, blocks, types) in zones {
-            let info = zoneinfo.iter().find(|info| info.node == node && info.zone == zone);
+            let info = zoneinfo.iter().find(|info| info.node.0 == node && info.name == zone);
             if info.is_none() && !zoneinfo.is_empty() {
                 return Err(format!("--zoneinfo has no node {node}, zone {zone}; give that of the same machine"));
             }
-            let node_present = zoneinfo.iter().filter(|info| info.node == node).map(|info| info.present).sum();
-            let score = |info: &ZoneInfo| weighted_score(blocks.extfrag(HUGE_ORDER), info.present, node_present);
+            let node_present = zoneinfo.iter().filter(|info| info.node.0 == node).map(|info| info.present).sum();
+            let score = |info: &Zone| weighted_score(blocks.extfrag(HUGE_ORDER), info.present, node_present);
             let movable = types.and_then(ZoneTypes::movable).map(|movable| movable.blocks);
             let of_type = |types: &ZoneTypes| {
                 types.page_blocks.iter().find(|count| count.migrate_type == "Movable").map(|count| count.count)

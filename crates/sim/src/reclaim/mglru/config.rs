@@ -1,7 +1,7 @@
 //! How the policy is set up: which of its parts are there, and what the administrator wrote before the machine ran.
 
 use super::baseline::Baseline;
-use isotherm_core::generations::MinTtl;
+use isotherm_texts::min_ttl::MinTtl;
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 

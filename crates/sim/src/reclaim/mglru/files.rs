@@ -4,7 +4,7 @@ use super::command::{Command, Refusal};
 use super::switch::Switches;
 use super::{Mglru, MglruConfig};
 use crate::memory::Memory;
-use isotherm_core::generations::MinTtl;
+use isotherm_texts::min_ttl::MinTtl;
 use isotherm_units::Duration;
 
 /// A file of `/sys/kernel/mm/lru_gen`, or of debugfs, that can be written.

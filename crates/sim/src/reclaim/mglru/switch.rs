@@ -8,7 +8,7 @@ use crate::memory::{Flag, ListEnd, Memory};
 use crate::reclaim::LruvecId;
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::Lru;
-use isotherm_core::generations::parse_unsigned;
+use isotherm_texts::min_ttl::parse_unsigned;
 
 /// What is switched on, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -251,7 +251,7 @@ mod tests {
             "some avg10=0.00 avg60=0.00 avg300=0.00 total=5000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n",
         );
         let listing = "memcg 42 /app\n node 0\n 0 700000 5 1\n 1 90000 7 0\n 2 3000 11 0\n 3 0 13 0\n\
-                       memcg 43 /app/a\n node 0\n 0 700000 100 0\n 1 90000 0 0\nmemcg 44 /b\n node 0\n 0 700000 1000 0\n";
+                       memcg 43 /app/a\n node 0\n 0 700000 100 0\n 1 90000 0 0\nmemcg 44 /b\n node 0\n 0 700000 1000 0\n 1 0 0 0\n";
         write("sys/kernel/debug/lru_gen", listing);
         let mut exporter = exporter(folder.path(), None).unwrap();
         exporter.update(&status("/app")).unwrap();

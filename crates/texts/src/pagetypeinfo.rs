@@ -1,9 +1,10 @@
 //! `/proc/pagetypeinfo`: free blocks by migrate type, and how many page blocks each type has. For root alone, and the kernel
 //! holds the zones' locks while it counts: not to be read more often than every ten seconds.
 
-use super::TextError;
-use super::line::{self, Words};
-use crate::compaction::FreeBlocks;
+use crate::TextError;
+use crate::line::{self, Words};
+use isotherm_units::NodeId;
+use isotherm_units::free_blocks::{BlocksError, FreeBlocks, MAX_FREE_PAGES};
 
 /// The contents of `/proc/pagetypeinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +18,7 @@ pub struct PageTypes {
 /// A zone by migrate types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneTypes {
-    /// Number of the NUMA node.
-    pub node: u32,
+    pub node: NodeId,
     pub zone: String,
     /// Free blocks of each type, in the order of the text.
     pub free: Vec<TypeBlocks>,
@@ -43,6 +43,14 @@ pub struct TypeBlocks {
 pub struct TypeCount {
     pub migrate_type: String,
     pub count: u64,
+}
+
+impl PageTypes {
+    /// Free blocks of type `Movable` of a zone; `None` where they are not known or were not counted to the end.
+    pub fn movable(&self, node: NodeId, zone: &str) -> Option<FreeBlocks> {
+        let zone = self.zones.iter().find(|one| one.node == node && one.zone == zone)?;
+        zone.movable().filter(|free| !free.is_at_least).map(|free| free.blocks)
+    }
 }
 
 impl ZoneTypes {
@@ -75,7 +83,7 @@ impl ZoneTypes {
 /// # Errors
 /// The first line that is wrong, or what is missing at the end. A text that ends behind a node of several cannot be told from a
 /// whole one.
-pub fn parse_pagetypeinfo(text: &str) -> Result<PageTypes, TextError> {
+pub fn parse(text: &str) -> Result<PageTypes, TextError> {
     let lines = line::lines(text)?;
     let mut reader = Reader { lines: &lines, at: 0 };
     let block_order = reader.block_order()?;
@@ -186,7 +194,7 @@ impl<'a> Reader<'a> {
         let types = words.names("migrate type")?;
         for zone in zones {
             let (node, name) = (zone.node, zone.zone.clone());
-            let what = format!("node {node}, zone {name} of `{shown}`");
+            let what = format!("node {}, zone {name} of `{shown}`", node.0);
             let mut words = self.next().ok_or_else(|| missing(what.clone()))?;
             let error = words.unexpected(what);
             if words.node()? != node || words.name("zone", false)? != name {
@@ -223,13 +231,13 @@ fn free_list(words: &mut Words<'_>, orders: &mut Option<usize>, zones: &mut Vec<
     };
     let zone = &mut zones[index];
     if zone.free.iter().any(|other| other.migrate_type == migrate_type) {
-        let what = format!("node {node}, zone {}, type {migrate_type}", zone.zone);
+        let what = format!("node {}, zone {}, type {migrate_type}", node.0, zone.zone);
         return Err(TextError::Twice { line, what });
     }
     zone.free.push(TypeBlocks { migrate_type, blocks, is_at_least });
     let pages: u64 = zone.free.iter().map(|free| free.blocks.pages()).sum();
-    if pages > crate::compaction::MAX_FREE_PAGES {
-        return Err(TextError::Blocks { line, source: crate::compaction::BlocksError::TooMany });
+    if pages > MAX_FREE_PAGES {
+        return Err(TextError::Blocks { line, source: BlocksError::TooMany });
     }
     Ok(())
 }

@@ -1,17 +1,17 @@
 //! The text of `lru_gen` (docs/spec/mglru.md#s14-1): read, and written as the kernel writes it.
 
-use crate::host::NodeId;
-use crate::vocabulary::{GenerationRow, Listing, Lruvec};
+use crate::line::Words;
+use isotherm_units::{GenerationRow, Listing, Lruvec, NodeId};
 use std::fmt::Write;
 use thiserror::Error;
 
 /// A text that is not what the kernel writes, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("lru_gen, line {line}: {problem}; got `{text}`")]
-pub struct TextError {
+pub struct LruGenError {
     /// Number of the line, from 1.
     pub line: usize,
-    pub problem: TextProblem,
+    pub problem: Problem,
     /// The beginning of the line that is wrong.
     pub text: String,
 }
@@ -19,7 +19,7 @@ pub struct TextError {
 /// What is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum TextProblem {
+pub enum Problem {
     /// Neither of the three kinds of line.
     #[error("expected `memcg ID PATH`, ` node NUMBER` or ` SEQ AGE-MS ANON FILE`")]
     Line,
@@ -50,20 +50,20 @@ pub enum TextProblem {
 const SHOWN: usize = 60;
 
 /// Reads the text of `lru_gen`, group by group as it stands there. An empty text has no groups. Lines of groups without memory
-/// nodes give nothing.
+/// nodes give nothing; lines of statistics, which `lru_gen_full` has, are passed over.
 ///
 /// # Errors
 /// The first line that the kernel would not have written.
-pub fn parse_lru_gen(text: &str) -> Result<Vec<Listing>, TextError> {
+pub fn parse(text: &str) -> Result<Vec<Listing>, LruGenError> {
     let error = |line: usize, text: &str, problem| {
         let text = text.trim_end_matches('\n').chars().take(SHOWN).collect();
-        TextError { line, problem, text }
+        LruGenError { line, problem, text }
     };
     let mut found = Reading::default();
     let mut last = (0, "");
     for (line, text) in (1..).zip(text.split_inclusive('\n')) {
         if !text.ends_with('\n') {
-            return Err(error(line, text, TextProblem::CutOff));
+            return Err(error(line, text, Problem::CutOff));
         }
         found.take(text.trim_end_matches('\n')).map_err(|problem| error(line, text, problem))?;
         last = (line, text);
@@ -81,7 +81,7 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn take(&mut self, line: &'a str) -> Result<(), TextProblem> {
+    fn take(&mut self, line: &'a str) -> Result<(), Problem> {
         if let Some(rest) = line.strip_prefix("memcg ") {
             self.close()?;
             // Linux 6.1 pads the number. A path may hold blanks, and be missing: then there are no groups but the root.
@@ -92,51 +92,63 @@ impl<'a> Reading<'a> {
         }
         if let Some(rest) = line.strip_prefix(" node ") {
             self.close()?;
-            let (memcg, path) = self.group.ok_or(TextProblem::NodeBeforeGroup)?;
-            let node = u32::try_from(number(rest.trim_start())?).map_err(|_| TextProblem::Node)?;
+            let (memcg, path) = self.group.ok_or(Problem::NodeBeforeGroup)?;
+            let node = u32::try_from(number(rest.trim_start())?).map_err(|_| Problem::Node)?;
             let lruvec = Lruvec { memcg, node: NodeId(node) };
             self.listings.push(Listing { lruvec, path: path.to_owned(), rows: Vec::new() });
             self.is_open = true;
             return Ok(());
         }
-        let mut words = line.strip_prefix(' ').ok_or(TextProblem::Line)?.split_ascii_whitespace();
-        let mut words = || words.next();
-        let (Some(seq), Some(age), Some(anon), Some(file), None) = (words(), words(), words(), words(), words()) else {
-            return Err(TextProblem::Line);
+        let words = Words::new(0, line.strip_prefix(' ').ok_or(Problem::Line)?);
+        let Some([seq, age, anon, file]) = words.exactly() else {
+            // A tier or counters of walks: more than four words, most of which end with a letter.
+            return if self.is_open && is_statistics(line) { Ok(()) } else { Err(Problem::Line) };
         };
         let row = GenerationRow {
             seq: number(seq)?,
             age_ms: number(age)?,
-            anon_pages: number(anon)?,
-            file_pages: number(file)?,
+            anon_pages: pages(anon)?,
+            file_pages: pages(file)?,
         };
-        let listing = self.listings.last_mut().filter(|_| self.is_open).ok_or(TextProblem::RowBeforeNode)?;
+        let listing = self.listings.last_mut().filter(|_| self.is_open).ok_or(Problem::RowBeforeNode)?;
         if listing.rows.last().is_some_and(|before| before.seq.checked_add(1) != Some(row.seq)) {
-            return Err(TextProblem::Order);
+            return Err(Problem::Order);
         }
         listing.rows.push(row);
         Ok(())
     }
 
     /// The open listing gets no more rows.
-    fn close(&mut self) -> Result<(), TextProblem> {
+    fn close(&mut self) -> Result<(), Problem> {
         let is_short = self.listings.last().is_some_and(|listing| listing.rows.len() < 2);
         if std::mem::take(&mut self.is_open) && is_short {
-            return Err(TextProblem::TooFewRows);
+            return Err(Problem::TooFewRows);
         }
         Ok(())
     }
 }
 
-fn number(word: &str) -> Result<u64, TextProblem> {
-    if word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(TextProblem::Number);
+fn is_statistics(line: &str) -> bool {
+    line.split_ascii_whitespace().count() > 4 && line.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+/// Counts are summed over CPUs without a lock: for a moment they can be below 0.
+fn pages(word: &str) -> Result<u64, Problem> {
+    match word.strip_prefix('-') {
+        Some(digits) => number(digits).map(|_| 0),
+        None => number(word),
     }
-    word.parse().map_err(|_| TextProblem::Number)
+}
+
+fn number(word: &str) -> Result<u64, Problem> {
+    if word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Problem::Number);
+    }
+    word.parse().map_err(|_| Problem::Number)
 }
 
 /// Writes the text as the kernel does: listings of a group must follow each other.
-pub fn write_lru_gen(listings: &[Listing]) -> String {
+pub fn write(listings: &[Listing]) -> String {
     let mut out = String::new();
     let mut group = None;
     for Listing { lruvec, path, rows } in listings {
@@ -180,13 +192,13 @@ memcg 7 /app with blanks/db
     /// E21: the row of the example, in its place.
     #[test]
     fn e21_row_is_read_and_written() {
-        let listings = parse_lru_gen(TEXT).expect("the kernel's");
+        let listings = parse(TEXT).expect("the kernel's");
         assert_eq!(listings.len(), 3);
         let lruvec = Lruvec { memcg: 7, node: NodeId(0) };
         assert_eq!((listings[1].lruvec, listings[1].path.as_str()), (lruvec, "/app with blanks/db"));
         assert_eq!(listings[1].rows[0], GenerationRow { seq: 4, age_ms: 12_031, anon_pages: 1024, file_pages: 9 });
         assert_eq!(listings[2].lruvec.node, NodeId(1));
-        let written = write_lru_gen(&listings);
+        let written = write(&listings);
         assert_eq!(written.lines().nth(6), Some("          4      12031       1024           9 "));
         assert_eq!(written, TEXT);
     }
@@ -195,12 +207,47 @@ memcg 7 /app with blanks/db
     #[test]
     fn a_kernel_without_groups_is_read() {
         let text = "memcg 0 \n node     0\n 2 100 5 6 \n 3 0 0 0 \n";
-        let listings = parse_lru_gen(text).expect("the kernel's");
+        let listings = parse(text).expect("the kernel's");
         assert_eq!((listings[0].path.as_str(), listings[0].rows.len()), ("/", 2));
-        assert_eq!(parse_lru_gen(""), Ok(Vec::new()));
-        let padded = parse_lru_gen("memcg     7 /a b\n node     0\n 2 100 5 6 \n 3 0 0 0 \n").expect("Linux 6.1's");
+        assert_eq!(parse(""), Ok(Vec::new()));
+        let padded = parse("memcg     7 /a b\n node     0\n 2 100 5 6 \n 3 0 0 0 \n").expect("Linux 6.1's");
         assert_eq!((padded[0].lruvec.memcg, padded[0].path.as_str()), (7, "/a b"));
-        assert_eq!(parse_lru_gen("memcg 3 /empty\n"), Ok(Vec::new()), "no memory node");
+        assert_eq!(parse("memcg 3 /empty\n"), Ok(Vec::new()), "no memory node");
+    }
+
+    // 6.1 and 6.12 pad like this; 7.2 differs in the number of the group alone.
+    const PADDED: &str = "memcg     1 /\n node     0\n          0      67023       1024          9\n          1      12031         -3         12 \n\
+        memcg     2 /app.slice/web 1.service\n node     0\n          4        100          5          6 \n          5          0          0          0 \n \
+        node     1\n          7         90          0          0 \n          8          0          0          0 \n";
+
+    #[test]
+    fn groups_nodes_and_generations() {
+        let listings = parse(PADDED).unwrap();
+        assert_eq!(listings.len(), 3);
+        assert_eq!(listings[0].rows[1], GenerationRow { seq: 1, age_ms: 12_031, anon_pages: 0, file_pages: 12 });
+        assert_eq!((listings[2].path.as_str(), listings[2].lruvec.node), ("/app.slice/web 1.service", NodeId(1)));
+        let full = "memcg 1 /\n node 0\n 1 2 3 4 \n    0  0r 0e 0p 0 0 0\n 2 1 0 0 \n    0  0R 0T 0 0 0 0\n    1L 2O 3N 4Y 5F 6A\n";
+        assert_eq!(parse(full).unwrap()[0].rows.len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_listing_is_refused() {
+        for text in [
+            "x",
+            "memcg",
+            "memcg x /",
+            "node 0",
+            "memcg 1 /\nnode x",
+            "memcg 1 /\n 1 2 3 4",
+            "memcg 1 /\nnode 0\n1 2 3",
+            "memcg 1 /\nnode 0\n1 0 0 0\n3 0 0 0",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+            assert!(parse(&format!("{text}\n")).is_err(), "{text}");
+        }
+        for end in 0..PADDED.len() {
+            let _ = parse(&PADDED[..end]);
+        }
     }
 
     #[test]
@@ -208,39 +255,39 @@ memcg 7 /app with blanks/db
         let head = "memcg 1 /a\n node     0\n";
         let row = " 1 2 3 4\n 2 1 0 0\n";
         let table = [
-            (" node     0\n".to_owned(), 1, TextProblem::NodeBeforeGroup),
-            (" 1 2 3 4\n".to_owned(), 1, TextProblem::RowBeforeNode),
-            (format!("memcg 1 /a\n{row}"), 2, TextProblem::RowBeforeNode),
-            (format!("{head}{row}memcg 2 /b\n{row}"), 6, TextProblem::RowBeforeNode),
-            ("memcg one /a\n".to_owned(), 1, TextProblem::Number),
-            ("memcg -1 /a\n".to_owned(), 1, TextProblem::Number),
-            ("memcg 99999999999999999999 /a\n".to_owned(), 1, TextProblem::Number),
-            ("memcg 1 /a\n node 4294967296\n".to_owned(), 2, TextProblem::Node),
-            ("memcg 1 /a\n node \n".to_owned(), 2, TextProblem::Number),
-            ("hello\n".to_owned(), 1, TextProblem::Line),
-            ("\n".to_owned(), 1, TextProblem::Line),
-            (format!("{head} 1 2 3\n"), 3, TextProblem::Line),
-            (format!("{head} 1 2 3 4 5\n"), 3, TextProblem::Line),
-            (format!("{head} 1 2 3 4x\n"), 3, TextProblem::Number),
-            (format!("{head} 1 2 3 4\n 3 1 0 0\n"), 4, TextProblem::Order),
-            (format!("{head} 18446744073709551615 2 3 4\n 0 1 0 0\n"), 4, TextProblem::Order),
-            (format!("{head} 1 2 3 4\n"), 3, TextProblem::TooFewRows),
-            (format!("{head}memcg 2 /b\n"), 3, TextProblem::TooFewRows),
-            (format!("{head} 1 2 3 4\n 2 1 0 0"), 4, TextProblem::CutOff),
+            (" node     0\n".to_owned(), 1, Problem::NodeBeforeGroup),
+            (" 1 2 3 4\n".to_owned(), 1, Problem::RowBeforeNode),
+            (format!("memcg 1 /a\n{row}"), 2, Problem::RowBeforeNode),
+            (format!("{head}{row}memcg 2 /b\n{row}"), 6, Problem::RowBeforeNode),
+            ("memcg one /a\n".to_owned(), 1, Problem::Number),
+            ("memcg -1 /a\n".to_owned(), 1, Problem::Number),
+            ("memcg 99999999999999999999 /a\n".to_owned(), 1, Problem::Number),
+            ("memcg 1 /a\n node 4294967296\n".to_owned(), 2, Problem::Node),
+            ("memcg 1 /a\n node \n".to_owned(), 2, Problem::Number),
+            ("hello\n".to_owned(), 1, Problem::Line),
+            ("\n".to_owned(), 1, Problem::Line),
+            (format!("{head} 1 2 3\n"), 3, Problem::Line),
+            (format!("{head} 1 2 3 4 5\n"), 3, Problem::Line),
+            (format!("{head} 1 2 3 4x\n"), 3, Problem::Number),
+            (format!("{head} 1 2 3 4\n 3 1 0 0\n"), 4, Problem::Order),
+            (format!("{head} 18446744073709551615 2 3 4\n 0 1 0 0\n"), 4, Problem::Order),
+            (format!("{head} 1 2 3 4\n"), 3, Problem::TooFewRows),
+            (format!("{head}memcg 2 /b\n"), 3, Problem::TooFewRows),
+            (format!("{head} 1 2 3 4\n 2 1 0 0"), 4, Problem::CutOff),
         ];
         for (text, line, problem) in table {
-            let error = parse_lru_gen(&text).expect_err(&text);
+            let error = parse(&text).expect_err(&text);
             assert_eq!((error.line, error.problem), (line, problem), "{text:?}");
         }
-        let error = parse_lru_gen(&format!("{}\n", "x".repeat(1000))).expect_err("one long line").to_string();
+        let error = parse(&format!("{}\n", "x".repeat(1000))).expect_err("one long line").to_string();
         assert!(error.starts_with("lru_gen, line 1: expected `memcg ID PATH`") && error.len() < 200, "{error}");
     }
 
     #[test]
     fn every_truncation_is_an_error_or_whole_groups() {
-        let whole = parse_lru_gen(TEXT).expect("the kernel's");
+        let whole = parse(TEXT).expect("the kernel's");
         for end in 0..TEXT.len() {
-            if let Ok(read) = parse_lru_gen(&TEXT[..end]) {
+            if let Ok(read) = parse(&TEXT[..end]) {
                 let last = read.len().saturating_sub(1);
                 assert_eq!(read[..last], whole[..last], "cut at {end}");
                 if let Some(cut) = read.last() {
@@ -255,13 +302,13 @@ memcg 7 /app with blanks/db
         let groups = 20_000;
         let text: String =
             (0..groups).map(|id| format!("memcg {id} /g{id}\n node     0\n 1 2 3 4\n 2 1 0 0\n")).collect();
-        assert_eq!(parse_lru_gen(&text).map(|listings| listings.len()), Ok(groups));
+        assert_eq!(parse(&text).map(|listings| listings.len()), Ok(groups));
     }
 
     proptest! {
         #[test]
         fn nothing_makes_it_panic(text in "[memcgnode0-9 /\n]{0,200}") {
-            let _ = parse_lru_gen(&text);
+            let _ = parse(&text);
         }
 
         #[test]
@@ -278,7 +325,7 @@ memcg 7 /app with blanks/db
                 let lruvec = Lruvec { memcg, node: NodeId(0) };
                 listings.push(Listing { lruvec, path: format!("/group {memcg}"), rows: rows.collect() });
             }
-            prop_assert_eq!(parse_lru_gen(&write_lru_gen(&listings)), Ok(listings));
+            prop_assert_eq!(parse(&write(&listings)), Ok(listings));
         }
     }
 }

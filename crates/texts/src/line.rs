@@ -1,7 +1,8 @@
 //! What the kernel's tables of zones have in common: rows `Node 0, zone   Normal, type …` with numbers behind.
 
-use super::TextError;
-use crate::compaction::FreeBlocks;
+use crate::{TextError, shortened};
+use isotherm_units::NodeId;
+use isotherm_units::free_blocks::FreeBlocks;
 
 /// Lines that hold something, numbered from 1, without the blanks around them.
 ///
@@ -36,6 +37,16 @@ impl<'a> Words<'a> {
         unexpected(self.line, expected, self.text)
     }
 
+    /// The words that are left, which must be so many.
+    pub(super) fn exactly<const N: usize>(&self) -> Option<[&'a str; N]> {
+        let mut words = self.words.clone();
+        let mut found = [""; N];
+        for word in &mut found {
+            *word = words.next()?;
+        }
+        words.next().is_none().then_some(found)
+    }
+
     /// Whether the next words are these; takes them if so.
     pub(super) fn takes(&mut self, words: &[&str]) -> bool {
         let mut ahead = self.words.clone();
@@ -55,14 +66,14 @@ impl<'a> Words<'a> {
     }
 
     /// `Node 0, zone`, whose number it gives.
-    pub(super) fn node(&mut self) -> Result<u32, TextError> {
+    pub(super) fn node(&mut self) -> Result<NodeId, TextError> {
         let error = self.unexpected("`Node N, zone NAME`");
         if !self.takes(&["Node"]) {
             return Err(error);
         }
         let node = self.words.next().and_then(|word| word.strip_suffix(',')).and_then(|word| word.parse().ok());
         match node {
-            Some(node) if self.takes(&["zone"]) => Ok(node),
+            Some(node) if self.takes(&["zone"]) => Ok(NodeId(node)),
             _ => Err(error),
         }
     }
@@ -101,11 +112,7 @@ impl<'a> Words<'a> {
 
 /// `found` is shortened: it may be anything.
 pub(super) fn unexpected(line: usize, expected: impl Into<String>, found: &str) -> TextError {
-    let mut short: String = found.chars().take(60).collect();
-    if short.len() < found.len() {
-        short.push('…');
-    }
-    let found = if found.is_empty() { "the end of the line".to_owned() } else { format!("{short:?}") };
+    let found = if found.is_empty() { "the end of the line".to_owned() } else { format!("{:?}", shortened(found)) };
     TextError::Unexpected { line, expected: expected.into(), found }
 }
 

@@ -1,15 +1,16 @@
 //! `/proc/buddyinfo`: a row per zone that has memory, free blocks by order, all migrate types together. Pages on per-CPU lists
 //! are not in it. The kernel takes no lock for it, so that a row may be torn a little.
 
-use super::TextError;
-use super::line::{self, Words};
-use crate::compaction::FreeBlocks;
+use crate::TextError;
+use crate::line::{self, Words};
+use isotherm_units::NodeId;
+use isotherm_units::free_blocks::FreeBlocks;
+use std::fmt::Write as _;
 
 /// The free blocks of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneBlocks {
-    /// Number of the NUMA node.
-    pub node: u32,
+    pub node: NodeId,
     /// Name of the zone: `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable` or `Device`.
     pub zone: String,
     /// Free blocks by order, from order 0.
@@ -20,7 +21,7 @@ pub struct ZoneBlocks {
 ///
 /// # Errors
 /// The first line that is wrong.
-pub fn parse_buddyinfo(text: &str) -> Result<Vec<ZoneBlocks>, TextError> {
+pub fn parse(text: &str) -> Result<Vec<ZoneBlocks>, TextError> {
     let mut zones: Vec<ZoneBlocks> = Vec::new();
     let mut orders = None;
     for (number, text) in line::lines(text)? {
@@ -33,9 +34,19 @@ pub fn parse_buddyinfo(text: &str) -> Result<Vec<ZoneBlocks>, TextError> {
         }
         let blocks = line::blocks(number, &counts, &mut orders)?;
         if zones.iter().any(|other| other.node == node && other.zone == zone) {
-            return Err(TextError::Twice { line: number, what: format!("node {node}, zone {zone}") });
+            return Err(TextError::Twice { line: number, what: format!("node {}, zone {zone}", node.0) });
         }
         zones.push(ZoneBlocks { node, zone, blocks });
     }
     if zones.is_empty() { Err(TextError::Empty) } else { Ok(zones) }
+}
+
+/// Writes the text as the kernel does: numbers that are wider than their column move the rest of the row.
+pub fn write(zones: &[ZoneBlocks]) -> String {
+    let mut text = String::new();
+    for ZoneBlocks { node, zone, blocks } in zones {
+        let counts: String = blocks.counts().iter().map(|count| format!("{count:6} ")).collect();
+        writeln!(text, "Node {}, zone {zone:>8} {counts}", node.0).expect("strings take all");
+    }
+    text
 }

@@ -1,22 +1,27 @@
-//! The kernel's own text about free memory: `/proc/buddyinfo`, `/proc/pagetypeinfo`, `/proc/zoneinfo` (docs/spec/compaction.md#s7-1).
-//!
-//! Nothing is taken for granted that differs between kernels: how many orders, which zones, which migrate types in which
-//! order. What is cut short, mixed up or too large is refused with the line it is on.
+//! Why texts are refused.
 
-mod buddyinfo;
-mod line;
-mod pagetypeinfo;
-#[cfg(test)]
-mod tests;
-mod zoneinfo;
+use isotherm_units::free_blocks::BlocksError;
 
-pub use buddyinfo::{ZoneBlocks, parse_buddyinfo};
-pub use pagetypeinfo::{PageTypes, TypeBlocks, TypeCount, ZoneTypes, parse_pagetypeinfo};
-pub use zoneinfo::{ZoneInfo, parse_zoneinfo};
+/// A text that no known kernel writes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{found}")]
+pub struct Strange {
+    /// The part that is not understood: its beginning in backquotes, or the word `nothing`.
+    found: String,
+}
 
-use super::BlocksError;
+impl Strange {
+    /// This part is not understood.
+    pub fn new(found: &str) -> Self {
+        let found = match found.trim() {
+            "" => "nothing".to_owned(),
+            text => format!("`{}`", shortened(text)),
+        };
+        Self { found }
+    }
+}
 
-/// Why a text is refused.
+/// Why a text about free memory is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
@@ -65,26 +70,23 @@ pub enum TextError {
     },
 }
 
-/// A text with counts of free blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FreeText {
-    /// The text was `/proc/buddyinfo`: free blocks by zone.
-    Buddyinfo(Vec<ZoneBlocks>),
-    /// The text was `/proc/pagetypeinfo`: free blocks by zone and migrate type.
-    PageTypes(PageTypes),
+/// The beginning of a text, for messages.
+pub fn shortened(text: &str) -> String {
+    const SHOWN: usize = 60;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
-impl FreeText {
-    /// Reads either text; the first line says which one it is.
-    ///
-    /// # Errors
-    /// The first line that is wrong.
-    pub fn parse(text: &str) -> Result<Self, TextError> {
-        match text.lines().find(|line| !line.trim().is_empty()) {
-            Some(first) if first.trim_start().starts_with("Page block order") => {
-                parse_pagetypeinfo(text).map(Self::PageTypes)
-            }
-            _ => parse_buddyinfo(text).map(Self::Buddyinfo),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_is_shortened() {
+        assert_eq!(shortened(&"é".repeat(100)).chars().count(), 61);
+        assert_eq!(Strange::new(" a b\n").to_string(), "`a b`");
+        assert_eq!(Strange::new(" \n").to_string(), "nothing");
     }
 }

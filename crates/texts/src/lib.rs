@@ -1,0 +1,20 @@
+//! The kernel's texts: each file of `/proc`, `/sys` and debugfs as a type. `parse` makes the type of the text, `write` the text of the
+//! type where somebody needs it. No I/O: files are opened by those who use them.
+//!
+//! Nothing is taken for granted that differs between kernels: how many orders, which zones, which counters in which order. What is cut
+//! short, mixed up or too large is refused with what stands there.
+
+pub mod buddyinfo;
+mod counters;
+mod error;
+pub mod free_text;
+mod line;
+pub mod lru_gen;
+pub mod min_ttl;
+pub mod pagetypeinfo;
+#[cfg(test)]
+mod tests;
+pub mod zoneinfo;
+
+pub use counters::Counters;
+pub use error::{Strange, TextError, shortened};
