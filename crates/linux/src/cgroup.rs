@@ -1,7 +1,9 @@
 //! Memory cgroups, version 2: found by path or by pattern, and what the kernel says of one.
 
-use crate::counters::{parsed, quoted};
+use crate::counters::parsed;
 use crate::{LiveError, Root};
+pub use isotherm_texts::cgroup::Limit;
+use isotherm_texts::cgroup::processes;
 use isotherm_units::Bytes;
 use isotherm_units::wildcard::fits;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,14 +20,6 @@ pub struct Hierarchy {
     root: Root,
     /// From the root on.
     mount: PathBuf,
-}
-
-/// A limit of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// The kernel writes `max`.
-    Unlimited,
-    At(Bytes),
 }
 
 /// A group that was there when it was found.
@@ -189,11 +183,7 @@ impl Group {
     /// # Errors
     /// [`LiveError::Io`], [`LiveError::Strange`].
     pub fn processes(&self) -> Result<Vec<u32>, LiveError> {
-        parsed(&self.root, self.folder.join("cgroup.procs"), |text| {
-            // 0 stands for a process outside of our namespace of PIDs.
-            let pids = text.lines().filter(|line| !matches!(line.trim(), "" | "0"));
-            pids.map(|line| line.trim().parse().map_err(|_| quoted(line))).collect()
-        })
+        parsed(&self.root, self.folder.join("cgroup.procs"), processes)
     }
 
     /// Bytes that are charged to it. The root group has no such file.
@@ -219,10 +209,7 @@ impl Group {
     /// [`LiveError::NotHere`] if the memory controller is not on for this group, with how to switch it on; [`LiveError::Gone`];
     /// [`LiveError::Strange`].
     pub fn limit(&self, file: &str) -> Result<Limit, LiveError> {
-        let limit = parsed(&self.root, self.folder.join(file), |text| match text.trim() {
-            "max" => Ok(Limit::Unlimited),
-            number => number.parse().map(|bytes| Limit::At(Bytes::new(bytes))).map_err(|_| quoted(text)),
-        });
+        let limit = parsed(&self.root, self.folder.join(file), Limit::parse);
         limit.map_err(|error| self.explained(file, error))
     }
 

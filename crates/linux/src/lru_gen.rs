@@ -3,39 +3,23 @@
 use crate::counters::{parsed, quoted, unknown};
 use crate::{LiveError, Root};
 use isotherm_core::host::{Ageing, Eviction, Listing, Lruvec};
+pub use isotherm_texts::lru_gen::Enabled;
 
 const FILE: &str = "/sys/kernel/debug/lru_gen";
 const SWITCHES: &str = "/sys/kernel/mm/lru_gen";
-
-/// The switches of `enabled`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Enabled {
-    /// The Multi-Gen LRU itself.
-    pub core: bool,
-    /// It walks page tables.
-    pub walk: bool,
-    /// The walk looks at accessed bits above the lowest level.
-    pub non_leaf: bool,
-}
 
 /// Which parts are on.
 ///
 /// # Errors
 /// [`LiveError::NotHere`] for a kernel without it, [`LiveError::Strange`].
 pub fn enabled(root: &Root) -> Result<Enabled, LiveError> {
-    parsed(root, format!("{SWITCHES}/enabled"), parse_enabled).map_err(|error| match error {
+    parsed(root, format!("{SWITCHES}/enabled"), Enabled::parse).map_err(|error| match error {
         error if error.is_missing() => LiveError::NotHere {
             what: "the Multi-Gen LRU",
             needs: "it needs a kernel of 6.1 or newer with CONFIG_LRU_GEN".to_owned(),
         },
         error => error,
     })
-}
-
-fn parse_enabled(text: &str) -> Result<Enabled, String> {
-    let digits = text.trim();
-    let bits = u32::from_str_radix(digits.strip_prefix("0x").unwrap_or(digits), 16).map_err(|_| quoted(text))?;
-    Ok(Enabled { core: bits & 1 != 0, walk: bits & 2 != 0, non_leaf: bits & 4 != 0 })
 }
 
 /// Milliseconds for which the youngest generations are kept from eviction; 0: they are not.
@@ -129,9 +113,6 @@ mod tests {
 
     #[test]
     fn switches_and_what_is_missing() {
-        assert_eq!(parse_enabled("0x0007\n").unwrap(), Enabled { core: true, walk: true, non_leaf: true });
-        assert_eq!(parse_enabled("0x0000").unwrap(), Enabled::default());
-        assert!(parse_enabled("yes").is_err() && parse_enabled("").is_err());
         let folder = tempfile::tempdir().unwrap();
         let root = Root::below(folder.path());
         assert!(read(&root).unwrap_err().to_string().contains("CONFIG_LRU_GEN"));

@@ -1,7 +1,6 @@
 //! What a kernel's files say and take, on trees of files. One program, so that it is linked once.
 
 mod compacting;
-mod counters_bad_input;
 mod doctor;
 mod live;
 mod system_host;

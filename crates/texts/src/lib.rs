@@ -4,14 +4,27 @@
 //! Nothing is taken for granted that differs between kernels: how many orders, which zones, which counters in which order. What is cut
 //! short, mixed up or too large is refused with what stands there.
 
+#[cfg(test)]
+mod bad_input;
 pub mod buddyinfo;
+pub mod cgroup;
 mod counters;
 mod error;
 pub mod free_text;
+pub mod kpageflags;
 mod line;
 pub mod lru_gen;
+pub mod maps;
+pub mod meminfo;
 pub mod min_ttl;
+pub mod numa_maps;
+pub mod numa_stat;
+pub mod numbers;
 pub mod pagetypeinfo;
+pub mod pressure;
+pub mod smaps;
+pub mod stat;
+pub mod swaps;
 #[cfg(test)]
 mod tests;
 pub mod zoneinfo;

@@ -1,9 +1,34 @@
 //! The text of `lru_gen` (docs/spec/mglru.md#s14-1): read, and written as the kernel writes it.
 
+use crate::Strange;
 use crate::line::Words;
 use isotherm_units::{GenerationRow, Listing, Lruvec, NodeId};
 use std::fmt::Write;
 use thiserror::Error;
+
+/// The switches of `enabled`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enabled {
+    /// The Multi-Gen LRU itself.
+    pub core: bool,
+    /// It walks page tables.
+    pub walk: bool,
+    /// The walk looks at accessed bits above the lowest level.
+    pub non_leaf: bool,
+}
+
+impl Enabled {
+    /// Parses the text of `/sys/kernel/mm/lru_gen/enabled`.
+    ///
+    /// # Errors
+    /// The text, if it is no hexadecimal number.
+    pub fn parse(text: &str) -> Result<Self, Strange> {
+        let digits = text.trim();
+        let bits =
+            u32::from_str_radix(digits.strip_prefix("0x").unwrap_or(digits), 16).map_err(|_| Strange::new(text))?;
+        Ok(Self { core: bits & 1 != 0, walk: bits & 2 != 0, non_leaf: bits & 4 != 0 })
+    }
+}
 
 /// A text that is not what the kernel writes, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -228,6 +253,13 @@ memcg 7 /app with blanks/db
         assert_eq!((listings[2].path.as_str(), listings[2].lruvec.node), ("/app.slice/web 1.service", NodeId(1)));
         let full = "memcg 1 /\n node 0\n 1 2 3 4 \n    0  0r 0e 0p 0 0 0\n 2 1 0 0 \n    0  0R 0T 0 0 0 0\n    1L 2O 3N 4Y 5F 6A\n";
         assert_eq!(parse(full).unwrap()[0].rows.len(), 2);
+    }
+
+    #[test]
+    fn switches_are_bits() {
+        assert_eq!(Enabled::parse("0x0007\n").unwrap(), Enabled { core: true, walk: true, non_leaf: true });
+        assert_eq!(Enabled::parse("0x0000").unwrap(), Enabled::default());
+        assert!(Enabled::parse("yes").is_err() && Enabled::parse("").is_err());
     }
 
     #[test]

@@ -6,13 +6,13 @@ use isotherm_core::host::{
     Tiering as _,
 };
 use isotherm_linux::cgroup::Hierarchy;
-use isotherm_linux::counters::{kpageflags, meminfo, memory_stat, nodes, numa_maps, pressure, swaps};
+use isotherm_linux::counters::nodes;
 use isotherm_linux::doctor::{Context, examine};
 use isotherm_linux::knobs::value_of;
 use isotherm_linux::{Family, LiveHost, LiveTarget, Process, Root, damon, lru_gen, maps, pagemap, smaps};
 use isotherm_texts::free_text::FreeText;
 use isotherm_texts::min_ttl::MinTtl;
-use isotherm_texts::{Counters, buddyinfo, zoneinfo};
+use isotherm_texts::{Counters, buddyinfo, kpageflags, meminfo, numa_maps, numa_stat, pressure, swaps, zoneinfo};
 use std::path::{Component, Path};
 
 const ZONES: &[&str] =
@@ -68,7 +68,7 @@ pub(super) const TARGETS: &[Target] = &[
     },
     Target {
         name: "meminfo",
-        reaches: "texts Counters, linux counters::{meminfo, memory_stat}",
+        reaches: "texts Counters, meminfo, numa_stat",
         words: COUNTS,
         run: |_, input| {
             let text = text(input);
@@ -76,18 +76,18 @@ pub(super) const TARGETS: &[Target] = &[
                 let names: Vec<&str> = counters.iter().map(|(name, _)| name).collect();
                 counters.sum(&names);
             }
-            let _ = memory_stat::parse_by_node(&text);
+            let _ = numa_stat::parse(&text);
         },
     },
     Target {
         name: "numa-maps",
-        reaches: "linux counters::numa_maps",
+        reaches: "texts numa_maps",
         words: &["bind:1", "anon=1", "N1=1", "kernelpagesize_kB=2048", "default", "file=/a b"],
         run: |_, input| drop(numa_maps::parse(&text(input))),
     },
     Target {
         name: "swaps",
-        reaches: "linux counters::swaps (swaps, mm_stat of zram)",
+        reaches: "texts swaps (swaps, mm_stat of zram)",
         words: &["/dev/zram0", "partition", "file", "\\040", "-2"],
         run: |_, input| {
             let text = text(input);
@@ -97,13 +97,13 @@ pub(super) const TARGETS: &[Target] = &[
     },
     Target {
         name: "pressure",
-        reaches: "linux counters::pressure",
+        reaches: "texts pressure",
         words: STALLS,
         run: |_, input| drop(pressure::parse(&text(input))),
     },
     Target {
         name: "kpageflags",
-        reaches: "linux counters::kpageflags",
+        reaches: "texts kpageflags",
         words: &[],
         run: |_, input| assert_eq!(kpageflags::parse(input).count(), input.len() / 8),
     },
@@ -127,19 +127,19 @@ pub(super) const TARGETS: &[Target] = &[
     },
     Target {
         name: "proc-maps",
-        reaches: "linux maps, host",
+        reaches: "texts maps, linux host",
         words: MAPS,
         run: |scratch, input| with_process(scratch, "maps", input),
     },
     Target {
         name: "proc-smaps",
-        reaches: "linux smaps",
+        reaches: "texts smaps, linux smaps",
         words: SMAPS,
         run: |scratch, input| with_process(scratch, "smaps", input),
     },
     Target {
         name: "proc-stat",
-        reaches: "linux process::Stat, Process, Family",
+        reaches: "texts stat, linux Process, Family",
         words: &["(", ")", "Z", "S 1", "18446744073709551615"],
         run: |scratch, input| with_process(scratch, "stat", input),
     },
@@ -151,7 +151,7 @@ pub(super) const TARGETS: &[Target] = &[
     },
     Target {
         name: "cgroup",
-        reaches: "linux cgroup::{Hierarchy, Group}, Family",
+        reaches: "texts cgroup, linux cgroup::{Hierarchy, Group}, Family",
         words: &["max", "812\n", "0\n", "4096"],
         run: |scratch, input| {
             for file in ["cgroup.procs", "memory.current", "memory.high", "memory.stat"] {

@@ -1,8 +1,9 @@
 //! NUMA nodes: which are there, their memory and CPUs, tiers, and where demoted pages go.
 
-use super::{Counters, meminfo, number_list, parsed, quoted};
+use super::{Counters, meminfo, parsed};
 use crate::{LiveError, Root};
 use isotherm_core::host::NodeId;
+use isotherm_texts::numbers;
 
 const NODES: &str = "/sys/devices/system/node";
 const TIERS: &str = "/sys/devices/virtual/memory_tiering";
@@ -36,14 +37,15 @@ pub fn read(root: &Root) -> Result<Vec<Node>, LiveError> {
         let memory = meminfo::read(root)?;
         return Ok(vec![Node { id: NodeId(0), memory, cpus: Vec::new(), distances: Vec::new() }]);
     }
-    let online = parsed(root, format!("{NODES}/online"), number_list)?;
+    let online = parsed(root, format!("{NODES}/online"), numbers::list)?;
     let node = |number: u32| {
         let folder = format!("{NODES}/node{number}");
         Ok(Node {
             id: NodeId(number),
-            memory: optional(parsed(root, format!("{folder}/meminfo"), meminfo::parse))?.unwrap_or_default(),
-            cpus: optional(parsed(root, format!("{folder}/cpulist"), number_list))?.unwrap_or_default(),
-            distances: optional(parsed(root, format!("{folder}/distance"), distances))?.unwrap_or_default(),
+            memory: optional(parsed(root, format!("{folder}/meminfo"), isotherm_texts::meminfo::parse))?
+                .unwrap_or_default(),
+            cpus: optional(parsed(root, format!("{folder}/cpulist"), numbers::list))?.unwrap_or_default(),
+            distances: optional(parsed(root, format!("{folder}/distance"), numbers::row))?.unwrap_or_default(),
         })
     };
     online.into_iter().map(node).collect()
@@ -64,7 +66,7 @@ pub fn tiers(root: &Root) -> Result<Vec<Tier>, LiveError> {
         let list = format!("{TIERS}/memory_tier{rank}/nodelist");
         // Its name in 6.1.
         let list = if root.has(&list) { list } else { format!("{TIERS}/memory_tier{rank}/nodes") };
-        let nodes = parsed(root, list, number_list)?.into_iter().map(NodeId).collect();
+        let nodes = parsed(root, list, numbers::list)?.into_iter().map(NodeId).collect();
         tiers.push(Tier { rank, nodes });
     }
     tiers.sort_unstable();
@@ -83,10 +85,6 @@ pub fn demotion_targets(nodes: &[Node], tiers: &[Tier], from: NodeId) -> Vec<Nod
     };
     let nearest = next.nodes.iter().filter_map(|&to| distance(to)).min();
     next.nodes.iter().copied().filter(|&to| distance(to) == nearest || nearest.is_none()).collect()
-}
-
-fn distances(text: &str) -> Result<Vec<u32>, String> {
-    text.split_whitespace().map(|word| word.parse().map_err(|_| quoted(text))).collect()
 }
 
 /// `None` for a file that is not there.

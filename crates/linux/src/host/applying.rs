@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(inward(AddressRange::new(1, 8193), 4096), AddressRange::new(4096, 8192));
         assert_eq!(inward(AddressRange::new(4097, 8191), 4096).len(), 0);
         assert_eq!(inward(AddressRange::new(1, 70_000), 65_536).len(), 0, "pages may be large");
-        let mappings = crate::maps::parse("1000-3000 rw-p 0 0:0 0\n5000-9000 r--p 0 0:0 3 /f\n").unwrap();
+        let mappings = isotherm_texts::maps::parse("1000-3000 rw-p 0 0:0 0\n5000-9000 r--p 0 0:0 3 /f\n").unwrap();
         let cut = |start, end| {
             parts(AddressRange::new(start, end), &mappings)
                 .iter()

@@ -364,7 +364,6 @@ fn kind_of(area: &SmapsArea, bound: &BTreeMap<u64, ()>) -> AreaKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::smaps;
 
     #[test]
     fn a_hole_counts_only_beside_pages() {
@@ -387,7 +386,8 @@ mod tests {
 1000-2000 r--p 0 0:0 5 /lib\nVmFlags: rd mr\n2000-3000 ---p 0 0:0 0\nVmFlags: mr\n3000-4000 rw-s 0 0:0 9 /dev/dax0.0\nVmFlags: rd wr mm
 4000-5000 r--p 0 0:0 0 [vvar]\nVmFlags: pf io\n5000-6000 rw-p 0 0:0 7 /anon_hugepage\nVmFlags: ht\n6000-7000 rw-p 0 0:0 0\nVmFlags: rd wr\n";
         let bound = bound_starts("6000 bind:0 anon=1\n1000 default\n2000 interleave=balancing:0-1\nzz bind:0\n\nx\n");
-        let kinds: Vec<AreaKind> = smaps::parse(text).unwrap().iter().map(|area| kind_of(area, &bound)).collect();
+        let kinds: Vec<AreaKind> =
+            isotherm_texts::smaps::parse(text).unwrap().iter().map(|area| kind_of(area, &bound)).collect();
         let none = AreaKind::default();
         let expected = [
             AreaKind { is_read_only_file: true, ..none },

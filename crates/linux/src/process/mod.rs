@@ -3,10 +3,8 @@
 
 mod family;
 mod running;
-pub(crate) mod stat;
-
-use crate::{LiveError, Root, sys};
-use stat::Stat;
+pub(crate) use crate::{LiveError, Root, sys};
+use isotherm_texts::stat::Stat;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;

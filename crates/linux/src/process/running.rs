@@ -1,8 +1,8 @@
 //! Processes by the program that they run, with what they call themselves and the group that they are in.
 
 use super::read_stat;
-use super::stat::Stat;
 use crate::{LiveError, Root};
+use isotherm_texts::stat::Stat;
 use std::collections::BTreeMap;
 use std::fs;
 

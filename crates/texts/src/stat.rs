@@ -2,19 +2,19 @@
 
 /// What tells processes apart, and kinds of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) pid: u32,
+pub struct Stat {
+    pub pid: u32,
     /// Name of the program, cut to 15 bytes by the kernel. May hold spaces and parentheses.
-    pub(crate) name: String,
+    pub name: String,
     /// `R`, `S`, `D`, `T`, `t`, `Z`, `X`, `I`.
-    pub(crate) state: char,
-    pub(crate) parent: u32,
+    pub state: char,
+    pub parent: u32,
     flags: u64,
-    pub(crate) major_faults: u64,
+    pub major_faults: u64,
     /// In clock ticks since boot (field 22).
-    pub(crate) start_time: u64,
+    pub start_time: u64,
     /// Where the program's code starts (field 26); 0 or 1 without the right to know.
-    pub(crate) code_start: u64,
+    pub code_start: u64,
 }
 
 /// `PF_EXITING`.
@@ -24,7 +24,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Stat {
     /// Reads the one line; `None` if it is not of that form.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (front, rest) = text.split_at(text.rfind(')')?);
         let (pid, name) = front.split_once('(')?;
         // Field 3 of proc(5) is the first here.
@@ -44,17 +44,17 @@ impl Stat {
         state.next().is_none().then_some(stat)
     }
 
-    pub(crate) fn is_kernel_thread(&self) -> bool {
+    pub fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
 
     /// It gives up what it has, on its way out.
-    pub(crate) fn is_exiting(&self) -> bool {
+    pub fn is_exiting(&self) -> bool {
         self.flags & EXITING != 0
     }
 
     /// It has ended, and its parent has not asked for its exit code yet; or is about to vanish.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 }

@@ -1,7 +1,10 @@
-//! Parsers of counters against texts that no kernel writes: none panics, whatever it answers.
+//! Parsers against texts that no kernel writes: none panics, whatever it answers.
 
-use isotherm_linux::counters::{kpageflags, meminfo, memory_stat, numa_maps, pressure, swaps};
-use isotherm_texts::{Counters, buddyinfo, pagetypeinfo, zoneinfo};
+use crate::lru_gen::{self, Enabled};
+use crate::{
+    Counters, buddyinfo, cgroup, kpageflags, maps, meminfo, numa_maps, numa_stat, numbers, pagetypeinfo, pressure,
+    smaps, stat, swaps, zoneinfo,
+};
 use proptest::prelude::*;
 
 const SAMPLES: &[&str] = &[
@@ -19,7 +22,7 @@ const SAMPLES: &[&str] = &[
 fn parse_all(text: &str) {
     let _ = pressure::parse(text);
     let _ = Counters::parse(text);
-    let _ = memory_stat::parse_by_node(text);
+    let _ = numa_stat::parse(text);
     let _ = meminfo::parse(text);
     let _ = buddyinfo::parse(text);
     let _ = pagetypeinfo::parse(text);
@@ -28,6 +31,9 @@ fn parse_all(text: &str) {
     let _ = swaps::parse(text);
     let _ = swaps::parse_zram(text);
     let _ = kpageflags::parse(text.as_bytes()).count();
+    let _ = (maps::parse(text), smaps::parse(text), stat::Stat::parse(text));
+    let _ = (lru_gen::parse(text), Enabled::parse(text));
+    let _ = (cgroup::Limit::parse(text), cgroup::processes(text), numbers::list(text), numbers::row(text));
 }
 
 #[test]
