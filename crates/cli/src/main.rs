@@ -20,6 +20,7 @@ use crate::verbs::Verb;
 /// Results go to standard output, everything else to standard error. Sizes and times carry units: 1.5GiB, 5ms, 75%.
 #[derive(Parser)]
 #[command(name = "isotherm", version, long_version = LONG_VERSION, max_term_width = 110, arg_required_else_help = true)]
+#[command(help_template = verbs::help_template())]
 #[command(after_help = format!("{EXIT_CODES}\n\nEach verb has examples: isotherm VERB --help"))]
 struct CommandLine {
     #[command(flatten)]

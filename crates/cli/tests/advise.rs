@@ -154,7 +154,7 @@ fn a_second_question_plays_nothing_again() {
     assert_eq!(ask(&[]), plain, "no folder can be made");
 }
 
-/// A window is played as `isotherm trace cut` would write it.
+/// A window is played as `isotherm convert cut` would write it.
 #[test]
 fn a_window_of_a_recording_is_a_recording() {
     let folder = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
         (&["advise", good, "--sample", "1/1"], 2, "allowed: 1/2 to 1/1024, scout:1/N, auto, off"),
         (&["advise", good, "--sample", "scout:16"], 2, "allowed: 1/2 to 1/1024, scout:1/N, auto, off"),
         (&["advise", sqlite, "--sample", "1/16"], 2, "fewer than 60MiB say too little; take 1/2 or a larger part"),
-        (&["advise", good, "--from", "1ms", "--verify"], 2, "isotherm trace cut"),
+        (&["advise", good, "--from", "1ms", "--verify"], 2, "isotherm convert cut"),
         (&["trace", "make", "-o", "x.parquet", "--theta", "3"], 2, "allowed: 0 to 1.99"),
         (&["trace", "make", "-o", "x.parquet", "--touches", "7"], 2, "fewer than the 2097152 pages"),
         (&["trace", "make", "-o", "x.parquet", "--length", "1ms"], 2, "allowed: 20ms to 30 days"),

@@ -179,8 +179,9 @@ fn what_needs_the_daemon_is_refused_with_the_command_that_does_it() {
         let advice = machine.advice(&rest);
         let refused = machine.apply(&advice, &["--yes"]);
         assert_eq!(refused.status.code(), Some(2), "{rest}");
-        let next =
-            format!("isotherm apply {advice} --cgroup {GROUP} --daemon-config isotherm.toml, then: sudo isotherm run");
+        let next = format!(
+            "isotherm apply {advice} --cgroup {GROUP} --daemon-config isotherm.toml, then: sudo isotherm daemon run"
+        );
         let said = said(&refused);
         assert!(said.contains(table) && said.contains(&next), "{said}");
         // And that command does it.
@@ -245,7 +246,7 @@ fn advice_becomes_a_configuration_that_the_daemon_runs() {
     assert!(made.status.success(), "{}", said(&made));
     let words = said(&made);
     assert!(
-        words.contains("enable = false until --yes") && words.contains(&format!("isotherm check {file}")),
+        words.contains("enable = false until --yes") && words.contains(&format!("isotherm daemon check {file}")),
         "{words}"
     );
     assert!(words.contains("`threshold` is 200ms, fitted to the length of the recording"), "{words}");

@@ -1,4 +1,4 @@
-//! `isotherm compact`, and `isotherm run` with `[[compaction]]` and `[tiering]`, on a tree of files that stands for a machine.
+//! `isotherm compact`, and `isotherm daemon run` with `[[compaction]]` and `[tiering]`, on a tree of files that stands for a machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

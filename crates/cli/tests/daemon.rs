@@ -1,4 +1,4 @@
-//! `isotherm check`, `run`, `status`, `reload` and `stop`, on a tree of files that stands for a machine.
+//! `isotherm daemon check`, `run`, `status`, `reload` and `stop`, on a tree of files that stands for a machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

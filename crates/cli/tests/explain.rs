@@ -1,4 +1,4 @@
-//! `isotherm explain`: the true cause is named, in words and in counts.
+//! `isotherm report explain`: the true cause is named, in words and in counts.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! `isotherm monitor`, `isotherm accuracy`, and region records through `import` and `export`.
+//! `isotherm monitor`, `isotherm report accuracy`, and region records through `import` and `export`.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -265,7 +265,7 @@ fn an_ending_that_no_record_has_is_refused() {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.parquet");
     for (name, more, words) in [
         ("r.data", &[trace][..], "allowed: .parquet, .json,"),
-        ("r.json", &["--pid", "1"][..], "`isotherm export` makes .json"),
+        ("r.json", &["--pid", "1"][..], "`isotherm convert export` makes .json"),
     ] {
         let run = isotherm(&[&["monitor", "-o", &folder.path(name)][..], more].concat());
         let message = String::from_utf8_lossy(&run.stderr);

@@ -1,4 +1,4 @@
-//! `isotherm scrub`: no name of the machine is left, and what matters is as it was.
+//! `isotherm convert scrub`: no name of the machine is left, and what matters is as it was.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,5 @@
-//! The unit of systemd is clean and hardened; the manifest for Kubernetes agrees with it, and its configuration passes `isotherm check`.
+//! The unit of systemd is clean and hardened; the manifest for Kubernetes agrees with it, and its configuration passes `isotherm daemon
+//! check`.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `isotherm trace`, and windows of `isotherm report`, on a bundled recording and on region records.
+//! `isotherm convert`, and windows of `isotherm report`, on a bundled recording and on region records.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -187,7 +187,7 @@ fn what_cannot_be_is_refused() {
         (&["trace", "cut", &trace, "--from", "2s", "--to", "1s", "-o", &out], 2, "not before --to"),
         (&["trace", "cut", &trace, "--from", "101%", "-o", &out], 2, "100 %"),
         (&["trace", "cut", &trace, "--from", "5", "-o", &out], 2, "25%"),
-        (&["trace", "cut", &trace, "--from", "1s", "-o", &csv], 2, "isotherm export"),
+        (&["trace", "cut", &trace, "--from", "1s", "-o", &csv], 2, "isotherm convert export"),
         (&["trace", "cut", &trace, "--from", "1s", "--aggr", "1s", "-o", &out], 2, "--aggr is for region records"),
         (&["trace", "cut", "no-such-file", "--from", "1s", "-o", &out], 1, "no-such-file"),
         (&["trace", "filter", &trace, "-o", &out], 2, "nothing to filter by"),

@@ -1,4 +1,4 @@
-//! `isotherm trial`, on a tree of files that stands for a machine.
+//! `isotherm daemon trial`, on a tree of files that stands for a machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -25,7 +25,7 @@ pub enum TraceError {
         kept: String,
     },
     /// The file has 0 bytes.
-    #[error("{} is empty: not a trace. Make one with `isotherm record` or `isotherm import`", path.display())]
+    #[error("{} is empty: not a trace. Make one with `isotherm record` or `isotherm convert import`", path.display())]
     Empty { path: PathBuf },
     /// The file is of another form than was expected.
     #[error("{} is not {expected}: {found}", path.display())]

@@ -59,7 +59,7 @@ impl TraceReader {
                         expected: "a page trace",
                         found: format!(
                             "Parquet without the metadata key `{META_KEY}` (lost when another program rewrote it?). \
-                             `isotherm import --from parquet` takes it as it is"
+                             `isotherm convert import --from parquet` takes it as it is"
                         ),
                     });
                 }
@@ -73,7 +73,7 @@ impl TraceReader {
             return Err(TraceError::WrongFormat {
                 path: source.path.clone(),
                 expected: "a page trace (Parquet, or Arrow IPC stream)",
-                found: format!("{}. Other formats are read by `isotherm import`", describe(&head)),
+                found: format!("{}. Other formats are read by `isotherm convert import`", describe(&head)),
             });
         };
         meta.events.sort_by_key(|event| event.row);

@@ -1,4 +1,4 @@
-//! A program that runs beside a player: `isotherm run`, mostly.
+//! A program that runs beside a player: `isotherm daemon run`, mostly.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};

@@ -79,7 +79,7 @@ class Tuned:
         """The chosen point as the file that ``isotherm apply`` takes, as ``isotherm advise --config`` writes it.
 
         Limit and policy are set by ``isotherm apply FILE --cgroup PATH``; what has to be watched is written for
-        ``isotherm run`` by ``--daemon-config``. Raises :class:`TuneError` for what no live machine can be told this
+        ``isotherm daemon run`` by ``--daemon-config``. Raises :class:`TuneError` for what no live machine can be told this
         way.
         """
         missing = self.not_live()

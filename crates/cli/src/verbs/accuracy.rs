@@ -1,4 +1,4 @@
-//! `isotherm accuracy`: how right a monitor is, what that costs, and what would be cheapest.
+//! `isotherm report accuracy`: how right a monitor is, what that costs, and what would be cheapest.
 
 use std::process::ExitCode;
 
@@ -50,10 +50,10 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  isotherm accuracy traces/sqlite.parquet
-  isotherm accuracy traces/redis.parquet --strategy ptp --sample 1ms --aggr 20ms
-  isotherm accuracy traces/redis.parquet --advise
-  isotherm accuracy ptp --workload 10GiB --format json";
+  isotherm report accuracy traces/sqlite.parquet
+  isotherm report accuracy traces/redis.parquet --strategy ptp --sample 1ms --aggr 20ms
+  isotherm report accuracy traces/redis.parquet --advise
+  isotherm report accuracy ptp --workload 10GiB --format json";
 
 fn definition(name: &str) -> Result<HotDefinition, CliError> {
     let found = HOT_DEFINITIONS.into_iter().find(|definition| definition.name() == name);

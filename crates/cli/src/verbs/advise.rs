@@ -46,7 +46,7 @@ mod verify;
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// A recording (see `isotherm record` and `isotherm import`), or a record of regions or generations of a running program.
+    /// A recording (see `isotherm record` and `isotherm convert import`), or a record of regions or generations of a running program.
     #[arg(value_name = "TRACE", required_unless_present_any = ["command", "cgroup"], conflicts_with_all = ["command", "cgroup"])]
     trace: Option<PathBuf>,
     /// Memory sizes to try: shares of peak memory, or sizes [default: 40%,50%,60%,70%,80%,90%,100%].
@@ -83,7 +83,7 @@ pub(crate) struct Args {
     /// Processors of the simulated machine [default: 4].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: Option<u32>,
-    /// Try right-sizing of the program's group (`[[limits]]` of scenarios and of `isotherm run`) with the policies too.
+    /// Try right-sizing of the program's group (`[[limits]]` of scenarios and of `isotherm daemon run`) with the policies too.
     #[arg(long, conflicts_with = "fast")]
     limits: bool,
     /// How many replays the answer is worth: quick, normal or thorough.
@@ -272,12 +272,12 @@ fn window_of(trace: &Path, args: &Args, ui: &Ui) -> Result<Option<tempfile::Name
     if args.config.is_some() || args.verify {
         return Err(CliError::usage(
             "--from and --to play a window that is not kept, and --config and --verify need its file: write it with \
-             `isotherm trace cut`, and ask about that",
+             `isotherm convert cut`, and ask about that",
         ));
     }
     let file = tempfile::Builder::new().suffix(".parquet").tempfile().map_err(CliError::failed)?;
     let selection = Selection { from, to, ..Selection::default() };
-    super::trace::write_trace(TraceReader::open(trace)?, &selection, file.path(), ui)?;
+    super::convert::write_trace(TraceReader::open(trace)?, &selection, file.path(), ui)?;
     Ok(Some(file))
 }
 

@@ -30,8 +30,8 @@ mod module;
 /// and DAMON_LRU_SORT for the presets `reclaim` and `lru-sort`, are switches of the whole machine.
 ///
 /// What has to be watched while it runs is work for the daemon: schemes over a group, generations, limits, compaction and
-/// tiering. --daemon-config FILE writes them as a configuration that `isotherm check` and `isotherm run` take, with targets in
-/// the group of --cgroup; presets then act on this group alone. Sections have enable = false, with --yes enable = true.
+/// tiering. --daemon-config FILE writes them as a configuration that `isotherm daemon check` and `isotherm daemon run` take, with targets
+/// in the group of --cgroup; presets then act on this group alone. Sections have enable = false, with --yes enable = true.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +39,7 @@ Examples:
   sudo isotherm apply redis.toml --cgroup /system.slice/redis.service
   sudo isotherm apply redis.toml --cgroup /system.slice/redis.service --yes
   sudo isotherm apply redis.toml --cgroup /system.slice/redis.service --age 2m --daemon-config isotherm.toml --yes
-  sudo isotherm run isotherm.toml
+  sudo isotherm daemon run isotherm.toml
   sudo isotherm restore")]
 pub(crate) struct Args {
     /// What `advise --config` wrote.
@@ -51,11 +51,11 @@ pub(crate) struct Args {
     /// Set memory.max, above which processes are killed, in place of memory.high.
     #[arg(long, requires = "cgroup")]
     max: bool,
-    /// Write what the daemon has to do as a configuration for `isotherm run`; `-` prints it.
+    /// Write what the daemon has to do as a configuration for `isotherm daemon run`; `-` prints it.
     #[arg(long, value_name = "FILE")]
     daemon_config: Option<PathBuf>,
-    /// The age from which on presets and tools over generations treat memory as cold, in place of the one that was fitted to the length of the
-    /// recording.
+    /// The age from which on presets and tools over generations treat memory as cold, in place of the one that was fitted to the length of
+    /// the recording.
     #[arg(long, value_name = "TIME")]
     age: Option<Duration>,
     /// DAMON has one user at a time: switch DAMON_STAT off for the module, if it has DAMON.
@@ -145,7 +145,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let what = if acts { "which act" } else { "which observe: enable = false until --yes, or until you set it" };
         let file = file.display();
         ui.say(format_args!(
-            "{file}: {nr_sections} sections, {what}; next: isotherm check {file}; sudo isotherm run --dry-run {file}; sudo isotherm run {file}"
+            "{file}: {nr_sections} sections, {what}; next: isotherm daemon check {file}; sudo isotherm daemon run --dry-run {file}; sudo isotherm daemon run {file}"
         ));
     }
     if module.is_some() {
@@ -196,7 +196,7 @@ fn refuse_what_needs_more(scenario: &Scenario, args: &Args, has_module: bool) ->
     let cgroup = args.cgroup.as_deref().unwrap_or("PATH");
     Err(CliError::usage(format!(
         "{place} has {}, which a daemon has to carry out; type: isotherm apply {place} --cgroup {cgroup} --daemon-config isotherm.toml, \
-         then: sudo isotherm run isotherm.toml",
+         then: sudo isotherm daemon run isotherm.toml",
         tables.join(", ")
     )))
 }

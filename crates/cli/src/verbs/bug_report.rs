@@ -11,8 +11,8 @@ use crate::ui::Ui;
 /// Gather what helps to find an error: versions, what works here, the daemon's configuration and what it did.
 ///
 /// Writes a folder of text files; nothing is sent. Names of control groups, processes and files are replaced in the audit and in tapes, as
-/// `isotherm scrub` does, and nothing holds addresses or command lines. The configuration is left out unless --with-names is given: it
-/// names groups. Read the files before you hand them on.
+/// `isotherm convert scrub` does, and nothing holds addresses or command lines. The configuration is left out unless --with-names is given:
+/// it names groups. Read the files before you hand them on.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// The daemon's audit.
     #[arg(long, value_name = "FILE", default_value = AUDIT)]
     audit: PathBuf,
-    /// A tape (`isotherm run --tape`) or a recording that shows the error.
+    /// A tape (`isotherm daemon run --tape`) or a recording that shows the error.
     #[arg(long, value_name = "FILE")]
     tape: Option<PathBuf>,
     /// Keep names: of groups, processes and files, and the configuration.

@@ -1,4 +1,4 @@
-//! `isotherm check`: whether a live configuration makes sense, and what it would do.
+//! `isotherm daemon check`: whether a live configuration makes sense, and what it would do.
 
 use std::process::ExitCode;
 
@@ -8,13 +8,13 @@ use crate::ui::Ui;
 
 /// Check a live configuration: unknown keys, values out of range, sections that contradict each other, groups that are protected.
 ///
-/// Nothing is looked at but the file and those of `conf.d` beside it. Every error names file, line and column, where two tables disagree both. Exit code 0: `isotherm run`
-/// takes it.
+/// Nothing is looked at but the file and those of `conf.d` beside it. Every error names file, line and column, where two tables disagree
+/// both. Exit code 0: `isotherm daemon run` takes it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  isotherm check
-  isotherm check isotherm.toml")]
+  isotherm daemon check
+  isotherm daemon check isotherm.toml")]
 pub(crate) struct Args {
     #[command(flatten)]
     configuration: Configuration,

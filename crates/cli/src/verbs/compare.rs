@@ -1,4 +1,4 @@
-//! `isotherm compare`: two saved results side by side.
+//! `isotherm report results`: two saved results side by side.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -44,8 +44,8 @@ const EXAMPLES: &str = "\
 Examples:
   isotherm simulate policies --repeats 5 --format json > before.json
   isotherm simulate policies --repeats 5 --seed 100 --format json > after.json
-  isotherm compare before.json after.json
-  isotherm compare before.json after.json --metrics runtime_ns,major_faults --all --format csv";
+  isotherm report results before.json after.json
+  isotherm report results before.json after.json --metrics runtime_ns,major_faults --all --format csv";
 
 /// Longest result that is read.
 const BYTES_MAX: u64 = 256 << 20;

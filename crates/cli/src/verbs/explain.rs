@@ -1,7 +1,7 @@
-//! `isotherm explain`: what the schemes of a run did, and what stopped them; what right-sizing decided.
+//! `isotherm report explain`: what the schemes of a run did, and what stopped them; what right-sizing decided.
 
 mod limits;
-mod live;
+pub(super) mod live;
 mod places;
 
 use std::fs::File;
@@ -49,7 +49,7 @@ pub(crate) struct Args {
         hide_default_value = true
     )]
     source: String,
-    /// Instead: what the daemon (`isotherm run`) did, and what kept it from more, by its audit.
+    /// Instead: what the daemon (`isotherm daemon run`) did, and what kept it from more, by its audit.
     #[arg(long, conflicts_with_all = ["source", "variant", "workload", "monitor", "preset", "memory", "scheme", "seed"])]
     live: bool,
     /// Live: the audit.
@@ -91,14 +91,14 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  isotherm explain my-service.toml
-  isotherm explain right-sizing --variant mglru
-  isotherm explain my-service.toml --variant tight --monitor kdamond --scheme 0
-  isotherm explain my-service.toml --places
-  isotherm explain my-service.toml --format json
-  isotherm simulate my-service.toml --format json > result.json && isotherm explain result.json --variant tight
-  isotherm explain traces/sqlite.parquet --preset plrus-radical --memory 64MiB
-  sudo isotherm explain --live --since 1h";
+  isotherm report explain my-service.toml
+  isotherm report explain right-sizing --variant mglru
+  isotherm report explain my-service.toml --variant tight --monitor kdamond --scheme 0
+  isotherm report explain my-service.toml --places
+  isotherm report explain my-service.toml --format json
+  isotherm simulate my-service.toml --format json > result.json && isotherm report explain result.json --variant tight
+  isotherm report explain traces/sqlite.parquet --preset plrus-radical --memory 64MiB
+  sudo isotherm daemon explain --since 1h";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.live {

@@ -1,4 +1,4 @@
-//! `isotherm export`: page traces and region records become files for other tools.
+//! `isotherm convert export`: page traces and region records become files for other tools.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,12 +47,12 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  isotherm export app.parquet -o app.oracleGeneral.zst
-  isotherm export app.parquet -o app.csv --per-access
-  isotherm export regions.parquet -o damon.json
-  isotherm export interrupted.arrow -o finished.parquet
-  isotherm export my-service.toml -o kdamonds.json
-  isotherm export my-service.toml -o tight.json --variant tight --monitor kdamond";
+  isotherm convert export app.parquet -o app.oracleGeneral.zst
+  isotherm convert export app.parquet -o app.csv --per-access
+  isotherm convert export regions.parquet -o damon.json
+  isotherm convert export interrupted.arrow -o finished.parquet
+  isotherm convert export my-service.toml -o kdamonds.json
+  isotherm convert export my-service.toml -o tight.json --variant tight --monitor kdamond";
 
 /// The format of damo's records.
 const JSON: &str = "json";

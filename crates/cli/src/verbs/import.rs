@@ -1,4 +1,4 @@
-//! `isotherm import`: traces and records of other tools become page traces and region records.
+//! `isotherm convert import`: traces and records of other tools become page traces and region records.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,15 +60,15 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  isotherm import lackey.log -o app.parquet
-  isotherm import cluster52.oracleGeneral.zst -o cluster52.parquet
-  isotherm import damon.data -o regions.parquet
-  isotherm import trace-cmd.txt --sample 5ms --aggr 100ms -o regions.parquet
-  isotherm import pages.txt --from text --unit addresses -o pages.parquet
-  isotherm import cluster10.lcs.zst --split-objects -o cluster10.parquet
-  isotherm import perf.txt -o samples.parquet
-  isotherm import view.txt -o app.parquet
-  isotherm import t.csv --columns time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1 -o t.parquet
+  isotherm convert import lackey.log -o app.parquet
+  isotherm convert import cluster52.oracleGeneral.zst -o cluster52.parquet
+  isotherm convert import damon.data -o regions.parquet
+  isotherm convert import trace-cmd.txt --sample 5ms --aggr 100ms -o regions.parquet
+  isotherm convert import pages.txt --from text --unit addresses -o pages.parquet
+  isotherm convert import cluster10.lcs.zst --split-objects -o cluster10.parquet
+  isotherm convert import perf.txt -o samples.parquet
+  isotherm convert import view.txt -o app.parquet
+  isotherm convert import t.csv --columns time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1 -o t.parquet
 
 lackey.log: valgrind --tool=lackey --trace-mem=yes --log-file=lackey.log CMD
 perf.txt:   perf record -e page-faults -c 1 -d CMD, or perf mem record CMD; then

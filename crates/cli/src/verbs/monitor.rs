@@ -97,7 +97,7 @@ fn refuse_ending(output: &Path, is_live: bool) -> Result<(), CliError> {
             output.display()
         ))),
         Some(RecordFormat::Json) if is_live => Err(CliError::usage(format!(
-            "-o {}: what runs is recorded as .parquet alone, torn off at any moment; `isotherm export` makes .json of it",
+            "-o {}: what runs is recorded as .parquet alone, torn off at any moment; `isotherm convert export` makes .json of it",
             output.display()
         ))),
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! `isotherm reload`: has the daemon read its configuration anew.
+//! `isotherm daemon reload`: has the daemon read its configuration anew.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::ui::Ui;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo isotherm reload")]
+  sudo isotherm daemon reload")]
 pub(crate) struct Args {
     /// Folder of the lock and the state.
     #[arg(long, value_name = "DIR", default_value = RUN)]

@@ -1,4 +1,4 @@
-//! `isotherm replay`: a tape of the daemon, played again.
+//! `isotherm daemon replay`: a tape of the daemon, played again.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,8 +16,8 @@ use crate::ui::Ui;
 /// A larger file is no tape that fits into memory.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// Play a tape of the daemon (`isotherm run --tape FILE`): the same loop with what the machine answered then, without the machine. It must come
-/// to the same decisions.
+/// Play a tape of the daemon (`isotherm daemon run --tape FILE`): the same loop with what the machine answered then, without the machine.
+/// It must come to the same decisions.
 ///
 /// With --config OTHER it runs with another configuration, up to the first call or line that differs: from there on the tape does not
 /// know what the machine would have answered.
@@ -26,9 +26,9 @@ const BYTES_MAX: u64 = 4 << 30;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  isotherm replay isotherm.tape
-  isotherm replay isotherm.tape --config other.toml
-  isotherm replay isotherm.tape --format json")]
+  isotherm daemon replay isotherm.tape
+  isotherm daemon replay isotherm.tape --config other.toml
+  isotherm daemon replay isotherm.tape --format json")]
 pub(crate) struct Args {
     /// The tape.
     tape: PathBuf,

@@ -1,5 +1,5 @@
 //! `isotherm report`: what a page trace, a region record or the kernel's text tells, as pictures and tables. One file for each
-//! view and one line in the table.
+//! view and one line in the table; what explains, judges and compares runs has a file of its own next to this one.
 
 use std::process::ExitCode;
 
@@ -44,6 +44,9 @@ Examples:
   isotherm report idle traces/redis.parquet --at 2s
   isotherm report compare before.regions.parquet after.regions.parquet
   isotherm report fragmentation /proc/buddyinfo
+  isotherm report explain my-service.toml
+  isotherm report accuracy traces/sqlite.parquet --advise
+  isotherm report results before.json after.json
 
 How to read the pictures: docs/use/report.md";
 
@@ -53,6 +56,9 @@ macro_rules! views {
         #[derive(clap::Subcommand)]
         enum What {
             $($variant($module::Args),)*
+            Explain(super::explain::Args),
+            Accuracy(super::accuracy::Args),
+            Results(super::compare::Args),
         }
 
         /// Runs the verb.
@@ -60,6 +66,9 @@ macro_rules! views {
             super::unfinished::remove_on_signal()?;
             match args.what {
                 $(What::$variant(args) => $module::run(&args, ui),)*
+                What::Explain(args) => return super::explain::run(args, ui),
+                What::Accuracy(args) => return super::accuracy::run(args, ui),
+                What::Results(args) => return super::compare::run(args, ui),
             }?;
             Ok(ExitCode::SUCCESS)
         }

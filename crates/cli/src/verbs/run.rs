@@ -1,4 +1,4 @@
-//! `isotherm run`: the daemon.
+//! `isotherm daemon run`: the daemon.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,10 +28,10 @@ use crate::verbs::compact::COMPACTOR;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo isotherm run --dry-run isotherm.toml
-  sudo isotherm run
-  sudo isotherm run --for 1h isotherm.toml
-  sudo isotherm run --for 10m --tape isotherm.tape isotherm.toml")]
+  sudo isotherm daemon run --dry-run isotherm.toml
+  sudo isotherm daemon run
+  sudo isotherm daemon run --for 1h isotherm.toml
+  sudo isotherm daemon run --for 10m --tape isotherm.tape isotherm.toml")]
 pub(crate) struct Args {
     #[command(flatten)]
     configuration: Configuration,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// A line of JSON for each thing that it did.
     #[arg(long, value_name = "FILE", default_value = AUDIT)]
     audit: PathBuf,
-    /// Record all that the machine answers, for `isotherm replay`: a bug report.
+    /// Record all that the machine answers, for `isotherm daemon replay`: a bug report.
     #[arg(long, value_name = "FILE")]
     tape: Option<PathBuf>,
     /// The tape ends at this size; the daemon goes on.

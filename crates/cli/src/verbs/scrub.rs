@@ -1,4 +1,4 @@
-//! `isotherm scrub`: a copy of a recording without the names of the machine.
+//! `isotherm convert scrub`: a copy of a recording without the names of the machine.
 
 mod lines;
 mod names;
@@ -23,9 +23,10 @@ use names::Names;
 
 /// Make a copy of a recording with pseudonyms in place of names, to hand it to others.
 ///
-/// Takes page traces, region records, group records, tapes of `isotherm run --tape` and its audit. Names of control groups (part by part),
-/// processes, threads, commands, mapped files, paths, targets and sections each get one pseudonym for the whole file: /group-1/group-2,
-/// process-1, mapping-3. Numbers of processes are replaced by others. What a recording says of its host, and remarks, are replaced whole.
+/// Takes page traces, region records, group records, tapes of `isotherm daemon run --tape` and its audit. Names of control groups (part by
+/// part), processes, threads, commands, mapped files, paths, targets and sections each get one pseudonym for the whole file:
+/// /group-1/group-2, process-1, mapping-3. Numbers of processes are replaced by others. What a recording says of its host, and remarks, are
+/// replaced whole.
 ///
 /// Addresses, sizes, times and dates, counts, releases of kernels and knobs of the kernel stay. So do names of groups that every machine
 /// has, by which isotherm leaves groups alone: system.slice, ssh.service and others. A tape is played before and after: it is written only
@@ -33,10 +34,10 @@ use names::Names;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  isotherm scrub redis.parquet -o for-others.parquet
-  isotherm scrub regions.parquet -o for-others.parquet
-  isotherm scrub isotherm.tape -o for-others.tape
-  isotherm scrub /var/log/isotherm/actions.jsonl -o for-others.jsonl --format json")]
+  isotherm convert scrub redis.parquet -o for-others.parquet
+  isotherm convert scrub regions.parquet -o for-others.parquet
+  isotherm convert scrub isotherm.tape -o for-others.tape
+  isotherm convert scrub /var/log/isotherm/actions.jsonl -o for-others.jsonl --format json")]
 pub(crate) struct Args {
     /// A page trace, a region record, a group record, a tape or an audit.
     #[arg(value_name = "INPUT")]
@@ -148,7 +149,7 @@ fn same_decisions(before: &str, after: &str, place: &str) -> Result<(), CliError
 fn refused(place: &str, why: &str) -> CliError {
     CliError::failed(format!(
         "{place}: with pseudonyms the tape does not come to the same decisions, because names order them: {why}; nothing was \
-         written. The audit can be scrubbed: isotherm scrub actions.jsonl"
+         written. The audit can be scrubbed: isotherm convert scrub actions.jsonl"
     ))
 }
 

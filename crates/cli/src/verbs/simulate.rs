@@ -119,7 +119,7 @@ pub(crate) fn find(name: &str, ui: &Ui) -> Result<(Scenario, PathBuf), CliError>
     }
     if is_recording(path) {
         return Err(CliError::usage(format!(
-            "{name} is a recording and no scenario: `isotherm advise {name}` plays it under all policies, `isotherm explain {name} --preset \
+            "{name} is a recording and no scenario: `isotherm advise {name}` plays it under all policies, `isotherm report explain {name} --preset \
              NAME` beside schemes; in a scenario it is a workload: load = {{ kind = \"trace\", path = \"{name}\" }}"
         )));
     }

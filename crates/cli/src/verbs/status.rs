@@ -1,4 +1,4 @@
-//! `isotherm status`: what the daemon does.
+//! `isotherm daemon status`: what the daemon does.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,8 +16,8 @@ use crate::ui::Ui;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  isotherm status
-  isotherm status --format json")]
+  isotherm daemon status
+  isotherm daemon status --format json")]
 pub(crate) struct Args {
     /// Folder of the lock and the state.
     #[arg(long, value_name = "DIR", default_value = RUN)]

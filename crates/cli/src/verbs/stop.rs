@@ -1,4 +1,4 @@
-//! `isotherm stop`: ends the daemon.
+//! `isotherm daemon stop`: ends the daemon.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::ui::Ui;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo isotherm stop")]
+  sudo isotherm daemon stop")]
 pub(crate) struct Args {
     /// Folder of the lock and the state.
     #[arg(long, value_name = "DIR", default_value = RUN)]

@@ -1,4 +1,4 @@
-//! `isotherm trial`: whether one configuration is better than another on this machine.
+//! `isotherm daemon trial`: whether one configuration is better than another on this machine.
 
 mod metrics;
 mod outcome;
@@ -39,9 +39,9 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  isotherm trial none new.toml --cgroup /app.slice/web.service --dry-run
-  sudo isotherm trial none new.toml --metric latency=/run/web/p99:lower --yes
-  sudo isotherm trial old.toml new.toml --metric done=/run/web/requests:higher:rate --for 4h --format json -o trial.json --yes")]
+  isotherm daemon trial none new.toml --cgroup /app.slice/web.service --dry-run
+  sudo isotherm daemon trial none new.toml --metric latency=/run/web/p99:lower --yes
+  sudo isotherm daemon trial old.toml new.toml --metric done=/run/web/requests:higher:rate --for 4h --format json -o trial.json --yes")]
 pub(crate) struct Args {
     /// Live configuration A, the one to compare with; `none`: nothing is configured.
     #[arg(value_name = "A")]

@@ -121,7 +121,7 @@ pub struct SchemeDid {
     pub tried_bytes: u64,
     /// Bytes it changed, mean over replays.
     pub applied_bytes: u64,
-    /// What kept most bytes from being tried or changed, by the names of `isotherm explain`; also `watermarks`, where these
+    /// What kept most bytes from being tried or changed, by the names of `isotherm report explain`; also `watermarks`, where these
     /// had it switched off in every pass, and `not_due`. Absent if nothing did.
     pub stopped_by: Option<&'static str>,
 }

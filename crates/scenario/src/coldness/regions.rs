@@ -18,7 +18,7 @@ pub(super) fn observe(store: &mut RegionStore) -> Result<Observed, ColdnessError
     let refuse = |what: String| Err(ColdnessError::Unsupported(what));
     let targets = store.meta().targets.len();
     if targets > 1 {
-        return refuse(format!("it has {targets} targets; take one: `isotherm trace filter --target N`"));
+        return refuse(format!("it has {targets} targets; take one: `isotherm convert filter --target N`"));
     }
     let unit = store.meta().contexts.first().map_or(1, |context| context.address_unit_bytes.max(1));
     let mut walk = Walk { unit, ..Walk::default() };
@@ -33,7 +33,7 @@ pub(super) fn observe(store: &mut RegionStore) -> Result<Observed, ColdnessError
     }
     if walk.intervals_missing {
         return refuse(
-            "it does not say its aggregation interval, so that ages are not times; convert it with `isotherm import --aggr … --sample …`".into(),
+            "it does not say its aggregation interval, so that ages are not times; convert it with `isotherm convert import --aggr … --sample …`".into(),
         );
     }
     if walk.snapshots < SNAPSHOTS_MIN {

@@ -1,4 +1,4 @@
-//! How the schemes of a run fared, in counts and in words: what `isotherm explain` tells, and results keep.
+//! How the schemes of a run fared, in counts and in words: what `isotherm report explain` tells, and results keep.
 
 use super::report::MonitorReport;
 use super::spec::MonitorSpec;

@@ -23,7 +23,7 @@ pub struct MachineConfig {
     /// Linux does since 6.8. Default: at once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lazy_statistics: bool,
-    /// Pages that each page counts for, 1 to 1024, where workloads are a sample of their memory (`isotherm trace sample`): what a
+    /// Pages that each page counts for, 1 to 1024, where workloads are a sample of their memory (`isotherm convert sample`): what a
     /// page costs is multiplied by it, and devices are slower by it. Default 1.
     #[serde(skip_serializing_if = "is_one")]
     pub sample: u32,

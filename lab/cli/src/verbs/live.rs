@@ -87,22 +87,22 @@ pub(crate) struct Args {
     /// Instead: run each live verb once, and see how it ends and what it leaves changed.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "pattern", "way", "boots"])]
     verbs: bool,
-    /// Instead: have `isotherm run` take the cold memory of a service, and count what is left and what comes back.
+    /// Instead: have `isotherm daemon run` take the cold memory of a service, and count what is left and what comes back.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern"])]
     reclaim: bool,
-    /// Instead: start `isotherm run` so many times, end it at moments of chance, and see what `isotherm restore` leaves.
+    /// Instead: start `isotherm daemon run` so many times, end it at moments of chance, and see what `isotherm restore` leaves.
     #[arg(long, value_name = "N", conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "pattern", "boots", "seconds"])]
     kills: Option<u64>,
-    /// Instead: fragment memory, have `isotherm compact` and `isotherm run` compact it, and ask for huge pages.
+    /// Instead: fragment memory, have `isotherm compact` and `isotherm daemon run` compact it, and ask for huge pages.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "pattern", "boots", "seconds"])]
     compaction: bool,
-    /// Instead: play patterns under sudden pressure, with lists as they are, sorted by the kernel, and sorted by `isotherm run`.
+    /// Instead: play patterns under sudden pressure, with lists as they are, sorted by the kernel, and sorted by `isotherm daemon run`.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "seconds"])]
     sorting: bool,
-    /// Instead: fill memory on a slow node, and have `isotherm run` bring what is used to the fast one.
+    /// Instead: fill memory on a slow node, and have `isotherm daemon run` bring what is used to the fast one.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "sorting", "pattern", "seconds"])]
     promotion: bool,
-    /// Instead: have `isotherm trial` compare configurations that act.
+    /// Instead: have `isotherm daemon trial` compare configurations that act.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "sorting", "promotion", "pattern", "seconds"])]
     trial: bool,
     /// Instead: measure what scans, probes and flushes by the module take, next to what the simulated machine charges for them.

@@ -1,4 +1,4 @@
-//! `isotherm run` and `isotherm compact` inside real kernels: fragmented memory, driven to a level.
+//! `isotherm daemon run` and `isotherm compact` inside real kernels: fragmented memory, driven to a level.
 
 use isotherm_guest::fragmenting::{Fragment, Fragments, Holes, Moment};
 use isotherm_guest::job::{Job, Report, Task};

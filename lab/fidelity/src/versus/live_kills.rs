@@ -1,4 +1,4 @@
-//! `isotherm run` inside real kernels, killed at moments of chance: what `isotherm restore` leaves.
+//! `isotherm daemon run` inside real kernels, killed at moments of chance: what `isotherm restore` leaves.
 
 use isotherm_guest::job::{Job, Report, Task};
 use isotherm_guest::killing::{Killed, Kills};

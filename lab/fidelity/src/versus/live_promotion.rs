@@ -1,4 +1,4 @@
-//! `isotherm run` inside real kernels with a fast and a slow node: hot memory that begins on the slow one, and what brings it over.
+//! `isotherm daemon run` inside real kernels with a fast and a slow node: hot memory that begins on the slow one, and what brings it over.
 
 use isotherm_guest::patterns::{Motion, Part, Pattern};
 use isotherm_guest::tiering::{Tiered, Tiering, Tierings};
@@ -25,7 +25,7 @@ pub const WANTED_PERCENT: u64 = 95;
 pub struct PromoteWay {
     /// In tables.
     pub name: &'static str,
-    /// Of `isotherm run`; empty: nobody does.
+    /// Of `isotherm daemon run`; empty: nobody does.
     configuration: &'static str,
     /// The kernel's balancing at the beginning.
     balancing: u32,

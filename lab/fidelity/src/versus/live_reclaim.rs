@@ -1,4 +1,4 @@
-//! `isotherm run` inside real kernels: a service of which three fifths are never used again, and what is left of it.
+//! `isotherm daemon run` inside real kernels: a service of which three fifths are never used again, and what is left of it.
 
 use isotherm_guest::living::{LiveWorkload, Lived};
 use isotherm_guest::monitoring::PASSES_MAX;
@@ -127,7 +127,7 @@ pub struct ReclaimRun {
     pub said: String,
 }
 
-/// What `isotherm replay` made of the tape.
+/// What `isotherm daemon replay` made of the tape.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Replay {
     /// All decisions were the same.
@@ -177,7 +177,7 @@ pub fn reclaim(
     let (kernel, lived) = beside(rig, product, asked)?;
     if lived.exit_code != Some(0) {
         return Err(FidelityError::Live(format!(
-            "`isotherm run` ended with {:?}: {}",
+            "`isotherm daemon run` ended with {:?}: {}",
             lived.exit_code,
             lived.stderr.trim()
         )));

@@ -1,4 +1,5 @@
-//! `isotherm run` inside real kernels: patterns under sudden pressure, with lists as they are, sorted by the kernel, and sorted by us.
+//! `isotherm daemon run` inside real kernels: patterns under sudden pressure, with lists as they are, sorted by the kernel, and sorted by
+//! us.
 
 use isotherm_core::presets::Preset;
 use isotherm_guest::sorting::{Sort, Sorts};
@@ -20,7 +21,7 @@ const SETTLE_MS: u64 = 3000;
 pub struct SortWay {
     /// In tables.
     pub name: &'static str,
-    /// Of `isotherm run`; empty: nobody sorts.
+    /// Of `isotherm daemon run`; empty: nobody sorts.
     configuration: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! `isotherm trial` inside real kernels: configurations that act, on a service whose memory is used in part often and in part each ten
-//! seconds.
+//! `isotherm daemon trial` inside real kernels: configurations that act, on a service whose memory is used in part often and in part each
+//! ten seconds.
 
 use isotherm_guest::living::LiveWorkload;
 use isotherm_guest::monitoring::PASSES_MAX;
@@ -97,7 +97,7 @@ pub fn trial(rig: &Rig<'_>, product: Product<'_>, way: &TrialWay) -> Result<Tria
     asked.seconds_max = SECONDS + 300;
     asked.machine.time_limit = std::time::Duration::from_secs(1800 + 3 * SECONDS);
     let (kernel, lived) = beside(rig, product, asked)?;
-    let ended = || format!("`isotherm trial` ended with {:?}: {}", lived.exit_code, lived.stderr.trim());
+    let ended = || format!("`isotherm daemon trial` ended with {:?}: {}", lived.exit_code, lived.stderr.trim());
     let text = lived.output(RESULT).ok_or_else(|| FidelityError::Live(ended()))?;
     let result: serde_json::Value = serde_json::from_slice(&text).map_err(|_| FidelityError::Live(ended()))?;
     let trial = &result["trial"];

@@ -38,7 +38,7 @@ impl Lock {
         if file.try_lock().is_err() {
             let holder = pid_in(&mut file).map_or_else(String::new, |pid| format!(" (process {pid})"));
             return Err(CliError::host_cannot(format!(
-                "a daemon is at work on this machine already{holder}: it holds {}; `isotherm stop` ends it",
+                "a daemon is at work on this machine already{holder}: it holds {}; `isotherm daemon stop` ends it",
                 path.display()
             )));
         }

@@ -69,7 +69,7 @@ fn steps(huge: &HugePages) -> Vec<String> {
         steps.push(match best.runs_on_linux {
             true => "  sudo sysctl vm.compaction_proactiveness=75    # keeps some free; Linux has 20".to_owned(),
             false => format!(
-                "  [[compaction]] with design = \"{}\" for `sudo isotherm run`    # keeps some free: docs/use/operate.md",
+                "  [[compaction]] with design = \"{}\" for `sudo isotherm daemon run`    # keeps some free: docs/use/operate.md",
                 best.design
             ),
         });

@@ -1,4 +1,4 @@
-//! What needs the daemon, as a live configuration for `isotherm run`.
+//! What needs the daemon, as a live configuration for `isotherm daemon run`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -108,7 +108,7 @@ pub(super) fn ages(scenario: &Scenario) -> Vec<(String, &'static str, Duration)>
     monitors.chain(tools).collect()
 }
 
-/// The text of the file, and how many sections it has. It is read back and checked as `isotherm check` does.
+/// The text of the file, and how many sections it has. It is read back and checked as `isotherm daemon check` does.
 ///
 /// # Errors
 /// What no live machine does, by its key.

@@ -61,7 +61,7 @@ struct Explained {
     sections: BTreeMap<String, Told>,
 }
 
-pub(super) fn run(
+pub(crate) fn run(
     audit: &Path,
     since: Option<Duration>,
     section: Option<&str>,
@@ -97,7 +97,7 @@ fn read(path: &Path, since: Option<Duration>) -> Result<Explained, CliError> {
                 CliError::host_cannot(format!("{what}: {error}; run it as root, or say --audit FILE"))
             }
             std::io::ErrorKind::NotFound => CliError::failed(format!(
-                "{what}: {error}; `isotherm run` writes it; say --audit FILE if it lies elsewhere"
+                "{what}: {error}; `isotherm daemon run` writes it; say --audit FILE if it lies elsewhere"
             )),
             _ => CliError::failed(error).while_doing(what),
         }

@@ -19,7 +19,7 @@ use crate::verbs::simulate;
 /// For `#[command(flatten)]` in verbs that monitor.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SourceArgs {
-    /// A page trace (see `isotherm record` and `isotherm import`), a scenario file or the name of a bundled scenario
+    /// A page trace (see `isotherm record` and `isotherm convert import`), a scenario file or the name of a bundled scenario
     /// (`isotherm simulate --list`).
     #[arg(value_name = "TRACE|SCENARIO")]
     source: Option<String>,

@@ -18,7 +18,7 @@ use crate::verbs::selection::{PlaceArgs, WindowArgs};
 /// The file, and which part of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct InputArgs {
-    /// A page trace (see `isotherm record` and `isotherm import`) or a region record (`isotherm monitor`, damo, the
+    /// A page trace (see `isotherm record` and `isotherm convert import`) or a region record (`isotherm monitor`, damo, the
     /// kernel's text), also one that is still being written.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct InputArgs {
 /// The same for views that only page traces have.
 #[derive(Debug, clap::Args)]
 pub(super) struct TraceArgs {
-    /// A page trace (see `isotherm record` and `isotherm import`), also one that is still being written.
+    /// A page trace (see `isotherm record` and `isotherm convert import`), also one that is still being written.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -215,8 +215,10 @@ impl InputArgs {
             Err(error) => return Err(error.into()),
         };
         if let Some(flag) = self.places.given() {
-            return Err(self
-                .refuse("a region record", &format!("{flag} is for page traces. For records: isotherm trace filter")));
+            return Err(self.refuse(
+                "a region record",
+                &format!("{flag} is for page traces. For records: isotherm convert filter"),
+            ));
         }
         let selection = self.selection(&mut store)?;
         let survey = Survey::of(&mut store, &selection);

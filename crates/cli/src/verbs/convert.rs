@@ -1,5 +1,5 @@
-//! `isotherm trace`: parts of page traces and region records, and several put together. One file for each and one line in the
-//! table.
+//! `isotherm convert`: other formats in and out, parts of page traces and region records, several put together, names taken out. One file
+//! for each and one line in the table.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,9 +19,11 @@ mod sample;
 
 pub(super) use filter::write_trace;
 
-/// Cut a page trace or a region record in time, filter it, sample its memory, merge several, or make one.
+use super::{export, import, scrub};
+
+/// Convert recordings: from and to other formats, a part of one, several in one, without names.
 ///
-/// The output is a finished file of the same kind, also of one that was not. What was dropped is among its notes.
+/// The output is a finished file, also of one that was not. What was dropped is among its notes.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -31,35 +33,44 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm trace cut app.parquet --from 2s --to 5s -o middle.parquet
-  isotherm trace cut app.parquet --from 10% -o warm.parquet
-  isotherm trace filter app.parquet --process redis-server --mapping heap -o heap.parquet
-  isotherm trace filter app.parquet --range 0x7f3a00000000-0x7f3a40000000 --writes -o written.parquet
-  isotherm trace merge a.parquet b.parquet -o both.parquet
-  isotherm trace sample app.parquet --sample 1/16 -o small.parquet
-  isotherm trace make --footprint 8GiB --touches 40000000 --length 10min -o made.parquet
-  isotherm trace cut damon.data --from 10s --to 20s -o regions.parquet
+  isotherm convert import lackey.log -o app.parquet
+  isotherm convert export app.parquet -o app.csv
+  isotherm convert cut app.parquet --from 2s --to 5s -o middle.parquet
+  isotherm convert cut app.parquet --from 10% -o warm.parquet
+  isotherm convert cut damon.data --from 10s --to 20s -o regions.parquet
+  isotherm convert filter app.parquet --process redis-server --mapping heap -o heap.parquet
+  isotherm convert filter app.parquet --range 0x7f3a00000000-0x7f3a40000000 --writes -o written.parquet
+  isotherm convert merge a.parquet b.parquet -o both.parquet
+  isotherm convert sample app.parquet --sample 1/16 -o small.parquet
+  isotherm convert make --footprint 8GiB --touches 40000000 --length 10min -o made.parquet
+  isotherm convert scrub app.parquet -o shared.parquet
 
 What happens to state that began before a window: docs/mechanism/formats.md";
 
 #[derive(clap::Subcommand)]
 enum What {
+    Import(import::Args),
+    Export(export::Args),
     Cut(cut::Args),
     Filter(filter::Args),
-    Make(make::Args),
     Merge(merge::Args),
     Sample(sample::Args),
+    Make(make::Args),
+    Scrub(scrub::Args),
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     super::unfinished::remove_on_signal()?;
     match args.what {
+        What::Import(args) => return import::run(args, ui),
+        What::Export(args) => return export::run(args, ui),
+        What::Scrub(args) => return scrub::run(args, ui),
         What::Cut(args) => cut::run(&args, ui),
         What::Filter(args) => filter::run(&args, ui),
-        What::Make(args) => make::run(&args, ui),
         What::Merge(args) => merge::run(&args, ui),
         What::Sample(args) => sample::run(&args, ui),
+        What::Make(args) => make::run(&args, ui),
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -81,7 +92,7 @@ impl OutputArg {
         if trace || RecordFormat::of(&self.output) == Some(RecordFormat::Json) {
             let output = self.output.display();
             return Err(CliError::usage(format!(
-                "`{output}` has the ending of another format; this writes parquet. Take another name, and `isotherm export` then"
+                "`{output}` has the ending of another format; this writes parquet. Take another name, and `isotherm convert export` then"
             )));
         }
         Ok(&self.output)

@@ -1,4 +1,4 @@
-//! `isotherm trace make`.
+//! `isotherm convert make`.
 
 use isotherm_scenario::Progress;
 use isotherm_terminal::BarProgress;
@@ -36,9 +36,9 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm trace make -o long.parquet
-  isotherm trace make --footprint 64MiB --touches 1000000 --length 30s -o small.parquet
-  isotherm trace make --footprint 64GiB --touches 1000000000 --length 1h -o huge.parquet";
+  isotherm convert make -o long.parquet
+  isotherm convert make --footprint 64MiB --touches 1000000 --length 30s -o small.parquet
+  isotherm convert make --footprint 64GiB --touches 1000000000 --length 1h -o huge.parquet";
 
 /// Memory that a trace is made for, at most: its pages are held as 4 bytes each.
 const FOOTPRINT_MAX: Bytes = Bytes::from_gib(4096);

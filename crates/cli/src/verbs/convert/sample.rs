@@ -1,4 +1,4 @@
-//! `isotherm trace sample`.
+//! `isotherm convert sample`.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm trace sample app.parquet --sample 1/16 -o small.parquet
+  isotherm convert sample app.parquet --sample 1/16 -o small.parquet
   isotherm report info small.parquet
 
 How well a sample stands for the whole: docs/use/advise.md#samples";

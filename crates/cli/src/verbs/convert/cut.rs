@@ -1,4 +1,4 @@
-//! `isotherm trace cut`.
+//! `isotherm convert cut`.
 
 use std::path::PathBuf;
 
@@ -34,10 +34,10 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm trace cut app.parquet --from 2s --to 5s -o middle.parquet
-  isotherm trace cut app.parquet --from 150ms -o rest.parquet
-  isotherm trace cut app.parquet --to 50% -o half.parquet
-  isotherm trace cut damon.data --from 10s --to 20s -o regions.parquet";
+  isotherm convert cut app.parquet --from 2s --to 5s -o middle.parquet
+  isotherm convert cut app.parquet --from 150ms -o rest.parquet
+  isotherm convert cut app.parquet --to 50% -o half.parquet
+  isotherm convert cut damon.data --from 10s --to 20s -o regions.parquet";
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let WindowArgs { from, to } = args.window;

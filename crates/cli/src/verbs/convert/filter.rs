@@ -1,4 +1,4 @@
-//! `isotherm trace filter`.
+//! `isotherm convert filter`.
 
 use std::path::{Path, PathBuf};
 
@@ -51,11 +51,11 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm trace filter app.parquet --process redis-server -o redis.parquet
-  isotherm trace filter app.parquet --mapping heap --mapping stack -o own.parquet
-  isotherm trace filter app.parquet --mapping libc.so --reads -o libc.parquet
-  isotherm trace filter app.parquet --range 0x7f3a00000000-0x7f3a40000000 -o range.parquet
-  isotherm trace filter damon.data --target 0 --range 1GiB-2GiB -o regions.parquet
+  isotherm convert filter app.parquet --process redis-server -o redis.parquet
+  isotherm convert filter app.parquet --mapping heap --mapping stack -o own.parquet
+  isotherm convert filter app.parquet --mapping libc.so --reads -o libc.parquet
+  isotherm convert filter app.parquet --range 0x7f3a00000000-0x7f3a40000000 -o range.parquet
+  isotherm convert filter damon.data --target 0 --range 1GiB-2GiB -o regions.parquet
 
 Indices, names and mappings: isotherm report info app.parquet";
 

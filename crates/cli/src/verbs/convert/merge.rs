@@ -1,4 +1,4 @@
-//! `isotherm trace merge`.
+//! `isotherm convert merge`.
 
 use std::path::PathBuf;
 
@@ -30,9 +30,9 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm trace merge redis.parquet backup.parquet -o both.parquet
-  isotherm trace merge worker.parquet worker.parquet worker.parquet -o three.parquet
-  isotherm trace merge monday.data tuesday.data -o regions.parquet";
+  isotherm convert merge redis.parquet backup.parquet -o both.parquet
+  isotherm convert merge worker.parquet worker.parquet worker.parquet -o three.parquet
+  isotherm convert merge monday.data tuesday.data -o regions.parquet";
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let output = args.output.path()?;
