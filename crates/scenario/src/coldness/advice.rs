@@ -116,7 +116,7 @@ pub struct ColdAdvice {
 }
 
 /// An eighth more than what must stay is recommended: a group that is limited to exactly what it uses has no page to spare while one is
-/// brought back, and thrashes (docs/use/watch.md#advice-without-addresses). A rule of caution; it was not fitted to anything.
+/// brought back, and thrashes (docs/evidence/live.md#advice-without-addresses). A rule of caution; it was not fitted to anything.
 const ROOM: u64 = 8;
 
 pub(super) fn of(observed: &Observed, goals: Goals) -> ColdAdvice {
