@@ -231,7 +231,7 @@ mod tests {
     fn section(name: &str, state: &str) -> SectionStatus {
         SectionStatus {
             section: name.to_owned(),
-            engine: "kernel: lru_gen",
+            engine: "kernel: lru_gen".into(),
             enabled: true,
             state: state.to_owned(),
             targets: vec!["/app".to_owned()],

@@ -269,7 +269,7 @@ impl CompactionSection {
             _ => Effect::Would,
         };
         let act = Act {
-            action: "compact",
+            action: "compact".into(),
             target: format!("node {}", self.spec.node),
             node: self.spec.node,
             write: written(self.spec.node),

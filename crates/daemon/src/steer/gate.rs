@@ -214,7 +214,7 @@ impl Generational for Gate<'_> {
                 Answer::NotHere(why) => (0, Effect::Refused { why: (*why).to_owned() }),
             };
             self.acts.push(Act {
-                action: "evict",
+                action: "evict".into(),
                 target: target.unwrap_or_default(),
                 node: order.lruvec.node.0,
                 write,

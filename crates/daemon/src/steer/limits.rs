@@ -358,7 +358,7 @@ impl Bound<'_> {
             Ok(()) => Effect::Done,
         };
         self.acts.push(Act {
-            action: "limit",
+            action: "limit".into(),
             target: self.path.to_owned(),
             node: 0,
             write: format!("memory.high = {value}"),

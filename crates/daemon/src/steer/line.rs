@@ -1,11 +1,12 @@
 //! What is told: a line for each thing that happened, and the state as a whole.
 
-use isotherm_core::compaction::Why;
+use isotherm_core::compaction::{BudgetLimit, Why};
 use isotherm_units::{Bytes, Duration, Instant};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// What came of an action.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "kebab-case")]
 pub enum Effect {
     /// All that was asked for.
@@ -19,10 +20,10 @@ pub enum Effect {
 }
 
 /// An action on one group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
     /// What was done: `evict`.
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     /// The group.
     pub target: String,
     pub node: u32,
@@ -36,13 +37,13 @@ pub struct Act {
 }
 
 /// A line of the audit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Line {
     /// The daemon has begun, or has taken a new configuration.
     Began { sections: usize, acting: usize },
     /// A section has begun.
-    Section { section: String, engine: &'static str, enabled: bool, why: String },
+    Section { section: String, engine: Cow<'static, str>, enabled: bool, why: String },
     /// A group belongs to a section from now on.
     Came { section: String, target: String },
     /// It is gone, or no longer belongs to it.
@@ -62,6 +63,7 @@ pub enum Line {
         zone: u8,
         /// Of `extfrag`.
         order: u32,
+        #[serde(deserialize_with = "WhyNames::deserialize")]
         why: Why,
         /// Free pages of the zone that lie in blocks smaller than the order, percent.
         extfrag_before: u32,
@@ -95,15 +97,97 @@ pub enum Line {
     /// A new configuration was refused; the old one goes on.
     NotReloaded { why: String },
     /// The daemon ends, and what it cost.
-    Ended { why: String, since_start_ns: u64, cpu_ns: u64, resident_bytes: Option<u64>, longest_turn_ns: u64 },
+    Ended {
+        why: String,
+        // Early versions wrote no costs.
+        #[serde(default)]
+        since_start_ns: u64,
+        #[serde(default)]
+        cpu_ns: u64,
+        resident_bytes: Option<u64>,
+        #[serde(default)]
+        longest_turn_ns: u64,
+    },
+}
+
+/// Takes the texts of a line, each for what it is.
+pub trait Texts {
+    /// Table and name of a section; of the knobs of a group, with the group after a blank.
+    fn section(&mut self, section: &mut String);
+    /// A group, a process or a node.
+    fn target(&mut self, target: &mut String);
+    /// A file, and what is written into it.
+    fn write(&mut self, path: &mut String, value: &mut String);
+    /// Anything else, in which names may stand.
+    fn words(&mut self, words: &mut String);
+}
+
+impl Line {
+    /// Lets `texts` change every text of the line that the configuration or the machine named.
+    pub fn each_text(&mut self, texts: &mut impl Texts) {
+        // Without `..`: what becomes of a new field is decided here.
+        match self {
+            Self::Began { sections: _, acting: _ } | Self::Resumed | Self::Paced { stretch: _ } => {}
+            Self::Section { section, engine: _, enabled: _, why } | Self::Trouble { section, why } => {
+                texts.section(section);
+                texts.words(why);
+            }
+            Self::Came { section, target } | Self::Went { section, target } => {
+                texts.section(section);
+                texts.target(target);
+            }
+            Self::LeftAlone { section, target, why: words } | Self::Asks { section, target, write: words } => {
+                texts.section(section);
+                texts.target(target);
+                texts.words(words);
+            }
+            Self::Acted { section, at_ns: _, act } => {
+                let Act { action: _, target, node: _, write, asked_bytes: _, verified_bytes: _, effect } = act;
+                texts.section(section);
+                texts.target(target);
+                texts.words(write);
+                match effect {
+                    Effect::Done | Effect::Partly | Effect::Would => {}
+                    Effect::Refused { why } => texts.words(why),
+                }
+            }
+            Self::Compacted {
+                section,
+                at_ns: _,
+                node: _,
+                zone: _,
+                order: _,
+                why: _,
+                extfrag_before: _,
+                extfrag_after: _,
+                node_score_after: _,
+                huge_free_after: _,
+                pages_moved: _,
+                blocks_freed: _,
+                cpu_ns: _,
+            } => texts.section(section),
+            Self::Counted { section, asked_bytes: _, verified_bytes: _ } | Self::PutBack { section } => {
+                texts.section(section);
+            }
+            Self::Writes { section, path, value } | Self::WouldWrite { section, path, value } => {
+                texts.section(section);
+                texts.write(path, value);
+            }
+            Self::Paused { why }
+            | Self::NotReloaded { why }
+            | Self::Ended { why, since_start_ns: _, cpu_ns: _, resident_bytes: _, longest_turn_ns: _ } => {
+                texts.words(why);
+            }
+        }
+    }
 }
 
 /// The state of one section.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SectionStatus {
     /// Table and name: `generations.web`.
     pub section: String,
-    pub engine: &'static str,
+    pub engine: Cow<'static, str>,
     pub enabled: bool,
     /// `acting`, `observing`, or why not.
     pub state: String,
@@ -119,7 +203,7 @@ pub struct SectionStatus {
 }
 
 /// The state of the daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub since_start_ns: u64,
     /// Why nothing acts, if so.
@@ -144,5 +228,98 @@ impl Status {
             longest_turn_ns: 0,
             sections: Vec::new(),
         }
+    }
+}
+
+/// [`Why`] as it is read: `core` writes it alone.
+#[derive(Deserialize)]
+#[serde(remote = "Why", rename_all = "kebab-case")]
+enum WhyNames {
+    AlreadyBelowHigh,
+    ReachedLow,
+    ScannersMet,
+    NoTargets,
+    Budget(#[serde(with = "BudgetLimitNames")] BudgetLimit),
+    NoProgress,
+    ReclaimRunning,
+    Cancelled,
+    HeatBlocked,
+    Contended,
+    Deferred,
+}
+
+#[derive(Deserialize)]
+#[serde(remote = "BudgetLimit", rename_all = "kebab-case")]
+enum BudgetLimitNames {
+    Pages,
+    Cpu,
+    Stall,
+    Wall,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compacted(why: Why) -> Line {
+        Line::Compacted {
+            section: "compaction.huge".to_owned(),
+            at_ns: 1,
+            node: 0,
+            zone: 2,
+            order: 9,
+            why,
+            extfrag_before: 80,
+            extfrag_after: 20,
+            node_score_after: 30,
+            huge_free_after: 7,
+            pages_moved: 5000,
+            blocks_freed: 6,
+            cpu_ns: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn lines_are_read_as_they_were_written() {
+        let act = |effect| Act {
+            action: "evict".into(),
+            target: "/a".to_owned(),
+            node: 0,
+            write: "-".to_owned(),
+            asked_bytes: u64::MAX,
+            verified_bytes: 0,
+            effect,
+        };
+        let effects = [Effect::Done, Effect::Partly, Effect::Would, Effect::Refused { why: "busy".to_owned() }];
+        let whys = [
+            Why::AlreadyBelowHigh,
+            Why::ReachedLow,
+            Why::ScannersMet,
+            Why::NoTargets,
+            Why::NoProgress,
+            Why::ReclaimRunning,
+            Why::Cancelled,
+            Why::HeatBlocked,
+            Why::Contended,
+            Why::Deferred,
+        ];
+        let limits = [BudgetLimit::Pages, BudgetLimit::Cpu, BudgetLimit::Stall, BudgetLimit::Wall];
+        let acted =
+            effects.map(|effect| Line::Acted { section: "generations.a".to_owned(), at_ns: 1, act: act(effect) });
+        let ends = whys.into_iter().chain(limits.map(Why::Budget)).map(compacted);
+        for line in acted.into_iter().chain(ends).chain([Line::Resumed]) {
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_is_read_as_earlier_versions_wrote_it() {
+        let Line::Ended { why, cpu_ns: 0, resident_bytes: None, .. } =
+            serde_json::from_str("{\"event\":\"ended\",\"why\":\"the time is over\"}").unwrap()
+        else {
+            panic!("another line")
+        };
+        assert_eq!(why, "the time is over");
     }
 }

@@ -21,7 +21,7 @@ mod whom;
 
 pub(crate) use guard::Guard;
 pub use kernel::ModuleOnce;
-pub use line::{Act, Effect, Line, SectionStatus, Status};
+pub use line::{Act, Effect, Line, SectionStatus, Status, Texts};
 pub use steering::{Ended, Outside, SteerError, Steered, steer};
 
 use crate::config::{Config, Target};

@@ -217,7 +217,7 @@ impl Head {
     /// The line that says that it has begun, and why this engine carries it out.
     pub(super) fn began(&self, why: impl Into<String>) -> Line {
         let section = self.label.clone();
-        Line::Section { section, engine: self.engine, enabled: self.enabled, why: why.into() }
+        Line::Section { section, engine: self.engine.into(), enabled: self.enabled, why: why.into() }
     }
 
     /// Whether it may act. `withheld`: why nothing may act now.
@@ -249,7 +249,7 @@ impl Head {
     pub(super) fn status(&self, totals: &Totals, targets: Vec<String>, words: Vec<String>) -> SectionStatus {
         SectionStatus {
             section: self.label.clone(),
-            engine: self.engine,
+            engine: self.engine.into(),
             enabled: self.enabled,
             state: self.trouble.clone().unwrap_or_else(|| self.state.clone()),
             targets,

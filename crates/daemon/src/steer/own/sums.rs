@@ -112,7 +112,7 @@ impl Sums {
             };
             let more = if sum.times > 1 { format!(", and {} more", sum.times - 1) } else { String::new() };
             let act = Act {
-                action,
+                action: (*action).into(),
                 target: targets.get(target).cloned().unwrap_or_else(|| "a process that has ended".to_owned()),
                 node: 0,
                 write: format!("{}{more}", sum.first),

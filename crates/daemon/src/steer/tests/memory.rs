@@ -169,7 +169,7 @@ fn a_zone_is_compacted_to_its_low_mark_and_no_further() {
     assert_eq!(compacted(&truth), [(Why::ReachedLow, 50, 22, 56)]);
     assert_eq!((truth.memory.huge.get(), truth.memory.is_compacting.get()), (156, false));
     let status = &steered.status.sections[0];
-    assert_eq!((status.section.as_str(), status.engine), ("compaction.huge", "isotherm: compaction"));
+    assert_eq!((status.section.as_str(), status.engine.as_ref()), ("compaction.huge", "isotherm: compaction"));
     assert_eq!(status.verified_bytes, 56 * 512 * PAGE_BYTES);
     let asks =
         |line: &Line| matches!(line, Line::Asks { write, .. } if write == "/sys/devices/system/node/node0/compact = 1");

@@ -211,7 +211,7 @@ mod tests {
     fn status(target: &str) -> Status {
         let section = isotherm_daemon::steer::SectionStatus {
             section: "generations.cold".to_owned(),
-            engine: "",
+            engine: "".into(),
             enabled: false,
             state: String::new(),
             targets: vec![target.to_owned(), "node 0".to_owned()],
