@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
-use isotherm_units::{Bytes, Duration};
-use serde::Serialize;
+use isotherm_daemon::steer::{Effect, Line};
+use isotherm_units::{Bytes, Duration, PAGE_BYTES};
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use crate::error::CliError;
@@ -35,12 +36,24 @@ struct Told {
     refused: Reasons,
     asked_bytes: u64,
     verified_bytes: u64,
+    /// Zones that were compacted, or that it was tried for.
+    compacted: u64,
+    moved_bytes: u64,
+    huge_pages_freed: u64,
     writes: u64,
     would_write: u64,
     put_back: u64,
     /// Groups by why they are left alone.
     left_alone: BTreeMap<String, String>,
     troubles: Reasons,
+}
+
+impl Told {
+    fn add(&mut self, acted: u64, asked_bytes: u64, verified_bytes: u64) {
+        self.acted += acted;
+        self.asked_bytes = self.asked_bytes.saturating_add(asked_bytes);
+        self.verified_bytes = self.verified_bytes.saturating_add(verified_bytes);
+    }
 }
 
 /// What all of it did.
@@ -112,79 +125,78 @@ fn read(path: &Path, since: Option<Duration>) -> Result<Explained, CliError> {
             break;
         }
         let value: Option<Value> = (line.len() <= LINE_MAX).then(|| serde_json::from_slice(&line).ok()).flatten();
-        let time = value.as_ref().and_then(|value| value["time"].as_str()?.parse::<DateTime<Utc>>().ok());
-        let (Some(value), Some(time)) = (value, time) else {
+        let stamp = value.as_ref().and_then(|value| value["time"].as_str());
+        let time = stamp.and_then(|stamp| stamp.parse::<DateTime<Utc>>().ok());
+        let (Some(value), Some(stamp), Some(time)) = (&value, stamp, time) else {
             explained.strange += 1;
             continue;
         };
         if earliest.is_some_and(|earliest| time < earliest) {
             continue;
         }
-        explained.take(&value, time, &mut paused);
+        explained.from.get_or_insert_with(|| stamp.to_owned());
+        explained.to = Some(stamp.to_owned());
+        explained.lines += 1;
+        // Events that only another version knows are left out.
+        if let Ok(line) = Line::deserialize(value) {
+            explained.take(line, time, &mut paused);
+        }
     }
     Ok(explained)
 }
 
-/// A text of a line.
-fn text(value: &Value, key: &str) -> String {
-    value[key].as_str().unwrap_or_default().to_owned()
-}
-
 impl Explained {
-    fn take(&mut self, value: &Value, time: DateTime<Utc>, paused: &mut Option<(DateTime<Utc>, String)>) {
-        let stamp = text(value, "time");
-        self.from.get_or_insert_with(|| stamp.clone());
-        self.to = Some(stamp);
-        self.lines += 1;
-        let event = value["event"].as_str().unwrap_or_default();
+    /// What is reported of a section. Sections of limits name their group after a blank.
+    fn of(&mut self, section: &str) -> &mut Told {
+        self.sections.entry(section.split(' ').next().unwrap_or_default().to_owned()).or_default()
+    }
+
+    fn take(&mut self, line: Line, time: DateTime<Utc>, paused: &mut Option<(DateTime<Utc>, String)>) {
         // A pause ends where sections act again, where another reason begins, and with the daemon.
-        if matches!(event, "paused" | "resumed" | "ended")
+        if matches!(line, Line::Paused { .. } | Line::Resumed | Line::Ended { .. })
             && let Some((since, why)) = paused.take()
         {
             let seconds = u64::try_from((time - since).num_seconds()).unwrap_or(0);
             *self.paused_s.entry(why).or_default() += seconds;
         }
-        match event {
-            "began" => self.starts += 1,
-            "paused" => *paused = Some((time, text(value, "why"))),
-            "paced" => {
+        match line {
+            Line::Began { .. } => self.starts += 1,
+            Line::Resumed | Line::Ended { .. } => {}
+            Line::Paused { why } => *paused = Some((time, why)),
+            Line::Paced { stretch } => {
                 self.paced += 1;
-                self.slowest = self.slowest.max(value["stretch"].as_u64().unwrap_or(1));
+                self.slowest = self.slowest.max(u64::from(stretch));
             }
-            "not-reloaded" => *self.not_reloaded.entry(text(value, "why")).or_default() += 1,
-            _ => {}
-        }
-        // Sections of limits name their group after a blank.
-        let Some(section) = value["section"].as_str().and_then(|name| name.split(' ').next()) else { return };
-        let told = self.sections.entry(section.to_owned()).or_default();
-        let number = |value: &Value| value.as_u64().unwrap_or(0);
-        match event {
-            "section" => {
-                told.engine = text(value, "engine");
-                told.enabled = value["enabled"] == true;
+            Line::NotReloaded { why } => *self.not_reloaded.entry(why).or_default() += 1,
+            Line::Section { section, engine, enabled, .. } => {
+                let told = self.of(&section);
+                (told.engine, told.enabled) = (engine.into_owned(), enabled);
             }
-            "acted" => {
-                let act = &value["act"];
-                match act["effect"].as_str() {
-                    Some("done" | "partly") => {
-                        told.acted += 1;
-                        told.asked_bytes = told.asked_bytes.saturating_add(number(&act["asked_bytes"]));
-                        told.verified_bytes = told.verified_bytes.saturating_add(number(&act["verified_bytes"]));
-                    }
-                    Some("would") => told.would += 1,
-                    _ => *told.refused.entry(text(act, "why")).or_default() += 1,
+            Line::Came { section, .. } | Line::Went { section, .. } | Line::Asks { section, .. } => {
+                self.of(&section);
+            }
+            Line::LeftAlone { section, target, why } => drop(self.of(&section).left_alone.insert(target, why)),
+            Line::Acted { section, act, .. } => {
+                let told = self.of(&section);
+                match act.effect {
+                    Effect::Done | Effect::Partly => told.add(1, act.asked_bytes, act.verified_bytes),
+                    Effect::Would => told.would += 1,
+                    Effect::Refused { why } => *told.refused.entry(why).or_default() += 1,
                 }
             }
-            "counted" => {
-                told.asked_bytes = told.asked_bytes.saturating_add(number(&value["asked_bytes"]));
-                told.verified_bytes = told.verified_bytes.saturating_add(number(&value["verified_bytes"]));
+            Line::Compacted { section, pages_moved, blocks_freed, .. } => {
+                let told = self.of(&section);
+                told.compacted += 1;
+                told.moved_bytes = told.moved_bytes.saturating_add(pages_moved.saturating_mul(PAGE_BYTES));
+                told.huge_pages_freed = told.huge_pages_freed.saturating_add(blocks_freed);
             }
-            "writes" => told.writes += 1,
-            "would-write" => told.would_write += 1,
-            "put-back" => told.put_back += 1,
-            "left-alone" => drop(told.left_alone.insert(text(value, "target"), text(value, "why"))),
-            "trouble" => *told.troubles.entry(text(value, "why")).or_default() += 1,
-            _ => {}
+            Line::Counted { section, asked_bytes, verified_bytes } => {
+                self.of(&section).add(0, asked_bytes, verified_bytes);
+            }
+            Line::Writes { section, .. } => self.of(&section).writes += 1,
+            Line::WouldWrite { section, .. } => self.of(&section).would_write += 1,
+            Line::PutBack { section } => self.of(&section).put_back += 1,
+            Line::Trouble { section, why } => *self.of(&section).troubles.entry(why).or_default() += 1,
         }
     }
 }
@@ -231,7 +243,13 @@ fn words(explained: &Explained) -> String {
                 size(told.asked_bytes),
                 size(told.verified_bytes)
             ));
-        } else if told.would + told.would_write == 0 {
+        }
+        if told.compacted > 0 {
+            let moved = size(told.moved_bytes);
+            let (compacted, freed) = (times(told.compacted), told.huge_pages_freed);
+            line(format!("  compacted {compacted}: moved {moved}, which freed {freed} huge pages"));
+        }
+        if told.acted + told.asked_bytes + told.compacted + told.would + told.would_write == 0 {
             line("  did nothing".to_owned());
         }
         if told.would + told.would_write > 0 {
@@ -256,6 +274,7 @@ fn words(explained: &Explained) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::compaction::Why;
 
     #[test]
     fn an_audit_is_summed_up() {
@@ -264,7 +283,7 @@ mod tests {
         let line = |second: u32, rest: &str| format!("{{\"time\":\"2026-01-01T00:00:{second:02}.000Z\",{rest}}}\n");
         let act = |effect: &str| {
             format!(
-                "\"event\":\"acted\",\"section\":\"generations.cold\",\"at_ns\":1,\"act\":{{\"action\":\"evict\",\"target\":\"/a\",\"asked_bytes\":8192,\"verified_bytes\":4096,{effect}}}"
+                "\"event\":\"acted\",\"section\":\"generations.cold\",\"at_ns\":1,\"act\":{{\"action\":\"evict\",\"target\":\"/a\",\"node\":0,\"write\":\"-\",\"asked_bytes\":8192,\"verified_bytes\":4096,{effect}}}"
             )
         };
         let text = [
@@ -298,5 +317,52 @@ mod tests {
         assert!(super::words(&Explained::default()).contains("no line"));
         assert_eq!(read(&path, Some(Duration::from_secs(1))).unwrap().lines, 0, "all of it is older");
         assert!(read(&folder.path().join("none"), None).is_err());
+    }
+
+    fn sum_of(lines: &[String]) -> Explained {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("actions.jsonl");
+        let dated = |(second, line): (usize, &String)| {
+            format!("{{\"time\":\"2026-01-01T00:00:{second:02}.000Z\",{}\n", &line[1..])
+        };
+        std::fs::write(&path, lines.iter().enumerate().map(dated).collect::<String>()).unwrap();
+        read(&path, None).unwrap()
+    }
+
+    #[test]
+    fn compaction_is_something_done() {
+        let line = Line::Compacted {
+            section: "compaction.huge".to_owned(),
+            at_ns: 1,
+            node: 0,
+            zone: 2,
+            order: 9,
+            why: Why::ReachedLow,
+            extfrag_before: 80,
+            extfrag_after: 20,
+            node_score_after: 30,
+            huge_free_after: 40,
+            pages_moved: 5120,
+            blocks_freed: 12,
+            cpu_ns: 7,
+        };
+        let explained = sum_of(&[serde_json::to_string(&line).unwrap()]);
+        let told = &explained.sections["compaction.huge"];
+        assert_eq!((told.compacted, told.moved_bytes, told.huge_pages_freed), (1, 5120 * PAGE_BYTES, 12));
+        let words = words(&explained);
+        assert!(words.contains("compacted once: moved 20.0 MiB, which freed 12 huge pages"), "{words}");
+        assert!(!words.contains("did nothing"), "{words}");
+    }
+
+    #[test]
+    fn audits_of_other_versions_are_read() {
+        let explained = sum_of(&[
+            "{\"event\":\"paused\",\"why\":\"pressure\"}".to_owned(),
+            "{\"event\":\"slept\",\"section\":\"monitors.a\",\"hours\":3}".to_owned(),
+            "{\"event\":\"trouble\",\"section\":\"monitors.a\",\"why\":\"no DAMON\",\"since\":3}".to_owned(),
+            "{\"event\":\"ended\",\"why\":\"the time is over\"}".to_owned(),
+        ]);
+        assert_eq!((explained.lines, explained.strange, explained.paused_s["pressure"]), (4, 0, 3));
+        assert_eq!(explained.sections["monitors.a"].troubles["no DAMON"], 1);
     }
 }
