@@ -2,6 +2,8 @@
 
 use isotherm_daemon::config::{Config, TABLES};
 use isotherm_daemon::hands::protected_command;
+use isotherm_daemon::steer::{Line, Texts};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::names::{Kind, Names};
@@ -78,7 +80,7 @@ fn one(value: &mut Value, lines: Lines, names: &mut Names) {
                 config(value, names);
             }
         }
-        (Lines::Audit, line) => fields(line, names),
+        (Lines::Audit, line) => event(line, names),
     }
 }
 
@@ -96,6 +98,7 @@ fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) 
                 return;
             }
         }
+        ("line", line) => event(line, names),
         ("forget" | "put-back", Value::String(section)) => *section = label(section, names),
         ("group-file", Value::Array(asked)) => {
             if let Some(Value::String(group)) = asked.first_mut() {
@@ -193,6 +196,57 @@ fn label(section: &str, names: &mut Names) -> String {
     }
 }
 
+/// A line of the audit. Of one that another version wrote, names are found by their keys.
+fn event(value: &mut Value, names: &mut Names) {
+    let known = Line::deserialize(&*value).ok().and_then(|mut line| {
+        line.each_text(names);
+        serde_json::to_value(&line).ok()
+    });
+    match (known, value) {
+        // What this version does not know of the line may hold a name, and goes.
+        (Some(Value::Object(known)), Value::Object(map)) => {
+            map.retain(|key, _| key == "time" || known.contains_key(key));
+            map.extend(known);
+        }
+        (_, value) => fields(value, names),
+    }
+}
+
+impl Texts for Names {
+    fn section(&mut self, section: &mut String) {
+        *section = label(section, self);
+    }
+
+    fn target(&mut self, target: &mut String) {
+        *target = place(target, self);
+    }
+
+    fn write(&mut self, path: &mut String, value: &mut String) {
+        let is_of_pids = is_pid_file(path);
+        *path = if is_file(path) { self.path(path) } else { place(path, self) };
+        match value.trim().parse() {
+            Ok(pid) if is_of_pids => *value = self.pid(pid).to_string(),
+            _ => *value = self.text(value),
+        }
+    }
+
+    fn words(&mut self, words: &mut String) {
+        *words = self.text(words);
+    }
+}
+
+/// A group, a process, or something else in words.
+fn place(text: &str, names: &mut Names) -> String {
+    if let Some((group, pid)) = process_of(text) {
+        return format!("{} (process {})", names.group(&group), names.pid(pid));
+    }
+    if let Some((pid, name)) = process_by_itself(text) {
+        let name = command(name, names);
+        return format!("process {} ({name})", names.pid(pid));
+    }
+    if text.starts_with('/') { names.group(text) } else { names.text(text) }
+}
+
 /// Names by the keys that they stand under; other words by what is in them.
 fn fields(value: &mut Value, names: &mut Names) {
     match value {
@@ -203,18 +257,8 @@ fn fields(value: &mut Value, names: &mut Names) {
                 match (key.as_str(), &mut *value) {
                     ("event" | "engine" | "effect" | "action" | "time", Value::String(_)) => {}
                     ("section", Value::String(section)) => *section = label(section, names),
-                    ("target", Value::String(text)) if process_of(text).is_some() => {
-                        if let Some((group, pid)) = process_of(text) {
-                            *text = format!("{} (process {})", names.group(&group), names.pid(pid));
-                        }
-                    }
-                    ("target", Value::String(text)) if process_by_itself(text).is_some() => {
-                        if let Some((pid, name)) = process_by_itself(text) {
-                            let name = command(name, names);
-                            *text = format!("process {} ({name})", names.pid(pid));
-                        }
-                    }
-                    ("target" | "group" | "path", Value::String(path)) if path.starts_with('/') => {
+                    ("target", Value::String(text)) => *text = place(text, names),
+                    ("group" | "path", Value::String(path)) if path.starts_with('/') => {
                         *path = if key == "path" && is_file(path) { names.path(path) } else { names.group(path) };
                     }
                     ("processes", Value::Array(pids)) => {
@@ -363,5 +407,17 @@ mod tests {
         for other in ["/a", "node 0", "/a (process )", "/a (process x)", "(process 7)"] {
             assert_eq!(process_of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn lines_of_other_versions_lose_no_name() {
+        let audit = "{\"event\":\"slept\",\"section\":\"monitors.secret\",\"target\":\"/app/shop\"}\n\
+                     {\"event\":\"went\",\"section\":\"monitors.secret\",\"target\":\"/app/shop\",\"heir\":\"shop\"}\n";
+        let mut names = Names::default();
+        let (text, _) = scrub(audit, Lines::Audit, "x", &mut names).unwrap();
+        assert!(!text.contains("secret") && !text.contains("shop"), "{text}");
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&lines[0]["event"], &lines[1]["event"]), (&"slept".into(), &"went".into()));
+        assert_eq!(lines[0]["target"], lines[1]["target"], "one name, whoever found it");
     }
 }
