@@ -7,7 +7,7 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::daemon::{RUN, Running, told};
+use crate::live::daemon::{RUN, Running, Told, told};
 use crate::ui::Ui;
 
 /// Tell what the daemon does: its sections, what they asked for and what went, and why nothing happened.
@@ -28,57 +28,53 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let daemon = Running::find(&args.run_dir)?;
-    let (text, _) = told(&args.run_dir)?;
+    let (text, told) = told(&args.run_dir)?;
     if args.format.format == Format::Json {
         ui.print(format_args!("{text}\n"))?;
     } else {
-        ui.print(words(&text, daemon.pid())?)?;
+        ui.print(words(&told, daemon.pid()))?;
     }
-    let state: serde_json::Value = serde_json::from_str(&text).map_err(CliError::failed)?;
-    Ok(ExitCode::from(if state["paused"].is_null() { 0 } else { 4 }))
+    Ok(ExitCode::from(if told.status.paused.is_none() { 0 } else { 4 }))
 }
 
-fn words(text: &str, pid: i32) -> Result<String, CliError> {
+fn words(told: &Told, pid: i32) -> String {
     use std::fmt::Write as _;
-    let state: serde_json::Value = serde_json::from_str(text).map_err(CliError::failed)?;
-    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
-    let size = |value: &serde_json::Value| Bytes::new(number(value)).approx().to_string();
-    let time = |value: &serde_json::Value| Duration::from_ns(number(value)).approx().to_string();
-    let word = |value: &serde_json::Value| value.as_str().unwrap_or("?").to_owned();
+    let size = |bytes: u64| Bytes::new(bytes).approx();
+    let time = |ns: u64| Duration::from_ns(ns).approx();
+    let Told { configuration, dry_run, status, .. } = told;
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("a string takes all");
-    let dry = if state["dry_run"] == true { ", a dry run" } else { "" };
-    line(format!("daemon: process {pid}, {}{dry}", word(&state["configuration"])));
+    let dry = if *dry_run { ", a dry run" } else { "" };
+    line(format!("daemon: process {pid}, {}{dry}", configuration.display()));
     line(format!(
         "since {}, {} of CPU time, {} resident, longest turn {}",
-        time(&state["since_start_ns"]),
-        time(&state["cpu_ns"]),
-        size(&state["resident_bytes"]),
-        time(&state["longest_turn_ns"]),
+        time(status.since_start_ns),
+        time(status.cpu_ns),
+        size(status.resident_bytes.unwrap_or(0)),
+        time(status.longest_turn_ns),
     ));
-    if let Some(why) = state["paused"].as_str() {
+    if let Some(why) = &status.paused {
         line(format!("nothing acts: {why}"));
     }
-    if number(&state["stretch"]) > 1 {
-        line(format!("sections run {} times less often, to stay within max-cpu", number(&state["stretch"])));
+    if status.stretch > 1 {
+        line(format!("sections run {} times less often, to stay within max-cpu", status.stretch));
     }
-    for section in state["sections"].as_array().into_iter().flatten() {
+    for section in &status.sections {
         line(String::new());
-        line(format!("{} ({})", word(&section["section"]), word(&section["engine"])));
-        line(format!("  state: {}", word(&section["state"])));
-        let targets: Vec<&str> =
-            section["targets"].as_array().into_iter().flatten().filter_map(|target| target.as_str()).collect();
-        line(format!("  groups: {}", if targets.is_empty() { "none".to_owned() } else { targets.join(", ") }));
+        line(format!("{} ({})", section.section, section.engine));
+        line(format!("  state: {}", section.state));
+        let targets = section.targets.join(", ");
+        line(format!("  groups: {}", if targets.is_empty() { "none" } else { &targets }));
         line(format!(
             "  {} runs; {} asked for, {} went, {} refusals",
-            number(&section["runs"]),
-            size(&section["asked_bytes"]),
-            size(&section["verified_bytes"]),
-            number(&section["refused"])
+            section.runs,
+            size(section.asked_bytes),
+            size(section.verified_bytes),
+            section.refused
         ));
-        for said in section["words"].as_array().into_iter().flatten().filter_map(|said| said.as_str()) {
+        for said in &section.words {
             line(format!("  {said}"));
         }
     }
-    Ok(out)
+    out
 }

@@ -55,13 +55,13 @@ fn pid_in(file: &mut File) -> Option<i32> {
 }
 
 /// What is written each few seconds.
-#[derive(Debug, Serialize)]
-struct Written<'a> {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Told {
     pid: u32,
-    configuration: &'a Path,
-    dry_run: bool,
+    pub(crate) configuration: PathBuf,
+    pub(crate) dry_run: bool,
     #[serde(flatten)]
-    status: &'a Status,
+    pub(crate) status: Status,
 }
 
 /// The file with the daemon's state.
@@ -75,8 +75,8 @@ pub(crate) struct StatusFile {
 impl StatusFile {
     /// Readers see the old state or the new one, whole.
     pub(crate) fn write(&self, status: &Status) -> std::io::Result<()> {
-        let (configuration, dry_run) = (self.configuration.as_path(), self.dry_run);
-        let written = Written { pid: std::process::id(), configuration, dry_run, status };
+        let (configuration, dry_run) = (self.configuration.clone(), self.dry_run);
+        let written = Told { pid: std::process::id(), configuration, dry_run, status: status.clone() };
         let beside = self.folder.join("status.json.new");
         std::fs::write(&beside, serde_json::to_vec_pretty(&written)?)?;
         std::fs::rename(beside, self.folder.join("status.json"))
@@ -93,12 +93,6 @@ impl StatusFile {
 pub(crate) struct Running {
     pid: i32,
     file: File,
-}
-
-/// What others read of the state.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Told {
-    pub(crate) configuration: PathBuf,
 }
 
 impl Running {

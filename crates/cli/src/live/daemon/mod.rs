@@ -13,7 +13,7 @@ mod tape;
 
 pub(crate) use audit::{AUDIT, Audit};
 pub(crate) use configuration::{Configuration, configuration, configuration_alone, files as configuration_files};
-pub(crate) use files::{Lock, RUN, Running, StatusFile, told};
+pub(crate) use files::{Lock, RUN, Running, StatusFile, Told, told};
 pub(crate) use left::take_back;
 pub(crate) use machine::{DaemonClock, Machine};
 pub(crate) use manager::Manager;
