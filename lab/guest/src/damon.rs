@@ -3,7 +3,10 @@
 use isotherm_guest::job::Report;
 use isotherm_guest::monitoring::{ARENA_PAGE, Addresses, PASSES_MAX, Region, Snapshot, Watch, Watched};
 use isotherm_guest::patterns::Pattern;
-use std::path::{Path, PathBuf};
+use isotherm_texts::damon::{
+    ADMIN, AddressRange, Attributes, CONTEXT, Context, NR_KDAMONDS, Operations, STATE, Scheme, Setting, Target,
+};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,7 +14,6 @@ use crate::Reporter;
 use crate::machine::write;
 use crate::sys::{self, Backing, Forked, PAGE};
 
-const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 /// Pages mapped and unmapped after each pass: more than the kernel drops one by one, so that it drops all translations.
 const FLUSH_PAGES: u64 = 64;
 
@@ -135,33 +137,31 @@ impl Damon {
         if !Path::new(ADMIN).exists() {
             return Err("this kernel has no DAMON with files in sysfs (CONFIG_DAMON_SYSFS)".to_owned());
         }
-        let set = |file: &str, value: &str| write(&format!("{ADMIN}/{file}"), value);
-        set("nr_kdamonds", "1")?;
-        set("0/contexts/nr_contexts", "1")?;
-        set("0/contexts/0/operations", watch.addresses.name())?;
-        let attributes = [
-            ("intervals/sample_us", watch.sample_us),
-            ("intervals/aggr_us", watch.aggr_us),
-            ("intervals/update_us", 1_000_000),
-            ("nr_regions/min", u64::from(watch.min_regions)),
-            ("nr_regions/max", u64::from(watch.max_regions)),
-        ];
-        for (file, value) in attributes {
-            set(&format!("0/contexts/0/monitoring_attrs/{file}"), &value.to_string())?;
-        }
-        set("0/contexts/0/targets/nr_targets", "1")?;
-        set("0/contexts/0/targets/0/pid_target", &pid.to_string())?;
-        if watch.addresses == Addresses::Fvaddr {
-            let (start, end) = (ARENA_PAGE * PAGE, (ARENA_PAGE + u64::from(watch.pattern.pages)) * PAGE);
-            set("0/contexts/0/targets/0/regions/nr_regions", "1")?;
-            set("0/contexts/0/targets/0/regions/0/start", &start.to_string())?;
-            set("0/contexts/0/targets/0/regions/0/end", &end.to_string())?;
-        }
-        set("0/contexts/0/schemes/nr_schemes", "1")?;
-        set("0/contexts/0/schemes/0/action", "stat")?;
-        // Everything: the upper limits are 0 at first.
-        for (file, most) in [("sz", u64::MAX), ("nr_accesses", u64::from(u32::MAX)), ("age", u64::from(u32::MAX))] {
-            set(&format!("0/contexts/0/schemes/0/access_pattern/{file}/max"), &most.to_string())?;
+        let regions = (watch.addresses == Addresses::Fvaddr).then(|| {
+            let end = ARENA_PAGE + u64::from(watch.pattern.pages);
+            vec![AddressRange::new(ARENA_PAGE * PAGE, end * PAGE)]
+        });
+        let context = Context {
+            operations: match watch.addresses {
+                Addresses::Vaddr => Operations::Vaddr,
+                Addresses::Fvaddr => Operations::Fvaddr,
+            },
+            addr_unit: 1,
+            attributes: Attributes {
+                sample_us: watch.sample_us,
+                aggr_us: watch.aggr_us,
+                update_us: 1_000_000,
+                min_nr_regions: watch.min_regions.into(),
+                max_nr_regions: watch.max_regions.into(),
+                intervals_goal: None,
+            },
+            targets: vec![Target { pid: Some(pid.unsigned_abs()), regions }],
+            // Everything.
+            schemes: vec![Scheme { action: "stat".to_owned(), ..Scheme::default() }],
+        };
+        write(NR_KDAMONDS, "1")?;
+        for Setting { path, value } in context.settings() {
+            write(&path, &value)?;
         }
         let damon = Self;
         damon.state("on")?;
@@ -169,12 +169,12 @@ impl Damon {
     }
 
     fn state(&self, word: &str) -> Result<(), String> {
-        write(&format!("{ADMIN}/0/state"), word)
+        write(STATE, word)
     }
 
     /// What the scheme last saw.
     fn regions(&self) -> Result<Vec<Region>, String> {
-        let folder = PathBuf::from(format!("{ADMIN}/0/contexts/0/schemes/0/tried_regions"));
+        let folder = Path::new(CONTEXT).join("schemes/0/tried_regions");
         let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut regions = Vec::new();
         for entry in entries.flatten() {

@@ -5,9 +5,8 @@ mod session;
 pub use session::{DamonTarget, Options, Session, Snapshot, TriedRegion, Tuned};
 
 use crate::{LiveError, Root};
+use isotherm_texts::damon::{ADMIN, NR_KDAMONDS};
 
-/// Where kdamonds are made.
-pub(crate) const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 /// The module that watches the whole machine; on by default on 7.2.
 const STAT_ENABLED: &str = "/sys/module/damon_stat/parameters/enabled";
 /// Modules of the kernel that run DAMON, and their folders.
@@ -103,7 +102,7 @@ pub fn users(root: &Root) -> Result<Vec<DamonUser>, LiveError> {
         }
     }
     if root.has(ADMIN) {
-        let kdamonds: u32 = root.value(format!("{ADMIN}/nr_kdamonds"))?;
+        let kdamonds: u32 = root.value(NR_KDAMONDS)?;
         // A machine has a handful; more come from no kernel.
         for number in 0..kdamonds.min(4096) {
             let is_on = root.read(format!("{ADMIN}/{number}/state"))?.trim() == "on";

@@ -1,13 +1,12 @@
 //! One kdamond of our own that monitors a target and changes nothing.
 
-use super::{ADMIN, DamonUser, STAT_ENABLED, needs_sysfs, users};
+use super::{DamonUser, STAT_ENABLED, needs_sysfs, users};
 use crate::knobs::Knobs;
 use crate::{LiveError, Root};
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::Attributes;
+use isotherm_texts::damon::{self, ADMIN, CONTEXT, NR_KDAMONDS, STATE};
 use isotherm_units::Duration;
-
-const CONTEXT: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/contexts/0";
 
 /// What is monitored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +19,32 @@ pub enum DamonTarget {
     Physical(Vec<AddressRange>),
 }
 
-impl DamonTarget {
-    const fn operations(&self) -> &'static str {
-        match self {
-            Self::Process(_) => "vaddr",
-            Self::Ranges(..) => "fvaddr",
-            Self::Physical(_) => "paddr",
-        }
+/// A context with one scheme, which reports every region.
+fn context(attributes: &Attributes, target: &DamonTarget) -> damon::Context {
+    let us = |interval: Duration| interval.ns() / 1000;
+    let (operations, pid, ranges) = match target {
+        DamonTarget::Process(pid) => (damon::Operations::Vaddr, Some(*pid), None),
+        DamonTarget::Ranges(pid, ranges) => (damon::Operations::Fvaddr, Some(*pid), Some(ranges)),
+        DamonTarget::Physical(ranges) => (damon::Operations::Paddr, None, Some(ranges)),
+    };
+    damon::Context {
+        operations,
+        addr_unit: 1,
+        attributes: damon::Attributes {
+            sample_us: us(attributes.sample_interval),
+            aggr_us: us(attributes.aggr_interval),
+            update_us: us(attributes.ops_update_interval),
+            min_nr_regions: attributes.min_nr_regions.into(),
+            max_nr_regions: attributes.max_nr_regions.into(),
+            intervals_goal: attributes.intervals_goal.as_ref().map(|goal| damon::IntervalsGoal {
+                access_bp: goal.access.ppm() / 100,
+                aggrs: goal.aggrs.into(),
+                min_sample_us: us(goal.min_sample_interval),
+                max_sample_us: us(goal.max_sample_interval),
+            }),
+        },
+        targets: vec![damon::Target { pid, regions: ranges.filter(|ranges| !ranges.is_empty()).cloned() }],
+        schemes: vec![damon::Scheme { action: "stat".to_owned(), ..damon::Scheme::default() }],
     }
 }
 
@@ -97,7 +115,7 @@ impl Session {
             session.stat.set(STAT_ENABLED, "N")?;
         }
         // If somebody came first after all, the kernel refuses this, and theirs is not touched.
-        session.set(format!("{ADMIN}/nr_kdamonds"), "1")?;
+        session.set(NR_KDAMONDS.to_owned(), "1")?;
         // From here on the kdamond is ours: dropping the session puts everything back.
         session.is_running = true;
         session.configure(attributes, target)?;
@@ -110,65 +128,23 @@ impl Session {
     }
 
     fn configure(&self, attributes: &Attributes, target: &DamonTarget) -> Result<(), LiveError> {
-        let us = |interval: Duration| interval.ns() / 1000;
-        self.set(format!("{ADMIN}/0/contexts/nr_contexts"), "1")?;
-        self.set(format!("{CONTEXT}/operations"), target.operations()).map_err(|error| match error {
-            LiveError::Io { .. } => LiveError::NotHere {
-                what: "DAMON for this target",
-                needs: format!("it needs a kernel whose DAMON has the operations `{}`", target.operations()),
-            },
-            error => error,
-        })?;
-        let attrs = format!("{CONTEXT}/monitoring_attrs");
-        // The bounds of regions are checked at each write: the upper one first.
-        let mut numbers = vec![
-            ("intervals/sample_us", us(attributes.sample_interval)),
-            ("intervals/aggr_us", us(attributes.aggr_interval)),
-            ("intervals/update_us", us(attributes.ops_update_interval)),
-            ("nr_regions/max", u64::from(attributes.max_nr_regions)),
-            ("nr_regions/min", u64::from(attributes.min_nr_regions)),
-        ];
-        if let Some(goal) = &attributes.intervals_goal {
-            if !self.root.has(format!("{attrs}/intervals/intervals_goal")) {
+        let goal = format!("{CONTEXT}/monitoring_attrs/intervals/intervals_goal");
+        for damon::Setting { path, value } in context(attributes, target).settings() {
+            if path.starts_with(&goal) && !self.root.has(&goal) {
                 return Err(LiveError::NotHere {
                     what: "an intervals goal",
                     needs: "it needs DAMON of Linux 6.15 or newer; without `intervals-goal` intervals are fixed"
                         .to_owned(),
                 });
             }
-            numbers.extend([
-                ("intervals/intervals_goal/access_bp", goal.access.ppm() / 100),
-                ("intervals/intervals_goal/aggrs", u64::from(goal.aggrs)),
-                ("intervals/intervals_goal/min_sample_us", us(goal.min_sample_interval)),
-                ("intervals/intervals_goal/max_sample_us", us(goal.max_sample_interval)),
-            ]);
-        }
-        for (file, number) in numbers {
-            self.set(format!("{attrs}/{file}"), &number.to_string())?;
-        }
-        let targets = format!("{CONTEXT}/targets");
-        self.set(format!("{targets}/nr_targets"), "1")?;
-        let (pid, ranges): (_, &[AddressRange]) = match target {
-            DamonTarget::Process(pid) => (Some(pid), &[]),
-            DamonTarget::Ranges(pid, ranges) => (Some(pid), ranges),
-            DamonTarget::Physical(ranges) => (None, ranges),
-        };
-        if let Some(pid) = pid {
-            self.set(format!("{targets}/0/pid_target"), &pid.to_string())?;
-        }
-        if !ranges.is_empty() {
-            self.set(format!("{targets}/0/regions/nr_regions"), &ranges.len().to_string())?;
-        }
-        for (number, range) in ranges.iter().enumerate() {
-            self.set(format!("{targets}/0/regions/{number}/start"), &range.start.to_string())?;
-            self.set(format!("{targets}/0/regions/{number}/end"), &range.end.to_string())?;
-        }
-        let schemes = format!("{CONTEXT}/schemes");
-        self.set(format!("{schemes}/nr_schemes"), "1")?;
-        self.set(format!("{schemes}/0/action"), "stat")?;
-        // Every region: the upper limits are 0 at first.
-        for (file, most) in [("sz", u64::MAX), ("nr_accesses", u64::from(u32::MAX)), ("age", u64::from(u32::MAX))] {
-            self.set(format!("{schemes}/0/access_pattern/{file}/max"), &most.to_string())?;
+            let is_operations = path.ends_with("/operations");
+            self.set(path, &value).map_err(|error| match error {
+                LiveError::Io { .. } if is_operations => LiveError::NotHere {
+                    what: "DAMON for this target",
+                    needs: format!("it needs a kernel whose DAMON has the operations `{value}`"),
+                },
+                error => error,
+            })?;
         }
         Ok(())
     }
@@ -184,12 +160,12 @@ impl Session {
     }
 
     fn state(&self, word: &str) -> Result<(), LiveError> {
-        self.root.write(format!("{ADMIN}/0/state"), word)
+        self.root.write(STATE, word)
     }
 
     /// Whether the kdamond still runs. It ends by itself when its process does.
     pub fn is_on(&self) -> bool {
-        self.root.read(format!("{ADMIN}/0/state")).is_ok_and(|state| state.trim() == "on")
+        self.root.read(STATE).is_ok_and(|state| state.trim() == "on")
     }
 
     /// The regions of the next aggregation: this blocks until it is over.
@@ -293,7 +269,7 @@ impl Session {
             ));
         }
         let off = if self.is_on() { off } else { Ok(()) };
-        let removed = self.root.write(format!("{ADMIN}/nr_kdamonds"), "0");
+        let removed = self.root.write(NR_KDAMONDS, "0");
         self.stat.restore();
         off.and(removed)
     }

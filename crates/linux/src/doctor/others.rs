@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::{AS_ROOT, Context, Finding, Part, State, said};
 use crate::damon::{self, DamonUser};
 use crate::{LiveError, Root};
+use isotherm_texts::damon::ADMIN;
 
 const NAME: &str = "others at work";
 
@@ -167,7 +168,7 @@ fn of_damon(root: &Root, processes: &[Running]) -> Vec<Finding> {
             }
             DamonUser::Kdamond { number, is_on, pid } => {
                 explained.extend(*pid);
-                let folder = format!("{}/{number}", damon::ADMIN);
+                let folder = format!("{ADMIN}/{number}");
                 let who = match pid {
                     Some(pid) => format!("kdamond {number} ({folder}, PID {pid})"),
                     None => format!("kdamond {number} ({folder})"),

@@ -1,6 +1,6 @@
 //! A kdamond of our own through DAMON's folder in sysfs: any monitor with any schemes, over processes of groups or physical memory.
 
-use super::files::{ADMIN, CONTEXT, Watched, writes};
+use super::files::{Watched, writes};
 use super::{Counts, Kernel, Line, Standing, World, Write, stat_write};
 use crate::config::{Config, MonitorsConfig, Target};
 use crate::steer::gate::Spared;
@@ -8,6 +8,7 @@ use crate::steer::whom::whom;
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{PresetError, Setup};
 use isotherm_core::vocabulary::Action;
+use isotherm_texts::damon::{ADMIN, CONTEXT, NR_KDAMONDS, STATE};
 use isotherm_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,7 +142,7 @@ impl Kernel for Kdamond {
     }
 
     fn writes(&mut self, world: &mut dyn World) -> Result<Vec<Write>, String> {
-        match world.value(&format!("{ADMIN}/nr_kdamonds"))?.as_deref() {
+        match world.value(NR_KDAMONDS)?.as_deref() {
             None => {
                 return Err(
                     "this kernel has no DAMON in sysfs: it needs CONFIG_DAMON_SYSFS (Linux 5.18 and later)".to_owned()
@@ -150,7 +151,7 @@ impl Kernel for Kdamond {
             Some("0") => {}
             Some(nr) => {
                 return Err(format!(
-                    "somebody made {nr} kdamonds: they are left alone; end the program that made them, or write 0 to {ADMIN}/nr_kdamonds"
+                    "somebody made {nr} kdamonds: they are left alone; end the program that made them, or write 0 to {NR_KDAMONDS}"
                 ));
             }
         }
@@ -188,7 +189,7 @@ impl Kernel for Kdamond {
     }
 
     fn standing(&mut self, world: &mut dyn World) -> Result<Standing, String> {
-        let state = world.value(&format!("{ADMIN}/0/state"))?;
+        let state = world.value(STATE)?;
         let wanted = self.wanted(world);
         if state.as_deref() == Some("on") {
             return Ok(match (&self.watched, wanted) {
@@ -211,7 +212,7 @@ impl Kernel for Kdamond {
 
     fn counts(&self, is_on: bool, world: &mut dyn World) -> Counts {
         // Old counters, if they cannot be brought up to date.
-        if !is_on || world.command(&format!("{ADMIN}/0/state"), "update_schemes_stats").is_err() {
+        if !is_on || world.command(STATE, "update_schemes_stats").is_err() {
             return Counts::default();
         }
         let mut counts = Counts::default();

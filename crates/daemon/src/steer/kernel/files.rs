@@ -1,15 +1,12 @@
-//! A monitor with its schemes as files of DAMON's folder in sysfs (docs/spec/live-linux.md; the kernel's
-//! Documentation/admin-guide/mm/damon/usage.rst).
+//! A monitor with its schemes as what DAMON's folder in sysfs takes ([`isotherm_texts::damon`]).
 
 use super::Write;
 use isotherm_core::host::AddressRange;
-use isotherm_core::monitor::{MonitorConfig, Operations};
-use isotherm_core::schemes::{Filter, FilterRange, Goal, Quotas, Scheme, Tuner, WatermarkMetric};
+use isotherm_core::monitor::MonitorConfig;
+use isotherm_core::schemes::{self, Age, Filter, FilterRange, Frequency, Scheme, Tuner, WatermarkMetric};
 use isotherm_core::vocabulary::FilterType;
+use isotherm_texts::damon::{self, Bounds};
 use isotherm_units::{Bytes, Duration};
-
-pub(super) const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-pub(super) const CONTEXT: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/contexts/0";
 
 /// Whom a kdamond looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,183 +23,99 @@ pub(super) enum Watched {
 /// # Errors
 /// What DAMON has no file for, in words.
 pub(super) fn writes(config: &MonitorConfig, watched: &Watched) -> Result<Vec<Write>, String> {
-    let mut writes = vec![Write::knob(format!("{ADMIN}/nr_kdamonds"), "1")];
-    let mut list = List(&mut writes);
-    list.at(ADMIN).put("0/contexts/nr_contexts", 1);
-    context(&mut list, config, watched);
-    for (nth, scheme) in config.schemes.iter().enumerate() {
-        if nth == 0 {
-            list.at(CONTEXT).put("schemes/nr_schemes", config.schemes.len());
-        }
-        self::scheme(&mut list, nth, scheme, config, watched)?;
-    }
-    writes.push(Write::knob(format!("{ADMIN}/0/state"), "on"));
+    let within = context(config, watched)?.settings().into_iter().map(|one| Write::within(one.path, one.value));
+    let mut writes = vec![Write::knob(damon::NR_KDAMONDS, "1")];
+    writes.extend(within);
+    writes.push(Write::knob(damon::STATE, "on"));
     Ok(writes)
-}
-
-/// Writes below folders that were made.
-struct List<'a>(&'a mut Vec<Write>);
-
-struct Folder<'a, 'b> {
-    list: &'a mut List<'b>,
-    path: String,
-}
-
-impl<'b> List<'b> {
-    fn at(&mut self, path: impl Into<String>) -> Folder<'_, 'b> {
-        Folder { list: self, path: path.into() }
-    }
-}
-
-impl Folder<'_, '_> {
-    fn put(&mut self, file: &str, value: impl ToString) -> &mut Self {
-        self.list.0.push(Write::within(format!("{}/{file}", self.path), value.to_string()));
-        self
-    }
-
-    /// Numbers that are 0 in a folder just made are left out: kernels that lack the file can do without.
-    fn put_unless_zero(&mut self, file: &str, value: u64) -> &mut Self {
-        if value == 0 { self } else { self.put(file, value) }
-    }
 }
 
 fn us(time: Duration) -> u64 {
     time.ns() / 1000
 }
 
-fn context(list: &mut List<'_>, config: &MonitorConfig, watched: &Watched) {
-    let mut folder = list.at(CONTEXT);
-    let operations = match watched {
-        Watched::Processes(_) => Operations::Vaddr,
-        Watched::Physical(..) => Operations::Paddr,
-    };
-    let name = match operations {
-        Operations::Paddr => "paddr",
-        Operations::Vaddr | Operations::Fvaddr => "vaddr",
-    };
-    folder.put("operations", name);
-    if config.addr_unit != Bytes::new(1) {
-        folder.put("addr_unit", config.addr_unit.get());
-    }
+fn context(config: &MonitorConfig, watched: &Watched) -> Result<damon::Context, String> {
     let attributes = &config.attributes;
-    folder
-        .put("monitoring_attrs/intervals/sample_us", us(attributes.sample_interval))
-        .put("monitoring_attrs/intervals/aggr_us", us(attributes.aggr_interval))
-        .put("monitoring_attrs/intervals/update_us", us(attributes.ops_update_interval))
-        // The bounds are checked at each write: the upper one first.
-        .put("monitoring_attrs/nr_regions/max", attributes.max_nr_regions)
-        .put("monitoring_attrs/nr_regions/min", attributes.min_nr_regions);
-    if let Some(goal) = &attributes.intervals_goal {
-        folder
-            .put("monitoring_attrs/intervals/intervals_goal/access_bp", goal.access.ppm() / 100)
-            .put("monitoring_attrs/intervals/intervals_goal/aggrs", goal.aggrs)
-            .put("monitoring_attrs/intervals/intervals_goal/min_sample_us", us(goal.min_sample_interval))
-            .put("monitoring_attrs/intervals/intervals_goal/max_sample_us", us(goal.max_sample_interval));
-    }
-    match watched {
-        Watched::Processes(pids) => {
-            folder.put("targets/nr_targets", pids.len());
-            for (nth, pid) in pids.iter().enumerate() {
-                folder.put(&format!("targets/{nth}/pid_target"), pid);
-            }
-        }
+    let (operations, targets) = match watched {
+        Watched::Processes(pids) => (
+            damon::Operations::Vaddr,
+            pids.iter().map(|&pid| damon::Target { pid: Some(pid), regions: None }).collect(),
+        ),
         Watched::Physical(ranges, _) => {
-            folder.put("targets/nr_targets", 1).put("targets/0/regions/nr_regions", ranges.len());
             let unit = config.addr_unit.get().max(1);
-            for (nth, range) in ranges.iter().enumerate() {
-                folder
-                    .put(&format!("targets/0/regions/{nth}/start"), range.start / unit)
-                    .put(&format!("targets/0/regions/{nth}/end"), range.end / unit);
-            }
+            let in_units = |range: &AddressRange| AddressRange::new(range.start / unit, range.end / unit);
+            let regions = Some(ranges.iter().map(in_units).collect());
+            (damon::Operations::Paddr, vec![damon::Target { pid: None, regions }])
         }
-    }
+    };
+    Ok(damon::Context {
+        operations,
+        addr_unit: config.addr_unit.get(),
+        attributes: damon::Attributes {
+            sample_us: us(attributes.sample_interval),
+            aggr_us: us(attributes.aggr_interval),
+            update_us: us(attributes.ops_update_interval),
+            min_nr_regions: attributes.min_nr_regions.into(),
+            max_nr_regions: attributes.max_nr_regions.into(),
+            intervals_goal: attributes.intervals_goal.as_ref().map(|goal| damon::IntervalsGoal {
+                access_bp: goal.access.ppm() / 100,
+                aggrs: goal.aggrs.into(),
+                min_sample_us: us(goal.min_sample_interval),
+                max_sample_us: us(goal.max_sample_interval),
+            }),
+        },
+        targets,
+        schemes: config.schemes.iter().map(|one| scheme(one, config, watched)).collect::<Result<_, _>>()?,
+    })
 }
 
-fn scheme(
-    list: &mut List<'_>,
-    nth: usize,
-    scheme: &Scheme,
-    config: &MonitorConfig,
-    watched: &Watched,
-) -> Result<(), String> {
-    let mut folder = list.at(format!("{CONTEXT}/schemes/{nth}"));
-    folder.put("action", kernel_word(scheme.action.name()));
+fn scheme(scheme: &Scheme, config: &MonitorConfig, watched: &Watched) -> Result<damon::Scheme, String> {
     let (pattern, attributes) = (&scheme.access_pattern, &config.attributes);
-    let most = |frequency: Option<_>, none: u64| frequency.unwrap_or(none);
-    let samples = |frequency: isotherm_core::schemes::Frequency| u64::from(frequency.samples(attributes));
-    let aggregations = |age: isotherm_core::schemes::Age| u64::from(age.aggregations(attributes));
-    let limit = u64::from(u32::MAX);
-    folder
-        .put("access_pattern/sz/max", most(pattern.size.max.map(Bytes::get), u64::MAX))
-        .put("access_pattern/sz/min", pattern.size.min.get())
-        .put("access_pattern/nr_accesses/max", most(pattern.nr_accesses.max.map(samples), limit))
-        .put("access_pattern/nr_accesses/min", samples(pattern.nr_accesses.min))
-        .put("access_pattern/age/max", most(pattern.age.max.map(aggregations), limit))
-        .put("access_pattern/age/min", aggregations(pattern.age.min))
-        .put_unless_zero("apply_interval_us", us(scheme.apply_interval))
-        .put_unless_zero("stats/max_nr_snapshots", scheme.max_nr_snapshots);
-    if let Some(nid) = scheme.target_nid {
-        folder.put("target_nid", nid);
-    }
-    if !scheme.dests.is_empty() {
-        folder.put("dests/nr_dests", scheme.dests.len());
-        for (nth, destination) in scheme.dests.iter().enumerate() {
-            folder
-                .put(&format!("dests/{nth}/id"), destination.nid)
-                .put(&format!("dests/{nth}/weight"), destination.weight);
-        }
-    }
-    quotas(&mut folder, &scheme.quotas);
+    let samples = |frequency: Frequency| u64::from(frequency.samples(attributes));
+    let aggregations = |age: Age| u64::from(age.aggregations(attributes));
+    let bounds = |min, max: Option<u64>, most| Bounds { min: Some(min), max: max.unwrap_or(most) };
+    let most = u64::from(u32::MAX);
     let marks = &scheme.watermarks;
-    if marks.metric == WatermarkMetric::FreeMemRate {
-        folder
-            .put("watermarks/metric", "free_mem_rate")
-            .put("watermarks/interval_us", us(marks.interval))
-            .put("watermarks/high", marks.high.ppm() / 1000)
-            .put("watermarks/mid", marks.mid.ppm() / 1000)
-            .put("watermarks/low", marks.low.ppm() / 1000);
-    }
-    let filters = all_filters(scheme, watched)?;
-    if !filters.is_empty() {
-        folder.put("filters/nr_filters", filters.len());
-        for (nth, one) in filters.iter().enumerate() {
-            filter(&mut folder, &format!("filters/{nth}"), one)?;
-        }
-    }
-    Ok(())
+    Ok(damon::Scheme {
+        action: kernel_word(scheme.action.name()),
+        access_pattern: damon::AccessPattern {
+            sz: bounds(pattern.size.min.get(), pattern.size.max.map(Bytes::get), u64::MAX),
+            nr_accesses: bounds(samples(pattern.nr_accesses.min), pattern.nr_accesses.max.map(samples), most),
+            age: bounds(aggregations(pattern.age.min), pattern.age.max.map(aggregations), most),
+        },
+        apply_interval_us: us(scheme.apply_interval),
+        max_nr_snapshots: scheme.max_nr_snapshots,
+        target_nid: scheme.target_nid,
+        dests: scheme.dests.iter().map(|destination| (destination.nid, destination.weight)).collect(),
+        quotas: quotas(&scheme.quotas),
+        watermarks: (marks.metric == WatermarkMetric::FreeMemRate).then(|| damon::Watermarks {
+            interval_us: us(marks.interval),
+            high: marks.high.ppm() / 1000,
+            mid: marks.mid.ppm() / 1000,
+            low: marks.low.ppm() / 1000,
+        }),
+        filters: all_filters(scheme, watched)?.iter().map(filter).collect::<Result<_, _>>()?,
+    })
 }
 
-fn quotas(folder: &mut Folder<'_, '_>, quotas: &Quotas) {
-    folder
-        .put_unless_zero("quotas/ms", quotas.time.map_or(0, |time| time.ns() / 1_000_000))
-        .put_unless_zero("quotas/bytes", quotas.size.map_or(0, Bytes::get))
-        .put_unless_zero("quotas/reset_interval_ms", quotas.reset_interval.ns() / 1_000_000)
-        .put_unless_zero("quotas/weights/sz_permil", u64::from(quotas.weights.sz))
-        .put_unless_zero("quotas/weights/nr_accesses_permil", u64::from(quotas.weights.nr_accesses))
-        .put_unless_zero("quotas/weights/age_permil", u64::from(quotas.weights.age));
-    if let Some(charge) = &quotas.fail_charge {
-        folder.put("quotas/fail_charge_num", charge.num).put("quotas/fail_charge_denom", charge.denom);
-    }
-    if quotas.goals.is_empty() {
-        return;
-    }
-    if quotas.goal_tuner == Tuner::Temporal {
-        folder.put("quotas/goal_tuner", "temporal");
-    }
-    folder.put("quotas/goals/nr_goals", quotas.goals.len());
-    for (nth, goal) in quotas.goals.iter().enumerate() {
-        let Goal { metric, target_value, current_value, nid, memcg_path } = goal;
-        let place = format!("quotas/goals/{nth}");
-        folder
-            .put(&format!("{place}/target_metric"), kernel_word(metric.entry().name))
-            .put(&format!("{place}/target_value"), target_value)
-            .put_unless_zero(&format!("{place}/current_value"), *current_value);
-        if let Some(nid) = nid {
-            folder.put(&format!("{place}/nid"), nid);
-        }
-        if let Some(path) = memcg_path {
-            folder.put(&format!("{place}/path"), path);
-        }
+fn quotas(quotas: &schemes::Quotas) -> damon::Quotas {
+    let goal = |goal: &schemes::Goal| damon::Goal {
+        target_metric: kernel_word(goal.metric.entry().name),
+        target_value: goal.target_value,
+        current_value: goal.current_value,
+        nid: goal.nid,
+        path: goal.memcg_path.clone(),
+    };
+    damon::Quotas {
+        ms: quotas.time.map_or(0, |time| time.ns() / 1_000_000),
+        bytes: quotas.size.map_or(0, Bytes::get),
+        reset_interval_ms: quotas.reset_interval.ns() / 1_000_000,
+        sz_permil: quotas.weights.sz.into(),
+        nr_accesses_permil: quotas.weights.nr_accesses.into(),
+        age_permil: quotas.weights.age.into(),
+        fail_charge: quotas.fail_charge.as_ref().map(|charge| (charge.num, charge.denom)),
+        goal_tuner: (!quotas.goals.is_empty() && quotas.goal_tuner == Tuner::Temporal).then_some("temporal"),
+        goals: quotas.goals.iter().map(goal).collect(),
     }
 }
 
@@ -227,32 +140,20 @@ fn all_filters(scheme: &Scheme, watched: &Watched) -> Result<Vec<Filter>, String
     Ok(own().chain(groups.iter().map(|group| of(group, true, true))).collect())
 }
 
-fn filter(folder: &mut Folder<'_, '_>, place: &str, filter: &Filter) -> Result<(), String> {
-    let flag = |is_so: bool| if is_so { "Y" } else { "N" };
-    folder.put(&format!("{place}/type"), kernel_word(filter.filter_type.entry().name));
-    folder.put(&format!("{place}/matching"), flag(filter.matching));
-    // Kernels before 6.14 know rejecting filters alone, and have no such file.
-    if filter.allow {
-        folder.put(&format!("{place}/allow"), flag(true));
-    }
+fn filter(filter: &Filter) -> Result<damon::Filter, String> {
     if filter.filter_type == FilterType::Target {
         return Err(
             "filters of type `target` number processes, which have no order here; name other targets".to_owned()
         );
     }
-    if let Some(FilterRange { start, end }) = filter.address_range {
-        // The end is checked against the start at each write.
-        folder.put(&format!("{place}/addr_end"), end).put(&format!("{place}/addr_start"), start);
-    }
-    if let Some(path) = &filter.memcg_path {
-        folder.put(&format!("{place}/memcg_path"), path);
-    }
-    if let Some(size) = &filter.hugepage_size {
-        folder
-            .put(&format!("{place}/max"), size.max.map_or(u64::MAX, Bytes::get))
-            .put(&format!("{place}/min"), size.min.get());
-    }
-    Ok(())
+    Ok(damon::Filter {
+        kind: kernel_word(filter.filter_type.entry().name),
+        matching: filter.matching,
+        allow: filter.allow,
+        addresses: filter.address_range.map(|FilterRange { start, end }| AddressRange::new(start, end)),
+        memcg_path: filter.memcg_path.clone(),
+        size: filter.hugepage_size.as_ref().map(|size| (size.min.get(), size.max.map_or(u64::MAX, Bytes::get))),
+    })
 }
 
 /// The kernel writes our names with underscores.
@@ -263,7 +164,7 @@ fn kernel_word(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::schemes::{AccessPattern, Age, Bounds, Frequency};
+    use isotherm_core::schemes::{AccessPattern, Bounds, Quotas};
     use isotherm_core::vocabulary::Action;
 
     fn pageout() -> MonitorConfig {
@@ -308,7 +209,7 @@ mod tests {
             assert_eq!(value(&writes, file), None, "{file}");
         }
         let knobs: Vec<&str> = writes.iter().filter(|write| !write.is_within).map(|write| &write.path[..]).collect();
-        assert_eq!(knobs, [format!("{ADMIN}/nr_kdamonds"), format!("{ADMIN}/0/state")]);
+        assert_eq!(knobs, [damon::NR_KDAMONDS, damon::STATE]);
         assert!(writes[0].path.ends_with("nr_kdamonds") && writes.last().unwrap().value == "on");
     }
 
