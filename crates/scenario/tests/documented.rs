@@ -25,5 +25,8 @@ fn the_page_of_results_has_all_metrics() {
         std::fs::write(PAGE, format!("{head}{BEGIN}{table}")).unwrap();
         return;
     }
-    assert!(old == table, "docs/use/report.md#results is not what the code has; the top of this file says how to write it anew");
+    assert!(
+        old == table,
+        "docs/use/report.md#results is not what the code has; the top of this file says how to write it anew"
+    );
 }

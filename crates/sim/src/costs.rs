@@ -487,7 +487,8 @@ mod tests {
         let (table, tail) = rest.split_once(END).expect("end mark");
         let expected = Costs::default().to_markdown();
         if table != expected && std::env::var_os("ISOTHERM_BLESS").is_some() {
-            std::fs::write(path, format!("{head}{BEGIN}{expected}{END}{tail}")).expect("docs/mechanism/machine.md#costs is writable");
+            std::fs::write(path, format!("{head}{BEGIN}{expected}{END}{tail}"))
+                .expect("docs/mechanism/machine.md#costs is writable");
             return;
         }
         assert_eq!(table, expected, "run with ISOTHERM_BLESS=1 to rewrite docs/mechanism/machine.md#costs");

@@ -66,7 +66,10 @@ fn the_documentation_shows_the_screen() {
         // Lines this long may stand in a page only as an indented block.
         let indented: Vec<String> =
             screen(keys, size, PLAIN).lines().map(|line| format!("    {line}").trim_end().to_owned()).collect();
-        assert!(page.contains(&indented.join("\n")), "docs/use/watch.md must hold the screen of {size:?} after `{keys}`");
+        assert!(
+            page.contains(&indented.join("\n")),
+            "docs/use/watch.md must hold the screen of {size:?} after `{keys}`"
+        );
     }
 }
 
