@@ -9,7 +9,7 @@ use syn::{Attribute, Expr, Fields, Item, ItemEnum, ItemStruct, Lit, Meta, Type, 
 use crate::{Findings, workspace};
 
 const PAGE: &str = "docs/keys.md";
-const BEGIN: &str = "<!-- keys: made by cargo xtask keys -->\n";
+const BEGIN: &str = "<!-- keys: made by cargo xtask bless keys -->\n";
 /// Crates whose types a configuration holds.
 const CRATES: [&str; 6] = ["scenario", "daemon", "sim", "core", "workload", "units"];
 
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn the_page_is_what_the_sources_say() {
         let (_, old, made) = page(&workspace::root()).unwrap();
-        assert!(old == made, "`cargo xtask keys` writes {PAGE} anew");
+        assert!(old == made, "`cargo xtask bless keys` writes {PAGE} anew");
         assert!(made.lines().count() > 1000);
     }
 

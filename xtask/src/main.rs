@@ -3,6 +3,7 @@
 
 mod against;
 mod bench;
+mod bless;
 mod check;
 mod commits;
 mod dkms;
@@ -36,7 +37,9 @@ cargo xtask COMMAND
              `test` asks a debug build
   guest      the program that runs in the rig's virtual machines, into target/guest
   static     isotherm itself, linked into one file, into target/static
-  keys       the reference of configuration keys, docs/keys.md, from the sources
+  bless      what tests compare with what the code makes, written again
+             bless NAME…  keys (docs/keys.md), costs, results, digests, damo, sampled-curves, metrics, libcachesim,
+             pictures, instructions
   sbom       what isotherm is made of, as CycloneDX on standard output
   module     the accessed-bit module for kernels of the rig, into the cache; as root
              module NAME…  for those of 6.1, 6.12, 7.2 (without names: all)
@@ -67,7 +70,7 @@ fn main() -> ExitCode {
         "static" => guest::run_static(),
         "module" => module::run(rest),
         "dkms" => dkms::run(rest),
-        "keys" => keys::run(),
+        "bless" => bless::run(rest),
         "sbom" => sbom::run(),
         "bench" => match rest {
             [flag, against @ ..] if flag == "--against" => against::run(against),

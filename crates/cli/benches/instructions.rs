@@ -1,6 +1,6 @@
 //! How many instructions replays take, next to stored counts: what makes the simulated machine slower shows here, however busy the host is.
 //!
-//! `ISOTHERM_COUNTS=write cargo bench -p isotherm-cli --bench instructions` stores new counts; a commit that changes them says why. They
+//! `cargo xtask bless instructions` stores new counts; a commit that changes them says why. They
 //! are of an optimised build of this package alone: what other packages ask of its dependencies does not change them. Prints one JSON
 //! object a line: `name, unit, bar, value, pass`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output")]
@@ -23,7 +23,7 @@ fn main() {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let policies = ["classic", "mglru", "lru", "clock"];
     let counted: BTreeMap<&str, u64> = policies.map(|policy| (policy, instructions(folder.path(), policy))).into();
-    if std::env::var_os("ISOTHERM_COUNTS").is_some_and(|what| what == "write") {
+    if std::env::var_os("ISOTHERM_BLESS").is_some_and(|value| value == "1") {
         let text = serde_json::to_string_pretty(&counted).expect("numbers") + "\n";
         std::fs::write(COUNTS, text).expect("the checkout is writable");
         return;

@@ -12,7 +12,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// `ISOTHERM_BLESS=1` writes the table of the page anew.
+/// `cargo xtask bless metrics` writes the table of the page.
 #[test]
 fn the_page_has_all_metrics() {
     let mut table = String::from("\n| metric | kind | labels | what |\n|---|---|---|---|\n");
@@ -26,11 +26,11 @@ fn the_page_has_all_metrics() {
     let (begin, end) = ("<!-- metrics -->\n", "<!-- /metrics -->");
     let (head, rest) = page.split_once(begin).expect("the page has the mark");
     let (old, tail) = rest.split_once(end).expect("the page has the second mark");
-    if old != table && std::env::var_os("ISOTHERM_BLESS").is_some() {
+    if old != table && std::env::var_os("ISOTHERM_BLESS").is_some_and(|value| value == "1") {
         std::fs::write(repository("docs/use/operate.md"), format!("{head}{begin}{table}{end}{tail}")).unwrap();
         return;
     }
-    assert_eq!(old, table, "run with ISOTHERM_BLESS=1 to rewrite docs/use/operate.md#metrics");
+    assert_eq!(old, table, "`cargo xtask bless metrics` writes docs/use/operate.md#metrics");
 }
 
 /// Names of metrics in a text.

@@ -1,7 +1,7 @@
 //! The report of `advise` in headless Chromium: nothing in the console, switches work, nothing overlaps on wide and narrow screens, readable
 //! without scripts and on paper. Needs Chromium; skipped with a line that says so, or an error when ISOTHERM_REQUIRE_ALL=1.
 //!
-//! `ISOTHERM_DOCS=write` renews the pictures under `docs/pictures/`.
+//! `cargo xtask bless pictures` renews the pictures under `docs/pictures/`.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::path::{Path, PathBuf};
@@ -265,7 +265,7 @@ fn columns_sort(browser: &mut Browser) {
 /// Pictures for the documentation, of the report as it is now.
 #[test]
 fn pictures_of_the_report() {
-    if std::env::var("ISOTHERM_DOCS").as_deref() != Ok("write") {
+    if std::env::var("ISOTHERM_BLESS").as_deref() != Ok("1") {
         return;
     }
     let mut browser = browser().expect("a browser");

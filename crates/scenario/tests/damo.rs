@@ -142,7 +142,7 @@ fn checked_in_files_are_what_damo_makes() {
             std::fs::write(data(&format!("{name}.json")), &made).expect("the folder is there");
         }
         let kept = std::fs::read_to_string(data(&format!("{name}.json"))).expect("a checked-in file");
-        assert_eq!(value(&kept), value(&made), "{name}: make the checked-in files anew with ISOTHERM_BLESS=1");
+        assert_eq!(value(&kept), value(&made), "{name}: `cargo xtask bless damo` makes the checked-in files again");
     }
 }
 

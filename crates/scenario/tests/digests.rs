@@ -1,8 +1,7 @@
 //! Results are the same bytes in debug and release builds, and on every machine: digests of short runs, which stand in a file.
 //!
 //! `cargo test` compares what a debug build makes of them, `cargo xtask digests` what a release build makes of them. A change
-//! that means to change results writes the file anew: `ISOTHERM_DIGESTS=write cargo test --package isotherm-scenario --test
-//! digests`.
+//! that means to change results writes the file: `cargo xtask bless digests`.
 
 use isotherm_scenario::{BUNDLED, RunOptions, Scenario, parse, run};
 use isotherm_units::{Bytes, Duration};
@@ -98,7 +97,7 @@ fn line_of(short: &Short) -> String {
 #[test]
 fn results_are_the_bytes_of_every_build() {
     let found: String = RUNS.iter().map(line_of).collect();
-    if std::env::var_os("ISOTHERM_DIGESTS").is_some_and(|what| what == "write") {
+    if std::env::var_os("ISOTHERM_BLESS").is_some_and(|value| value == "1") {
         std::fs::write(FILE, &found).expect("the file can be written");
     }
     let expected = std::fs::read_to_string(FILE).expect("the file can be read");

@@ -1,5 +1,5 @@
-//! docs/use/report.md#results lists all metrics, as the code has them. `ISOTHERM_DOCS=write cargo test -p isotherm-scenario --test main
-//! documented` writes its table anew.
+//! docs/use/report.md#results lists all metrics, as the code has them. `cargo xtask bless results` writes
+//! its table.
 
 use isotherm_scenario::{METRICS, MetricUnit};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ fn the_page_of_results_has_all_metrics() {
     }
     let page = std::fs::read_to_string(PAGE).unwrap();
     let (head, old) = page.split_once(BEGIN).expect("the page has the line before the table");
-    if std::env::var_os("ISOTHERM_DOCS").is_some_and(|what| what == "write") {
+    if std::env::var_os("ISOTHERM_BLESS").is_some_and(|value| value == "1") {
         std::fs::write(PAGE, format!("{head}{BEGIN}{table}")).unwrap();
         return;
     }

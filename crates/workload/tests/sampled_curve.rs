@@ -12,7 +12,7 @@ use isotherm_workload::made::{MadeTrace, write_made};
 const RATES: [&str; 3] = ["1/4", "1/16", "1/64"];
 /// Sizes at which curves are compared, from nothing to that from which nothing improves.
 const SIZES: u64 = 100;
-const BEGIN: &str = "<!-- sampled curves: written by ISOTHERM_DOCS=write cargo test -p isotherm-workload --test main sampled_curve -->\n";
+const BEGIN: &str = "<!-- sampled curves: written by cargo xtask bless sampled-curves -->\n";
 const END: &str = "<!-- end -->";
 
 #[test]
@@ -61,12 +61,12 @@ fn the_documented_errors_are_those_of_the_sample() {
     let text = std::fs::read_to_string(&page).unwrap();
     let (before, rest) = text.split_once(BEGIN).expect("docs/mechanism/formats.md has the table");
     let (stands, after) = rest.split_once(END).expect("docs/mechanism/formats.md has the table's end");
-    if std::env::var_os("ISOTHERM_DOCS").is_some_and(|what| what == "write") {
+    if std::env::var_os("ISOTHERM_BLESS").is_some_and(|value| value == "1") {
         std::fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
     } else {
         assert!(
             stands == table,
-            "docs/mechanism/formats.md has other errors; write them with ISOTHERM_DOCS=write. Found:\n{table}"
+            "docs/mechanism/formats.md has other errors; `cargo xtask bless sampled-curves` writes them. Found:\n{table}"
         );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `docs/mechanism/reclaim.md#baselines` holds the definitions. Three parties are compared on each trace and size: libCacheSim itself (when
 //! `scripts/install-test-needs` could install it), its results as checked in (`tests/differential/golden.tsv`), a naive model
-//! that is the definitions in code, and the simulated machine. `ISOTHERM_BLESS=1` writes the golden file anew from
+//! that is the definitions in code, and the simulated machine. `cargo xtask bless libcachesim` writes the golden file from
 //! libCacheSim.
 
 #![expect(clippy::print_stderr, reason = "a skipped comparison says so")]
@@ -28,7 +28,7 @@ type Results = BTreeMap<(String, String, usize), (usize, usize, u64)>;
 #[test]
 fn golden_is_what_libcachesim_says() {
     let Some(live) = run_libcachesim() else { return };
-    if std::env::var_os("ISOTHERM_BLESS").is_some() {
+    if std::env::var_os("ISOTHERM_BLESS").is_some_and(|value| value == "1") {
         std::fs::write(root().join(GOLDEN), print(&live)).unwrap();
     }
     assert_equal("libCacheSim", &live, "the golden file", &golden());
@@ -109,7 +109,7 @@ fn parse(text: &str) -> Results {
 fn print(results: &Results) -> String {
     let mut text = String::from(
         "# Which requests miss in libCacheSim 0.3.5 (PyPI `libcachesim`), printed by libcachesim_misses.py.\n\
-         # Made by: ISOTHERM_BLESS=1 cargo test -p isotherm-cli --test main libcachesim\n\
+         # Made by: cargo xtask bless libcachesim\n\
          # trace\tpolicy\tpages\trequests\tmisses\tdigest\n",
     );
     for ((trace, policy, pages), (requests, misses, digest)) in results {
@@ -127,6 +127,6 @@ fn assert_equal(left_name: &str, left: &Results, right_name: &str, right: &Resul
     assert!(
         differences.is_empty(),
         "(requests, misses, digest of which)\n{differences}\
-         Was a bundled trace made anew? Then: ISOTHERM_BLESS=1 cargo test -p isotherm-cli --test main libcachesim"
+         Was a bundled trace replaced? Then: cargo xtask bless libcachesim"
     );
 }
