@@ -48,10 +48,20 @@ fn torn_texts() {
     }
 }
 
+/// A zone as a kernel prints it.
+const ZONEINFO: &str = "Node 0, zone   Normal\n  per-node stats\n      nr_inactive_anon 2258\n  pages free     100\n        boost    0\n        \
+    min      16\n        low      20\n        high     24\n        promo    28\n        spanned  4095\n        present  4000\n        \
+    managed  3840\n        protection: (0, 3)\n      nr_free_pages 100\n  pagesets\n    cpu: 0\n              high:  13\n";
+
 proptest! {
     #[test]
     fn random_texts(text in "\\PC{0,200}", words in "(Node|zone|type|some|avg10=|N0=|:|,|>|-|[0-9]{1,22}|[ \n]){0,60}") {
         parse_all(&text);
         parse_all(&words);
+    }
+
+    #[test]
+    fn spoilt_zones(text in "\\PC*", at in 0..ZONEINFO.len()) {
+        let _ = zoneinfo::parse(&format!("{}{text}{}", &ZONEINFO[..at], &ZONEINFO[at..]));
     }
 }

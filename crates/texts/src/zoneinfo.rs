@@ -163,7 +163,16 @@ mod tests {
         assert_eq!(found.nodes[&NodeId(0)].get("nr_active_anon"), Some(436));
         assert_eq!((dma.counters.get("nr_free_pages"), dma.counters.get("promo")), (Some(3840), Some(28)));
         assert_eq!((normal.node, normal.free, normal.boost), (NodeId(1), 9, 0));
-        for text in ["", "garbage", "Node", "Node 0, zone", "Node x, zone DMA", "Node 0, zone DMA\n pages free x"] {
+        for text in [
+            "",
+            "garbage",
+            "Node",
+            "Node 0, zone",
+            "Node x, zone DMA",
+            "Node 0, zone DMA\n pages free x",
+            "Node x, zone",
+            "Node 0, zone\n  pages free",
+        ] {
             assert!(parse(text).is_err() && parse(&format!("{text}\n")).is_err(), "{text}");
         }
     }

@@ -1,15 +1,15 @@
 //! NUMA nodes, their tiers, and their free memory.
 
+use crate::counters::zoneinfo;
 use crate::{LiveError, Root, sys};
 use isotherm_core::host::{NodeId, NodeMemory, TierNode};
-use isotherm_texts::shortened;
+use isotherm_texts::numbers;
+use isotherm_texts::zoneinfo::Zone;
 use isotherm_units::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NODES: &str = "/sys/devices/system/node";
 const TIERS: &str = "/sys/devices/virtual/memory_tiering";
-/// Most nodes of any kernel (`CONFIG_NODES_SHIFT` is 10 at most).
-const NODES_MAX: u32 = 1024;
 
 /// All nodes, in the order of their numbers. A machine without NUMA has node 0. Without tiers, all nodes are of the top one.
 pub(super) fn nodes(root: &Root) -> Vec<TierNode> {
@@ -46,24 +46,12 @@ fn tiers(root: &Root) -> BTreeMap<u32, BTreeSet<u32>> {
 
 /// `0-2,5`; `None` if it is not of that form.
 fn node_list(text: &str) -> Option<BTreeSet<u32>> {
-    let mut nodes = BTreeSet::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last >= NODES_MAX {
-            return None;
-        }
-        nodes.extend(first..=last);
-    }
-    Some(nodes)
+    numbers::list(text).ok().map(BTreeSet::from_iter)
 }
 
 /// Free memory of a node in pages of 4 KiB; `None` if it has none.
 pub(super) fn node_memory(root: &Root, node: NodeId) -> Result<Option<NodeMemory>, LiveError> {
-    let path = "/proc/zoneinfo";
-    let text = root.read(path)?;
-    let strange = |line: &str| LiveError::strange(root.path(path), format!("`{}`", shortened(line)));
-    let memory = zones_of(&text, node).map_err(strange)?;
+    let memory = memory_of(&zoneinfo::read(root)?.zones, node);
     let base_pages = |pages: u64| pages.saturating_mul((sys::page_bytes() / PAGE_BYTES).max(1));
     Ok(memory.map(|memory| NodeMemory {
         present: base_pages(memory.present),
@@ -73,47 +61,29 @@ pub(super) fn node_memory(root: &Root, node: NodeId) -> Result<Option<NodeMemory
     }))
 }
 
-/// The sum of a node's zones, in pages of the kernel, or the line that is not understood.
-fn zones_of(text: &str, node: NodeId) -> Result<Option<NodeMemory>, &str> {
+/// The sum of a node's zones, in pages of the kernel.
+fn memory_of(zones: &[Zone], node: NodeId) -> Option<NodeMemory> {
     let mut sum = NodeMemory::default();
-    let (mut is_here, mut has_promo) = (false, false);
-    for line in text.lines() {
-        if let Some(rest) = line.strip_prefix("Node ") {
-            let number: u32 = rest.split(',').next().and_then(|number| number.parse().ok()).ok_or(line)?;
-            is_here = number == node.0;
+    let mut has_promo = false;
+    for zone in zones.iter().filter(|zone| zone.node == node) {
+        sum.present = sum.present.saturating_add(zone.present);
+        sum.free = sum.free.saturating_add(zone.free);
+        sum.high = sum.high.saturating_add(zone.high);
+        if let Some(promo) = zone.counters.get("promo") {
+            has_promo = true;
+            sum.promo = sum.promo.saturating_add(promo);
         }
-        if !is_here {
-            continue;
-        }
-        let mut words = line.split_ascii_whitespace();
-        let place = match (words.next(), line.trim_start().starts_with("pages free")) {
-            (Some("pages"), true) => {
-                words.next();
-                &mut sum.free
-            }
-            (Some("high"), _) => &mut sum.high,
-            (Some("promo"), _) => {
-                has_promo = true;
-                &mut sum.promo
-            }
-            (Some("present"), _) => &mut sum.present,
-            _ => continue,
-        };
-        // `high:` of the per-CPU lists is another word; a line without a number is cut.
-        let pages: u64 = words.next().and_then(|word| word.parse().ok()).ok_or(line)?;
-        *place = place.saturating_add(pages);
     }
     if !has_promo {
         sum.promo = sum.high; // kernels before 5.18 have no such watermark
     }
     sum.free = sum.free.min(sum.present);
-    Ok((sum.present > 0).then_some(sum))
+    (sum.present > 0).then_some(sum)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const ZONEINFO: &str = "\
 Node 0, zone      DMA
@@ -135,29 +105,35 @@ Node 0, zone      DMA
               high:  13
 Node 0, zone   Normal
   pages free     900
+        min      30
+        low      40
         high     50
         promo    60
         present  8000
 Node 1, zone   Normal
   pages free     0
+        min      5
+        low      6
         high     7
         present  0
 Node 2, zone  Movable
   pages free     40
+        min      5
+        low      6
         high     7
         present  50
 ";
 
     #[test]
     fn zones_of_a_node_are_added_up() {
-        let of = |node| zones_of(ZONEINFO, NodeId(node)).unwrap();
+        let read =
+            |text: &str, node| isotherm_texts::zoneinfo::parse(text).map(|info| memory_of(&info.zones, NodeId(node)));
+        let of = |node| read(ZONEINFO, node).unwrap();
         assert_eq!(of(0), Some(NodeMemory { present: 12000, free: 1000, high: 74, promo: 88 }));
         assert_eq!((of(1), of(3)), (None, None));
         assert_eq!(of(2), Some(NodeMemory { present: 50, free: 40, high: 7, promo: 7 }));
-        assert_eq!(zones_of("Node x, zone", NodeId(0)), Err("Node x, zone"));
-        assert_eq!(zones_of("Node 0, zone\n  pages free\n", NodeId(0)), Err("  pages free"));
         for end in 0..ZONEINFO.len() {
-            let read = zones_of(&ZONEINFO[..end], NodeId(0));
+            let read = read(&ZONEINFO[..end], 0);
             assert!(
                 read.is_err() || read.is_ok_and(|memory| memory.is_none_or(|memory| memory.free <= memory.present))
             );
@@ -195,13 +171,5 @@ Node 2, zone  Movable
         write(format!("{TIERS}/power"), "");
         assert_eq!(top(&root), [true, false, true, true]);
         assert_eq!(nodes(&root).iter().map(|node| node.has_memory).collect::<Vec<_>>(), [true, true, true, false]);
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_panics(text in "\\PC*", at in 0..ZONEINFO.len()) {
-            let _ = (node_list(&text), zones_of(&text, NodeId(0)));
-            let _ = zones_of(&format!("{}{text}{}", &ZONEINFO[..at], &ZONEINFO[at..]), NodeId(0));
-        }
     }
 }
