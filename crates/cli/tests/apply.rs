@@ -197,9 +197,9 @@ fn what_needs_the_daemon_is_refused_with_the_command_that_does_it() {
         (TOOL, &["--daemon-config", "-", "--yes"], "prints alone"),
         ("[[variants]]\nname = \"v\"\npatch = { policy = \"mglru\" }\n", &[], "several variants"),
         (
-            "[[compaction]]\nname = \"h\"\ndesign = \"heat\"\n",
+            "[[compaction]]\nname = \"h\"\ndesign = \"controller\"\nbudget = { stall = \"1ms\" }\n",
             &["--daemon-config", "-"],
-            "allowed: explicit, controller",
+            "allowed: pages, cpu, wall",
         ),
         (
             "[[monitors]]\nname = \"m\"\ntargets = [\"web\"]\nranges = [{ start = 0, end = 4096 }]\n",

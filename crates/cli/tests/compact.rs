@@ -201,7 +201,10 @@ fn contradictions_name_both_places() {
             "[[compaction]]\nname = \"a\"\ndesign = \"merged\"\n[[compaction]]\nname = \"b\"\ndesign = \"merged\"\n",
             &["isotherm.toml:5:", "isotherm.toml:2:", "compaction_proactiveness"][..],
         ),
-        ("[[compaction]]\nname = \"a\"\ndesign = \"heat\"\n", &["isotherm.toml:3:", "move single pages", "allowed"]),
+        (
+            "[[compaction]]\nname = \"a\"\ndesign = \"heat\"\n",
+            &["isotherm.toml:", "unknown variant `heat`", "`merged`"],
+        ),
         (
             "[[compaction]]\nname = \"a\"\ndesign = \"explicit\"\nlow = 40\n",
             &["isotherm.toml:4:", "allowed: 0 to `high`"],

@@ -134,22 +134,26 @@ mod tests {
             ),
             ("design = \"merged\"\nnode = 1", "t:10:1: compaction `d`: `node` is 1; allowed: 0, the only one"),
             (
-                "design = \"heat\"\nkeep = 33",
+                "design = \"controller\"\nkeep = 33",
                 "t:10:1: compaction `d`: `keep` is 33; allowed: up to 32, all memory of the node",
             ),
-            ("design = \"heat\"\nepoch = \"0s\"", "t:10:1: compaction `d`: `epoch` is 0ns; allowed: 1ms to 1m"),
+            (
+                "design = \"controller\"\ninterval = \"0s\"",
+                "t:10:1: compaction `d`: `interval` is 0ns; allowed: 1ms and more",
+            ),
+            ("design = \"heat\"", "unknown variant `heat`, expected one of `rfc`, `explicit`, `merged`, `controller`"),
             (
                 "design = \"rfc\"\norders = { \"0\" = { low = 1, high = 2 } }",
                 "t:10:1: compaction `d`: `orders` is \"0\"; allowed",
             ),
-            ("design = \"heat\"\n[[compaction]]\nname = \"d\"\ndesign = \"rfc\"", "two daemons have this name"),
-            ("design = \"heat\"\n[[compaction]]\nname = \"e\"\ndesign = \"rfc\"", "node 0 has `d` already"),
-            ("design = \"heat\"\nkep = 3", "unknown field `kep`"),
+            ("design = \"controller\"\n[[compaction]]\nname = \"d\"\ndesign = \"rfc\"", "two daemons have this name"),
+            ("design = \"controller\"\n[[compaction]]\nname = \"e\"\ndesign = \"rfc\"", "node 0 has `d` already"),
+            ("design = \"controller\"\nkep = 3", "unknown field `kep`"),
         ];
         for (compaction, expected) in table {
             let said = refused(compaction).expect_err(compaction);
             assert!(said.contains(expected), "{compaction}\n{said}");
         }
-        assert_eq!(refused("design = \"heat\"\nkeep = 32\nbudget = { pages = 0 }"), Ok(()), "it will say so");
+        assert_eq!(refused("design = \"controller\"\nkeep = 32\nbudget = { pages = 0 }"), Ok(()), "it will say so");
     }
 }

@@ -236,8 +236,6 @@ metrics! {
     compaction_cpu_ns, Nanoseconds, "CPU time of daemons that compact", |s| kernel(s, of_compaction(s, |daemon| daemon.cpu_ns)?);
     compaction_starts, Count, "how often they began", |s| kernel(s, of_compaction(s, |daemon| daemon.starts)?);
     compaction_pages_moved, Pages, "pages that they moved", |s| kernel(s, of_compaction(s, |daemon| daemon.pages_moved)?);
-    compaction_pages_in_vain, Pages, "of these, out of page blocks that stayed in use",
-        |s| kernel(s, of_compaction(s, |daemon| daemon.pages_in_vain)?);
     compaction_pages_scanned, Pages, "pages that they looked at as sources",
         |s| kernel(s, of_compaction(s, |daemon| daemon.pages_scanned)?);
     compaction_blocks_freed, Count, "page blocks that they made free",

@@ -196,7 +196,7 @@ def apply_tiering(scenario: dict[str, Any], values: Mapping[str, Value]) -> None
 
 
 #: Designs of compaction, for scenarios that have `[[compaction]]` or ask for huge pages.
-DESIGNS = ("none", "merged", "explicit", "controller", "heat")
+DESIGNS = ("none", "merged", "explicit", "controller")
 
 
 def compaction(fitted: Fitted) -> list[Parameter]:
@@ -217,7 +217,6 @@ def apply_compaction(scenario: dict[str, Any], values: Mapping[str, Value]) -> N
         "merged": {"proactiveness": values["compaction.proactiveness"]},
         "explicit": {"low": low, "high": low + 5},
         "controller": {"keep": values["compaction.keep"]},
-        "heat": {"keep": values["compaction.keep"]},
     }
     if design == "none":
         scenario.pop("compaction", None)

@@ -56,8 +56,6 @@ pub enum Hold {
     NoYield,
     /// The host reports nothing from which a yield could be predicted.
     YieldUnknown,
-    /// The host does not report what page blocks hold; only `heat` needs that.
-    HeatUnknown,
 }
 
 impl Decision {

@@ -2,7 +2,6 @@
 
 use super::caller::{Explicit, ExplicitConfig};
 use super::controller::{Controller, ControllerConfig};
-use super::heat::{Heat, HeatConfig};
 use super::merged::{Merged, MergedConfig};
 use super::rfc::{Rfc, RfcConfig};
 use super::run::ZoneReport;
@@ -87,5 +86,4 @@ designs! {
     Explicit, ExplicitConfig, "explicit", "the original series' last word: somebody calls compact_extfrag(node, zone, order, high, low), here every so often";
     Merged, MergedConfig, "merged", "proactive compaction as the kernel has it: one number, scores of zones and of the node";
     Controller, ControllerConfig, "controller", "ours: as many huge pages as are asked for, only where a yield is predicted";
-    Heat, HeatConfig, "heat", "ours, with pages in use left alone: cheap blocks first, waits of others limited";
 }

@@ -1,5 +1,5 @@
-//! How many huge pages should be free, and whether compaction may try for them now: what our designs decide by (
-//! docs/spec/compaction.md#s7-4).
+//! How many huge pages should be free, and whether compaction may try for them now: what our design decides by
+//! (docs/spec/compaction.md#s7-4).
 
 use super::rfc::after;
 use super::run::{Task, Why};

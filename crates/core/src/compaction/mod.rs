@@ -2,7 +2,7 @@
 //!
 //! Indices come from counts of free blocks alone ([`FreeBlocks`]), so that the kernel's own files (`crates/texts`) and the
 //! simulated machine are read by the same code. Designs decide ([`DESIGNS`]): three from the history of Linux's proactive
-//! compaction, two of our own. They are state machines without I/O; a [host](crate::host::Compacting) compacts for them, step by
+//! compaction, one of our own. They are state machines without I/O; a [host](crate::host::Compacting) compacts for them, step by
 //! step.
 //!
 //! Behaviour follows Linux 7.2 where nothing else is said. Sections named in comments are those of the project's specification
@@ -18,7 +18,6 @@ mod error;
 mod explicit;
 #[cfg(test)]
 pub(crate) mod fake;
-pub(crate) mod heat;
 mod keep;
 mod merged;
 mod proactiveness;
@@ -43,7 +42,6 @@ pub use deferral::Deferral;
 pub use designs::{Activity, Compactor, DESIGNS, Design, DesignEntry};
 pub use error::CompactionError;
 pub use explicit::{CompactExtfrag, Request, StartError};
-pub use heat::{Heat, HeatConfig, Prices};
 pub use merged::{Merged, MergedConfig};
 pub use proactiveness::{Leeway, Proactiveness, ScoreMarks};
 pub use rfc::{OrderMarks, Rfc, RfcConfig};

@@ -65,8 +65,6 @@ pub enum Why {
     ReclaimRunning,
     /// The caller cancelled it.
     Cancelled,
-    /// Only hot pages are left to move.
-    HeatBlocked,
     /// Locks were held by others.
     Contended,
     /// Earlier attempts failed, and this one was passed over.
@@ -81,7 +79,6 @@ impl From<CompactEnd> for Why {
             CompactEnd::NoTargets => Self::NoTargets,
             CompactEnd::Reclaiming => Self::ReclaimRunning,
             CompactEnd::Contended => Self::Contended,
-            CompactEnd::Hot => Self::HeatBlocked,
         }
     }
 }

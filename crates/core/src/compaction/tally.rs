@@ -81,8 +81,6 @@ fn empty_budget(design: &Design) -> Option<&'static str> {
     let budget: &Budget = match design {
         Design::Explicit(config) => &config.budget,
         Design::Controller(config) => &config.budget,
-        // A heat budget of no waits moves what nobody uses.
-        Design::Heat(config) => &Budget { stall: None, ..config.budget },
         Design::Rfc(_) | Design::Merged(_) => return None,
     };
     let zero = Some(Duration::ZERO);
@@ -105,7 +103,6 @@ const fn reason(hold: Hold) -> &'static str {
         Hold::BackingOff => "the last attempt gained too little",
         Hold::NoYield => "no block was predicted to become free",
         Hold::YieldUnknown => "nothing to predict a yield from",
-        Hold::HeatUnknown => "nobody tells what page blocks hold",
     }
 }
 
@@ -129,7 +126,6 @@ fn words(why: Why) -> String {
         Why::NoProgress => "too much was looked at in vain".to_owned(),
         Why::ReclaimRunning => "kswapd was at work".to_owned(),
         Why::Cancelled => "it was called off".to_owned(),
-        Why::HeatBlocked => "what is left is in use".to_owned(),
         Why::Contended => "locks were not to be had".to_owned(),
         Why::Deferred => "earlier attempts failed".to_owned(),
     }

@@ -1,7 +1,7 @@
 //! Compaction: how fragmented zones are, how busy the machine is, and steps of compaction.
 
 use super::HostError;
-use crate::vocabulary::{BlockUse, FreeBlocks, MAX_ORDERS, Marks, NodeId};
+use crate::vocabulary::{FreeBlocks, MAX_ORDERS, Marks, NodeId};
 use isotherm_units::Duration;
 
 /// Tells how scattered free memory is, and compacts it. What a host has not is "not here", which is what each call answers unless it is written.
@@ -39,39 +39,6 @@ pub trait Compacting {
 
     /// Ends what steps on a node have begun and what goes on without them. Nothing, where a step is over when its call is.
     fn cease(&mut self, _node: NodeId) {}
-
-    /// Appends all page blocks of a zone, from the lowest up, with what they hold and how many of their pages are in use. Like
-    /// a monitor's, the look leaves marks so that reclaim does not take pages for unused whose bits were cleared.
-    ///
-    /// # Errors
-    /// [`HostError::NotHere`] where it is not known what blocks hold.
-    fn page_blocks(&mut self, _look: &BlocksScan, _out: &mut Vec<PageBlock>) -> Result<(), HostError> {
-        Err(HostError::NotHere("this host does not tell what page blocks hold"))
-    }
-
-    /// Appends the pages of a block, from the lowest up; with `clears`, the accessed bits of movable ones are cleared.
-    ///
-    /// # Errors
-    /// [`HostError::NotHere`]. [`HostError::Failed`]: there is no such block.
-    fn block_pages(
-        &mut self,
-        _zone: ZoneId,
-        _block: u32,
-        _clears: bool,
-        _out: &mut Vec<PageContent>,
-    ) -> Result<(), HostError> {
-        Err(HostError::NotHere("this host does not tell what page blocks hold"))
-    }
-
-    /// Moves some pages out of a block, in one batch. [`Compacted::end`] is [`CompactEnd::NoTargets`] if there was no room for
-    /// some of them, and `None` otherwise; [`Compacted::pages_moved`] and [`Compacted::blocks_freed`] tell how it went. Pages
-    /// that could not be moved stay where they are.
-    ///
-    /// # Errors
-    /// [`HostError::NotHere`]. [`HostError::Failed`]: there is no such block, or it is among the targets; nothing was moved.
-    fn move_pages(&mut self, _batch: &MoveBatch<'_>) -> Result<Compacted, HostError> {
-        Err(HostError::NotHere("this host does not move single pages"))
-    }
 }
 
 /// A zone: its node, and its number there from the lowest addresses up.
@@ -194,62 +161,6 @@ pub struct CompactStep {
     pub max_moved: u64,
 }
 
-/// A look at all page blocks of a zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlocksScan {
-    pub zone: ZoneId,
-    /// Movable pages of each block whose accessed bits are read and cleared, all if there are fewer. They lie evenly spaced
-    /// among the block's movable pages. 0: none.
-    pub samples: u32,
-    /// Number of the first of them among these pages; more than there are begin anew. Looks with the same number see the same
-    /// pages, as long as none is moved or freed.
-    pub turn: u32,
-}
-
-/// A page block in such a look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageBlock {
-    /// Its number in the zone, from the lowest addresses up.
-    pub number: u32,
-    /// What it holds. Pages that somebody holds just now count as fixed.
-    pub usage: BlockUse,
-    /// Pages of the block whose accessed bits were read.
-    pub sampled: u32,
-    /// How many of them were used since their bits were cleared last.
-    pub accessed: u32,
-}
-
-/// A page of a page block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageContent {
-    /// The page is free.
-    Free,
-    /// The page is in use and cannot be moved now.
-    Fixed,
-    /// The page is in use and can be moved.
-    Movable {
-        /// Used since its accessed bit was cleared last.
-        accessed: bool,
-    },
-}
-
-/// Pages of one block that are to move together, into named blocks: they are unmapped, one flush of cached translations
-/// follows, and then one after the other is copied and mapped again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MoveBatch<'a> {
-    pub zone: ZoneId,
-    /// Number in the zone of the block that the pages lie in.
-    pub block: u32,
-    /// Their numbers in the block. Those that are free or fixed by now are passed over.
-    pub pages: &'a [u32],
-    /// Blocks with free pages to move into, those to be filled first in front. Blocks that are wholly free are passed over.
-    pub targets: &'a [u32],
-    /// Pages that were used since their accessed bits were cleared last stay.
-    pub spares_accessed: bool,
-    /// What the move may wait for.
-    pub mode: CompactMode,
-}
-
 /// Why a zone's compaction is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactEnd {
@@ -263,8 +174,6 @@ pub enum CompactEnd {
     Reclaiming,
     /// Locks were held by others.
     Contended,
-    /// Only hot pages are left to move.
-    Hot,
 }
 
 /// Waits of tasks for pages that were being moved.
@@ -315,8 +224,6 @@ pub struct Compacted {
     pub blocks_spoiled_unmovable: u64,
     /// Likewise, of movable pages that somebody holds just now.
     pub blocks_spoiled_pinned: u64,
-    /// Of the pages moved, those out of blocks that were then given up.
-    pub pages_in_vain: u64,
     /// CPU time of the thread that compacts.
     pub cpu: Duration,
     /// Waits of other tasks for the pages that were moved.
@@ -333,7 +240,6 @@ impl Compacted {
         self.blocks_freed += other.blocks_freed;
         self.blocks_spoiled_unmovable += other.blocks_spoiled_unmovable;
         self.blocks_spoiled_pinned += other.blocks_spoiled_pinned;
-        self.pages_in_vain += other.pages_in_vain;
         self.cpu = Duration::from_ns(self.cpu.ns().saturating_add(other.cpu.ns()));
         self.stalls.merge(&other.stalls);
     }

@@ -25,8 +25,8 @@ pub use crate::vocabulary::{
 pub use adopting::Adopting;
 pub use applying::{Applied, Applying, Order, SchemeCapabilities, Untreated};
 pub use compacting::{
-    BlocksScan, CompactEnd, CompactMode, CompactStep, Compacted, Compacting, CompactionSignals, Granularity, MoveBatch,
-    PageBlock, PageContent, Stalls, Stop, ZoneId, ZoneState,
+    CompactEnd, CompactMode, CompactStep, Compacted, Compacting, CompactionSignals, Granularity, Stalls, Stop, ZoneId,
+    ZoneState,
 };
 pub use error::HostError;
 pub use gauging::{Gauge, GaugeCapabilities, Gauging};

@@ -44,14 +44,6 @@ impl CompactionConfig {
         })?;
         let stall = |budget: &Budget| budget.stall.is_some();
         let (is_for_stalls, is_fixed) = match &self.design {
-            Design::Heat(_) => {
-                return Err(wrong(
-                    &key("design"),
-                    "`heat` needs to know what each page block holds, and to move single pages, which no file of the kernel does; \
-                     allowed: explicit, controller, rfc, merged"
-                        .to_owned(),
-                ));
-            }
             Design::Merged(config) => (false, config.leeway != Leeway::default()),
             Design::Explicit(config) => (stall(&config.budget), false),
             Design::Controller(config) => (stall(&config.budget), false),
@@ -112,7 +104,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::compaction::{ControllerConfig, ExplicitConfig, HeatConfig, MergedConfig};
+    use isotherm_core::compaction::{ControllerConfig, ExplicitConfig, MergedConfig};
     use isotherm_units::Duration;
 
     fn section(name: &str, node: u32, design: Design) -> CompactionConfig {
@@ -152,8 +144,6 @@ mod tests {
                 .contains("vm.compaction_proactiveness")
         );
         assert!(two(explicit(0), explicit(1)).contains("twice"));
-        let heat = refused(vec![section("h", 0, Design::Heat(HeatConfig::default()))]);
-        assert!(heat.0 == "compaction[0].design" && heat.2.contains("allowed: explicit"), "{heat:?}");
         let kernel = refused(vec![CompactionConfig { engine: Engine::Kernel, ..explicit(0) }]);
         assert_eq!((&*kernel.0, kernel.1.as_deref()), ("compaction[0].engine", Some("compaction[0].design")));
         assert_eq!(refused(vec![CompactionConfig { node: 1, ..merged() }]).0, "compaction[0].node");

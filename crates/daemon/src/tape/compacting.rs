@@ -51,13 +51,12 @@ impl Zone {
 }
 
 /// By their numbers on the tape.
-const ENDS: [CompactEnd; 6] = [
+const ENDS: [CompactEnd; 5] = [
     CompactEnd::Reached,
     CompactEnd::ScannersMet,
     CompactEnd::NoTargets,
     CompactEnd::Reclaiming,
     CompactEnd::Contended,
-    CompactEnd::Hot,
 ];
 const GRANULARITIES: [Granularity; 3] = [Granularity::System, Granularity::Node, Granularity::Zone];
 

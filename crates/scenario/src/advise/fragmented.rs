@@ -211,7 +211,6 @@ fn with_goal(design: Design, wanted: u64) -> Design {
         Design::Controller(config) => {
             Design::Controller(isotherm_core::compaction::ControllerConfig { keep: wanted, ..config })
         }
-        Design::Heat(config) => Design::Heat(isotherm_core::compaction::HeatConfig { keep: wanted, ..config }),
         // The original marks are their defaults.
         Design::Rfc(_) | Design::Explicit(_) => design,
     }
@@ -273,7 +272,7 @@ fn assumptions(machine: Bytes, peak: Bytes, footprint: Bytes, wanted: u64, could
         ),
         format!(
             "`rfc` and `explicit` have the marks 25 and 30 percent, `merged` a proactiveness of {PROACTIVENESS} (Linux: 20), \
-             `controller` and `heat` keep {wanted} huge pages."
+             `controller` keeps {wanted} huge pages."
         ),
         "Zeroing a huge page comes on top. Prices of moving pages are the cost table's; real memory holds pages that cannot move, \
          and then fewer huge pages are had."

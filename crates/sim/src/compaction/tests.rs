@@ -377,8 +377,8 @@ mod properties {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
-        /// docs/spec/compaction.md#s8-3, as far as it binds every compaction: nothing that cannot move is moved, no block of what is
-        /// wanted is broken up, no page is lost or doubled, and after each batch free blocks lie as they must.
+        /// What binds every compaction: nothing that cannot move is moved, no block of what is wanted is broken up, no page is lost
+        /// or doubled, and after each batch free blocks lie as they must.
         #[test]
         fn passes_keep_to_what_they_promise(scene in scene(), requests in prop::collection::vec(request(), 1..4)) {
             let (mut rig, space) = full(BLOCKS);

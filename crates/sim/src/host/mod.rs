@@ -42,11 +42,11 @@ use crate::mmu::{Level, SpaceId};
 use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
-    AddressRange, Ageing, Answer, Applied, Applying, Area, Attribute, BlocksScan, Capabilities, CompactStep, Compacted,
-    Compacting, CompactionSignals, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
-    Granularity, HostError, Level as HostLevel, Limiting, Listing, Mappings, MoveBatch, MoveOrder, NodeId, NodeMemory,
-    Order, PageBlock, PageContent, PageMove, Probe, ProbeResult, Probing, ScanFilter, Scanned, SchemeCapabilities,
-    Seen, TargetId, Tiering, TieringCapabilities, ZoneId, ZoneState,
+    AddressRange, Ageing, Answer, Applied, Applying, Area, Attribute, Capabilities, CompactStep, Compacted, Compacting,
+    CompactionSignals, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, Granularity,
+    HostError, Level as HostLevel, Limiting, Listing, Mappings, MoveOrder, NodeId, NodeMemory, Order, PageMove, Probe,
+    ProbeResult, Probing, ScanFilter, Scanned, SchemeCapabilities, Seen, TargetId, Tiering, TieringCapabilities,
+    ZoneState,
 };
 use isotherm_units::{Bytes, Duration, PAGE_SHIFT};
 use physical::Found;
@@ -321,26 +321,6 @@ impl Compacting for MemoryHost<'_> {
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
         self.memory.stir();
         self.compact_some(step)
-    }
-
-    fn page_blocks(&mut self, check: &BlocksScan, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
-        self.scan_blocks(check, out)
-    }
-
-    fn block_pages(
-        &mut self,
-        zone: ZoneId,
-        block: u32,
-        clears: bool,
-        out: &mut Vec<PageContent>,
-    ) -> Result<(), HostError> {
-        self.memory.stir();
-        self.look_at_pages(zone, block, clears, out)
-    }
-
-    fn move_pages(&mut self, batch: &MoveBatch<'_>) -> Result<Compacted, HostError> {
-        self.memory.stir();
-        self.move_some(batch)
     }
 }
 

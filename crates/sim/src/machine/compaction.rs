@@ -50,8 +50,6 @@ pub struct CompactionOutcome {
     /// Calls that the machine refused.
     pub refusals: u64,
     pub pages_moved: u64,
-    /// Of these, out of blocks that stayed in use.
-    pub pages_in_vain: u64,
     /// Pages looked at as sources.
     pub pages_scanned: u64,
     /// Page blocks that became wholly free.
@@ -74,7 +72,7 @@ impl MachineBuilder {
             kind: Kind::Compaction,
             name: name.to_owned(),
             daemon: Box::new(daemon),
-            recorder: Box::new(CompactionRecorder { design: design.name(), node, runs: Vec::new(), pages_in_vain: 0 }),
+            recorder: Box::new(CompactionRecorder { design: design.name(), node, runs: Vec::new() }),
             watches: Watches::Machine,
             habits: Habits { wakeup: Wakeup::Program, goes_by_steps: true, asks_for_stalls: true },
         });
@@ -120,9 +118,6 @@ fn check(design: &Design, zones: &[u64]) -> Result<(), CompactionError> {
         Design::Controller(config) if config.keep > huge => {
             refuse("keep", config.keep.to_string(), format!("up to {huge}, all memory of the node"))
         }
-        Design::Heat(config) if config.keep > huge => {
-            refuse("keep", config.keep.to_string(), format!("up to {huge}, all memory of the node"))
-        }
         Design::Explicit(config) if config.order > MAX_ORDER => {
             refuse("order", config.order.to_string(), format!("1 to {MAX_ORDER}, the largest here"))
         }
@@ -150,14 +145,12 @@ struct CompactionRecorder {
     design: &'static str,
     node: u32,
     runs: Vec<CompactionRun>,
-    pages_in_vain: u64,
 }
 
 impl Recorder for CompactionRecorder {
     fn note(&mut self, report: Report, _ns: u64, at: Instant, _memory: &Memory) {
         let Report::Compaction(activity) = report else { return };
         let Some(ZoneReport { zone, why, extfrag_before, extfrag_after, work }) = activity.report else { return };
-        self.pages_in_vain += work.pages_in_vain;
         self.runs.push(CompactionRun {
             at_ns: at.ns(),
             zone: zone.zone,
@@ -185,7 +178,6 @@ impl Recorder for CompactionRecorder {
             starts: tally.starts,
             refusals: tally.refusals,
             pages_moved: sum(|run| run.pages_moved),
-            pages_in_vain: self.pages_in_vain,
             pages_scanned: sum(|run| run.pages_scanned),
             blocks_freed: sum(|run| run.blocks_freed),
             words: ended.daemon.words(),

@@ -2,7 +2,7 @@
 
 use crate::machine::{MachineBuilder, MachineConfig, NodeConfig};
 use crate::reclaim::policy_by_name;
-use isotherm_core::compaction::{ControllerConfig, DESIGNS, Design, ExplicitConfig, HeatConfig, OrderMarks, RfcConfig};
+use isotherm_core::compaction::{ControllerConfig, DESIGNS, Design, ExplicitConfig, OrderMarks, RfcConfig};
 use isotherm_units::Bytes;
 
 fn config(nodes: usize) -> MachineConfig {
@@ -24,8 +24,6 @@ fn what_a_machine_cannot_meet_is_refused() {
     let keep = 33;
     let controller = Design::Controller(ControllerConfig { keep, ..ControllerConfig::default() });
     assert_eq!(said(&controller, 0), "compaction `d`: `keep` is 33; allowed: up to 32, all memory of the node");
-    let heat = Design::Heat(HeatConfig { keep, ..HeatConfig::default() });
-    assert_eq!(said(&heat, 0), "compaction `d`: `keep` is 33; allowed: up to 32, all memory of the node");
     assert_eq!(said(&controller, 2), "compaction `d`: `node` is 2; allowed: 0 to 1");
     let explicit = |config: ExplicitConfig| said(&Design::Explicit(config), 1);
     let base = ExplicitConfig::default;

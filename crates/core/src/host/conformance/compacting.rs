@@ -1,12 +1,10 @@
 //! The contract of [`Compacting`].
 
 use super::Findings;
-use crate::host::{
-    BlocksScan, CompactEnd, CompactMode, CompactStep, Compacting, HostError, PageContent, Stop, ZoneState,
-};
+use crate::host::{CompactEnd, CompactMode, CompactStep, Compacting, Stop, ZoneState};
 use crate::vocabulary::HUGE_ORDER;
 
-/// Plays it through: zones are in order, a mark that is reached moves nothing, blocks and their pages agree.
+/// Plays it through: zones are in order, a mark that is reached moves nothing.
 pub fn compacting(host: &mut dyn Compacting) -> Findings {
     let mut findings = Findings::default();
     let mut zones: Vec<ZoneState> = Vec::new();
@@ -27,7 +25,6 @@ pub fn compacting(host: &mut dyn Compacting) -> Findings {
             "more is free of one type than of all",
         );
         step(host, zone, &mut findings);
-        blocks(host, zone, &mut findings);
     }
     findings
 }
@@ -49,36 +46,4 @@ fn step(host: &mut dyn Compacting, zone: &ZoneState, findings: &mut Findings) {
     let Ok(done) = done else { return };
     let is_over = matches!(done.end, Some(CompactEnd::Reached | CompactEnd::ScannersMet));
     findings.expect(done.pages_moved == 0 && is_over, "compaction goes on although its mark is reached");
-}
-
-/// What blocks hold, against their pages.
-fn blocks(host: &mut dyn Compacting, zone: &ZoneState, findings: &mut Findings) {
-    let mut reported = Vec::new();
-    let check = BlocksScan { zone: zone.id, samples: 0, turn: 0 };
-    if host.page_blocks(&check, &mut reported).is_err() {
-        findings.expect(reported.is_empty(), "page blocks that failed have left something behind");
-        return;
-    }
-    findings.expect(reported.windows(2).all(|pair| pair[0].number < pair[1].number), "page blocks do not ascend");
-    findings.expect(
-        reported.iter().all(|block| block.sampled == 0 && block.accessed == 0),
-        "bits are read that were not asked for",
-    );
-    for block in reported.iter().take(4) {
-        let mut pages = Vec::new();
-        if host.block_pages(zone.id, block.number, false, &mut pages).is_err() {
-            findings.expect(false, "the pages of a block that was told are not");
-            continue;
-        }
-        let count = |is: fn(&PageContent) -> bool| pages.iter().filter(|page| is(page)).count() as u64;
-        let movable = count(|page| matches!(page, PageContent::Movable { .. }));
-        let fixed = count(|page| matches!(page, PageContent::Fixed));
-        let agrees = movable == u64::from(block.usage.movable) && fixed == u64::from(block.usage.fixed);
-        findings.expect(agrees, "a block does not hold what its pages say");
-    }
-    let none = host.block_pages(zone.id, u32::MAX, false, &mut Vec::new());
-    findings.expect(
-        matches!(none, Err(HostError::Failed(_) | HostError::NotHere(_))),
-        "a block that is not there has pages",
-    );
 }

@@ -2,13 +2,12 @@
 
 use super::*;
 use crate::compaction::fake::{Machine as ZoneMachine, Zone};
-use crate::compaction::heat::fake::{BLOCK, Machine as BlockMachine, Page};
 use crate::generations::fake::FakeHost;
 use crate::host::{
-    Action, Ageing, Answer, Applied, Applying, Area, BlocksScan, Capabilities, CompactStep, Compacted, Compacting,
+    Action, Ageing, Answer, Applied, Applying, Area, Capabilities, CompactStep, Compacted, Compacting,
     CompactionSignals, Eviction, Gauging, GenerationCapabilities, Generational, Granularity, Level, Listing, Mappings,
-    MoveOrder, NodeId, NodeMemory, Order, PageBlock, PageContent, PageMove, Probe, ProbeResult, Probing, ScanFilter,
-    Scanned, Seen, Tiering, TieringCapabilities, ZoneId, ZoneState,
+    MoveOrder, NodeId, NodeMemory, Order, PageMove, Probe, ProbeResult, Probing, ScanFilter, Scanned, Seen, Tiering,
+    TieringCapabilities, ZoneState,
 };
 use crate::monitor::fake::World;
 use crate::promotion::fake::World as TierWorld;
@@ -38,7 +37,6 @@ fn the_fakes_keep_the_contract() {
     generations(&mut groups()).assert_none();
     generations(&mut FakeHost { is_classic: true, ..groups() }).assert_none();
     compacting(&mut zones()).assert_none();
-    compacting(&mut pages()).assert_none();
 }
 
 fn tiers() -> TierWorld {
@@ -57,14 +55,6 @@ fn groups() -> FakeHost {
 /// Two zones of half empty blocks.
 fn zones() -> ZoneMachine {
     ZoneMachine { zones: vec![Zone::of(8, 200, 0), Zone::of(4, 100, 7)], ..ZoneMachine::default() }
-}
-
-/// Blocks of which each page is known: one wholly free, one of both kinds.
-fn pages() -> BlockMachine {
-    let mut mixed = vec![Page::Free; BLOCK];
-    mixed[3] = Page::Fixed(1);
-    mixed[5] = Page::Movable { name: 2, period_ns: 0, cleared_at: 0 };
-    BlockMachine { blocks: vec![vec![Page::Free; BLOCK], mixed], ..BlockMachine::default() }
 }
 
 /// A host that has nothing, and says so.
@@ -166,7 +156,7 @@ impl Gauging for Broken {
 
 /// Zones that are right but for one thing.
 struct BrokenZones {
-    pages: BlockMachine,
+    zones: ZoneMachine,
     how: &'static str,
 }
 
@@ -177,7 +167,7 @@ impl Compacting for BrokenZones {
 
     fn zones(&mut self, out: &mut Vec<ZoneState>) -> Result<(), HostError> {
         let start = out.len();
-        self.pages.zones(out)?;
+        self.zones.zones(out)?;
         match self.how {
             "tells a zone twice" => out.extend_from_within(start..),
             "has more free than there is" => out[start].present = 1,
@@ -187,34 +177,13 @@ impl Compacting for BrokenZones {
     }
 
     fn compaction_signals(&mut self, node: NodeId) -> Result<CompactionSignals, HostError> {
-        self.pages.compaction_signals(node)
+        self.zones.compaction_signals(node)
     }
 
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
-        let done = self.pages.compact(step)?;
+        let done = self.zones.compact(step)?;
         let goes_on = self.how == "goes on beyond the mark";
         Ok(Compacted { pages_moved: done.pages_moved + u64::from(goes_on), ..done })
-    }
-
-    fn page_blocks(&mut self, check: &BlocksScan, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
-        self.pages.page_blocks(check, out)?;
-        match self.how {
-            "miscounts a block" => out[1].usage.movable += 1,
-            "reads bits unasked" => out[0].sampled = 1,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn block_pages(
-        &mut self,
-        zone: ZoneId,
-        block: u32,
-        clears: bool,
-        out: &mut Vec<PageContent>,
-    ) -> Result<(), HostError> {
-        let block = if self.how == "has blocks that are not there" { 0 } else { block };
-        self.pages.block_pages(zone, block, clears, out)
     }
 }
 
@@ -335,17 +304,14 @@ fn is_found(how: &str, findings: &Findings, words: &str) {
 
 #[test]
 fn broken_zones_are_found() {
-    compacting(&mut BrokenZones { pages: pages(), how: "not at all" }).assert_none();
+    compacting(&mut BrokenZones { zones: zones(), how: "not at all" }).assert_none();
     for (how, words) in [
         ("compacts, and says it cannot", "`compact` is not among the capabilities"),
         ("tells a zone twice", "zones are not in order"),
         ("has more free than there is", "more free pages than pages"),
         ("goes on beyond the mark", "goes on although its mark is reached"),
-        ("miscounts a block", "does not hold what its pages say"),
-        ("reads bits unasked", "bits are read that were not asked for"),
-        ("has blocks that are not there", "a block that is not there has pages"),
     ] {
-        is_found(how, &compacting(&mut BrokenZones { pages: pages(), how }), words);
+        is_found(how, &compacting(&mut BrokenZones { zones: zones(), how }), words);
     }
 }
 
