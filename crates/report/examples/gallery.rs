@@ -7,7 +7,7 @@
 
 use isotherm_report::{
     Axis, Band, Callout, Cell, Chart, ColourDepth, Column, Emphasis, Heatmap, HtmlPage, Measure, PictureSize,
-    Reference, Series, Table, TermStyle, Theme, Unit, Verdict,
+    Reference, Series, Table, TermStyle, Unit, Verdict,
 };
 use std::path::Path;
 
@@ -51,9 +51,7 @@ fn main() -> std::io::Result<()> {
 }
 
 fn write(directory: &Path, name: &str, picture: &isotherm_report::Picture) -> std::io::Result<()> {
-    std::fs::write(directory.join(format!("{name}.svg")), picture.to_svg())?;
-    std::fs::write(directory.join(format!("{name}-light.png")), picture.to_png(Theme::Light, 1.5))?;
-    std::fs::write(directory.join(format!("{name}-dark.png")), picture.to_png(Theme::Dark, 1.0))
+    std::fs::write(directory.join(format!("{name}.svg")), picture.to_svg())
 }
 
 fn band(label: &str, start: u64, pages: u64, rows: u32, rate: impl Fn(f64, f64) -> f64) -> Band {

@@ -1,5 +1,5 @@
 //! Line, step, bar and point charts with several series. This file holds what a chart says; drawing is in
-//! [`chart_scene`](crate::chart_scene) (PNG, SVG) and [`chart_terminal`](crate::chart_terminal).
+//! [`chart_scene`](crate::chart_scene) (SVG) and [`chart_terminal`](crate::chart_terminal).
 
 use crate::scale::{End, Scale, ScaleKind};
 use crate::scene::{Picture, PictureSize};

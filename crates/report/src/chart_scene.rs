@@ -485,7 +485,6 @@ fn thin(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::chart::tests::{advise_chart, degenerate_charts};
-    use crate::colour::Theme;
 
     #[test]
     fn svg_of_a_small_chart() {
@@ -553,7 +552,6 @@ mod tests {
                 let svg = picture.to_svg();
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}: {svg}");
                 assert!(svg.len() < 400_000, "{name}: {} bytes", svg.len());
-                assert!(picture.to_png(Theme::Dark, 1.0).len() > 100, "{name}");
                 assert!(hover_points(&chart, size).len() <= 700, "{name}");
             }
         }

@@ -4,11 +4,10 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rgb(pub u8, pub u8, pub u8);
 
-/// Which background a picture without a style sheet (PNG) is painted for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Theme {
+/// Which background the colours of a style sheet are for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Theme {
     /// Dark ink on white.
-    #[default]
     Light,
     /// Light ink on near-black.
     Dark,

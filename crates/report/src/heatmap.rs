@@ -1,5 +1,5 @@
 //! Heatmaps of memory over time. This file holds what a heatmap says and how it is fitted to a number of cells; drawing
-//! is in [`heatmap_scene`](crate::heatmap_scene) (PNG, SVG) and [`heatmap_terminal`](crate::heatmap_terminal).
+//! is in [`heatmap_scene`](crate::heatmap_scene) (SVG) and [`heatmap_terminal`](crate::heatmap_terminal).
 
 use std::collections::BTreeMap;
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::cells::{cells_png, palette};
 use crate::heatmap::{HeatScale, Heatmap, Strip};
 use crate::heatmap_scene::{GAP, address};
-use crate::raster::{cells_png, palette};
 use crate::svg::base64;
 
 /// Rows of cells of the picture as a whole; strips are this high until they are zoomed into.

@@ -1,19 +1,19 @@
-//! Results as terminal text, JSON, CSV, HTML, PNG and SVG.
+//! Results as terminal text, JSON, CSV, HTML and SVG.
 //!
 //! Three things are drawn: a [`Table`], a [`Chart`] and a [`Heatmap`]; an [`HtmlPage`] holds any number of them. Each is
 //! a plain struct that a caller fills and then renders in as many forms as it likes. Pictures are laid out once, as a
-//! list of shapes, and that list is painted as pixels or written as SVG, so that the two never differ.
+//! list of shapes, and that list is written as SVG.
 //!
 //! Nothing here prints or touches files: renderers return text or bytes. No input makes them panic; what cannot be
 //! placed on an axis (NaN, infinity, zero on a log axis) is left out or drawn at the edge.
 
+mod cells;
 mod chart;
 mod chart_live;
 mod chart_scene;
 mod chart_terminal;
 mod colour;
 mod compare;
-mod font;
 mod group_info;
 mod heatmap;
 mod heatmap_live;
@@ -21,18 +21,18 @@ mod heatmap_pair;
 mod heatmap_scene;
 mod heatmap_terminal;
 mod html;
-mod raster;
 pub mod records;
 mod scale;
 mod scene;
 mod svg;
 mod table;
 mod terminal;
+mod text_width;
 pub mod traces;
 mod unit;
 
 pub use chart::{Axis, Callout, Chart, Emphasis, Reference, Series, SeriesKind};
-pub use colour::{Rgb, Theme, heat_colour};
+pub use colour::{Rgb, heat_colour};
 pub use compare::{Comparison, Side};
 pub use group_info::{GroupInfo, group_info, group_info_table};
 pub use heatmap::{Band, Heatmap, Measure};

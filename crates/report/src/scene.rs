@@ -1,8 +1,7 @@
-//! A picture as a list of shapes. Charts and heatmaps are laid out as scenes; [`raster`](crate::raster) and
-//! [`svg`](crate::svg) paint them.
+//! A picture as a list of shapes. Charts and heatmaps are laid out as scenes; [`svg`](crate::svg) writes them.
 
-use crate::colour::{Paint, Theme};
-use crate::font;
+use crate::colour::Paint;
+use crate::text_width::text_width;
 
 /// The size of a picture in logical pixels, at which text has its designed size. Clamped to 240–8192 × 160–8192.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +18,7 @@ impl Default for PictureSize {
     }
 }
 
-/// A laid-out picture, to be written as PNG or SVG.
+/// A laid-out picture, to be written as SVG.
 #[derive(Clone, Debug)]
 pub struct Picture {
     pub(crate) scene: Scene,
@@ -35,11 +34,6 @@ impl Picture {
         self.scene.description = format!("{}; {}", self.scene.description, below.scene.description);
         self.scene.shapes.extend(below.scene.shapes.into_iter().map(|shape| shape.lower(down)));
         self
-    }
-
-    /// An RGB PNG of `scale` pixels to the logical pixel (clamped to 0.5–4; 2 suits today's screens).
-    pub fn to_png(&self, theme: Theme, scale: f64) -> Vec<u8> {
-        crate::raster::png(&self.scene, theme, scale)
     }
 
     /// A standalone SVG file. It follows the viewer's light or dark preference.
@@ -202,9 +196,9 @@ impl Scene {
     }
 }
 
-/// Room to keep for `text`: our own font's width and a little, because a browser's font may be wider.
+/// Room to keep for `text`: its width and a little, because a browser's font may be wider.
 pub(crate) fn room(text: &str, size: f64) -> f64 {
-    font::text_width(text, size) * 1.15
+    text_width(text, size) * 1.15
 }
 
 /// `text` cut to fit `width`, with an ellipsis; empty if not even that fits.

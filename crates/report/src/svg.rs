@@ -1,7 +1,7 @@
 //! Scenes as SVG: presentation by classes, so that one style sheet serves light and dark.
 
+use crate::cells::cells_png;
 use crate::colour::{Paint, SERIES_COLOURS, Theme};
-use crate::raster::cells_png;
 use crate::scene::{Anchor, Scene, Shape, TAIL_GAP, Text};
 use crate::unit::trim_zeros;
 use std::fmt::Write as _;

@@ -33,14 +33,14 @@ const AFTER_HELP: &str = "\
 Examples:
   isotherm report info traces/sqlite.parquet
   isotherm report heatmap traces/sqlite.parquet
-  isotherm report heatmap traces/sqlite.parquet --png heatmap.png --theme dark
+  isotherm report heatmap traces/sqlite.parquet --svg heatmap.svg
   isotherm report wss traces/sqlite.parquet --window 100ms --html wss.html
   isotherm report mrc traces/sqlite.parquet --format csv
   isotherm report generations traces/redis.parquet --interval 200ms
   isotherm report heatmap damon.data --from 10s --to 20s
   isotherm report wss traces/redis.parquet --from 25% --to 75% --mapping heap
   isotherm report access damon.data --at last --sort temperature
-  isotherm report idle damon.data --at all --png idle.png
+  isotherm report idle damon.data --at all --svg idle.svg
   isotherm report idle traces/redis.parquet --at 2s
   isotherm report compare before.regions.parquet after.regions.parquet
   isotherm report fragmentation /proc/buddyinfo

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use isotherm_report::{Chart, Heatmap, HtmlPage, Picture, PictureSize, Table, TermStyle, Theme};
+use isotherm_report::{Chart, Heatmap, HtmlPage, Picture, PictureSize, Table, TermStyle};
 use isotherm_trace::TraceMeta;
 use serde::Serialize;
 
@@ -13,24 +13,18 @@ use crate::ui::Ui;
 /// For `#[command(flatten)]` in the arguments of a picture.
 #[derive(Debug, clap::Args)]
 pub(super) struct PictureArgs {
-    /// Write the picture as PNG.
-    #[arg(long, value_name = "FILE")]
-    png: Option<PathBuf>,
-    /// Write the picture as SVG.
-    #[arg(long, value_name = "FILE")]
+    /// Write the picture as SVG; rsvg-convert or a browser makes a PNG of it.
+    #[arg(long, value_name = "FILE", value_parser = svg_file)]
     svg: Option<PathBuf>,
     /// Write a page with picture and numbers as one HTML file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Width: columns in the terminal, pixels in files [default: the terminal's; 960, PNG 1920].
+    /// Width: columns in the terminal, pixels in files [default: the terminal's; 960].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     width: Option<u32>,
     /// Height: lines in the terminal, pixels in files.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     height: Option<u32>,
-    /// Background of the PNG; SVG and HTML follow the viewer's preference.
-    #[arg(long, value_enum, value_name = "THEME", default_value_t)]
-    theme: ThemeChoice,
 }
 
 impl PictureArgs {
@@ -44,13 +38,16 @@ impl PictureArgs {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum ThemeChoice {
-    /// Dark ink on white.
-    #[default]
-    Light,
-    /// Light ink on near-black.
-    Dark,
+/// The file of `--svg`; what other programs would take for pixels is refused.
+fn svg_file(name: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) {
+        let svg = path.with_extension("svg").display().to_string();
+        return Err(format!(
+            "pictures are written as SVG: write `{svg}`; `rsvg-convert {svg} -o {name}` or a browser makes a PNG of it"
+        ));
+    }
+    Ok(path)
 }
 
 /// What can be drawn in every form.
@@ -156,19 +153,10 @@ impl Outcome<'_> {
 
     fn write_pictures(&self, args: &PictureArgs, ui: &Ui) -> Result<bool, CliError> {
         let Some(drawing) = self.drawing else { return Ok(false) };
-        let usual = drawing.usual_size();
-        if let Some(path) = &args.png {
-            let (size, scale) = png_size(usual, args.width, args.height);
-            let theme = match args.theme {
-                ThemeChoice::Light => Theme::Light,
-                ThemeChoice::Dark => Theme::Dark,
-            };
-            write(path, &drawing.picture(size).to_png(theme, scale), ui)?;
-        }
-        if let Some(path) = &args.svg {
-            write(path, drawing.picture(sized(usual, args.width, args.height)).to_svg().as_bytes(), ui)?;
-        }
-        Ok(args.png.is_some() || args.svg.is_some())
+        let Some(path) = &args.svg else { return Ok(false) };
+        let size = sized(drawing.usual_size(), args.width, args.height);
+        write(path, drawing.picture(size).to_svg().as_bytes(), ui)?;
+        Ok(true)
     }
 
     fn page(&self, width: Option<u32>, height: Option<u32>) -> HtmlPage {
@@ -216,40 +204,9 @@ fn sized(usual: PictureSize, width: Option<u32>, height: Option<u32>) -> Picture
     PictureSize { width: width.unwrap_or(usual.width), height: height.unwrap_or(usual.height) }
 }
 
-/// The logical size and the scale of a PNG of so many pixels: text keeps its size up to 960 pixels and grows to the
-/// double at 1920.
-fn png_size(usual: PictureSize, width: Option<u32>, height: Option<u32>) -> (PictureSize, f64) {
-    let width = width.unwrap_or(usual.width * 2);
-    let height = height.unwrap_or_else(|| width.saturating_mul(usual.height) / usual.width);
-    let scale = (f64::from(width) / 960.0).clamp(1.0, 2.0);
-    #[expect(clippy::cast_possible_truncation, reason = "at most 16,384")]
-    let logical = |pixels: u32| (f64::from(pixels) / scale).round() as u32;
-    (PictureSize { width: logical(width), height: logical(height) }, scale)
-}
-
 /// Lines of a picture in the terminal unless the user says otherwise.
 const LINES: usize = 36;
 
 fn style(ui: &Ui) -> TermStyle {
     TermStyle { height: LINES, ..crate::verbs::style(ui) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_png_has_the_pixels_that_were_asked_for() {
-        let usual = PictureSize { width: 960, height: 460 };
-        let table = [
-            (None, None, (960, 460), 2.0),
-            (Some(480), Some(300), (480, 300), 1.0),
-            (Some(1440), Some(600), (960, 400), 1.5),
-            (Some(3840), Some(2000), (1920, 1000), 2.0),
-        ];
-        for (width, height, logical, scale) in table {
-            let size = PictureSize { width: logical.0, height: logical.1 };
-            assert_eq!(png_size(usual, width, height), (size, scale), "{width:?} {height:?}");
-        }
-    }
 }
