@@ -344,6 +344,10 @@ fn config(value: &mut Value, names: &mut Names) {
             if let Some(entry) = section.get_mut("target") {
                 target(entry, names);
             }
+            if let Some(Value::Object(scales)) = section.get_mut("scales") {
+                let entries = std::mem::take(scales).into_iter();
+                *scales = entries.map(|(entry, scale)| (named_target(&entry, names), scale)).collect();
+            }
             if let Some(config) = section.get_mut("config") {
                 filters(config, names);
             }
@@ -354,8 +358,12 @@ fn config(value: &mut Value, names: &mut Names) {
 /// The path of a group, or the name of a `[[targets]]` table.
 fn target(value: &mut Value, names: &mut Names) {
     if let Value::String(text) = value {
-        *text = if text.starts_with('/') { names.group(text) } else { names.name(Kind::Target, text) };
+        *text = named_target(text, names);
     }
+}
+
+fn named_target(text: &str, names: &mut Names) -> String {
+    if text.starts_with('/') { names.group(text) } else { names.name(Kind::Target, text) }
 }
 
 /// Groups in filters and goals of schemes.
@@ -400,9 +408,12 @@ mod tests {
         let (text, _) = scrub(audit, Lines::Audit, "x", &mut names).unwrap();
         assert!(!text.contains("shop") && !text.contains("4711") && !text.contains("secret"), "{text}");
         assert!(text.contains(" (process ") && text.contains("pageout 0x1 to 0x2"), "{text}");
-        let tape = "{\"isotherm-tape\":1,\"config\":{\"tiering\":{\"targets\":[\"/app/shop\"]},\"metrics\":{\"listen\":\"unix:/srv/shop/m.sock\"}}}\n[\"adopt\",[3,4711],{\"Ok\":null}]\n";
+        let tape = "{\"isotherm-tape\":1,\"config\":{\"tiering\":{\"targets\":[\"/app/shop\"],\"scales\":{\"/app/shop\":3}},\"metrics\":{\"listen\":\"unix:/srv/shop/m.sock\"}}}\n[\"adopt\",[3,4711],{\"Ok\":null}]\n";
         let (text, _) = scrub(tape, Lines::Tape, "x", &mut Names::default()).unwrap();
         assert!(!text.contains("shop") && !text.contains("4711") && text.contains("[\"adopt\",[3,"), "{text}");
+        let tiering = serde_json::from_str::<Value>(text.lines().next().unwrap()).unwrap()["config"]["tiering"].take();
+        let entry = tiering["targets"][0].as_str().unwrap();
+        assert_eq!(tiering["scales"][entry], 3, "a scale stays that of its target: {text}");
         assert_eq!(process_of("/a (b) (process 7)"), Some(("/a (b)".to_owned(), 7)));
         for other in ["/a", "node 0", "/a (process )", "/a (process x)", "(process 7)"] {
             assert_eq!(process_of(other), None, "{other}");
