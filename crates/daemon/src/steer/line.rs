@@ -243,7 +243,6 @@ enum WhyNames {
     NoProgress,
     ReclaimRunning,
     Cancelled,
-    HeatBlocked,
     Contended,
     Deferred,
 }
@@ -299,7 +298,6 @@ mod tests {
             Why::NoProgress,
             Why::ReclaimRunning,
             Why::Cancelled,
-            Why::HeatBlocked,
             Why::Contended,
             Why::Deferred,
         ];

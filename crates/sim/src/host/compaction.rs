@@ -123,7 +123,6 @@ impl MemoryHost<'_> {
             blocks_spoiled_pinned: work.blocks_pinned - before.blocks_pinned,
             cpu: Duration::from_ns(self.memory.ledger.peek() - began_ns),
             stalls: self.memory.migration.take_unreported(),
-            ..Compacted::default()
         })
     }
 
