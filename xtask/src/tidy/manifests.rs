@@ -29,7 +29,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/sweep", &["units", "trace", "workload", "scenario"]),
     ("crates/terminal", &["trace", "scenario", "report"]),
     ("lab/rig", &["units", "trace", "workload", "guest"]),
-    ("lab/fidelity", &["units", "core", "trace", "workload", "sim", "rig", "guest"]),
+    ("lab/fidelity", &["units", "core", "texts", "trace", "workload", "sim", "rig", "guest"]),
     ("lab/guest", &["texts"]),
     ("lab/cli", &["units", "trace", "sim", "workload", "scenario", "report", "terminal", "guest", "rig", "fidelity"]),
     ("fuzz", &["units", "core", "texts", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top"]),

@@ -1,8 +1,8 @@
 //! Compaction in real kernels: fragmented memory, left alone with proactive compaction off and on, then asked for huge pages.
 
-use isotherm_core::compaction::text::parse_buddyinfo;
 use isotherm_core::compaction::{FreeBlocks, HUGE_ORDER};
 use isotherm_guest::fragmenting::{Fragment, Fragmented, Fragments, Holes, Moment};
+use isotherm_texts::buddyinfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -85,7 +85,7 @@ impl Sample {
     /// # Errors
     /// The text is damaged.
     pub fn blocks(&self) -> Result<(String, FreeBlocks), FidelityError> {
-        let zones = parse_buddyinfo(&self.buddyinfo).map_err(|error| damaged(&error))?;
+        let zones = buddyinfo::parse(&self.buddyinfo).map_err(|error| damaged(&error))?;
         let largest = zones.into_iter().max_by_key(|zone| zone.blocks.pages());
         largest.map(|zone| (zone.zone, zone.blocks)).ok_or_else(|| damaged(&"no zones"))
     }
