@@ -1,7 +1,6 @@
 //! A run of the child that ended early: what it was, made again, made smaller.
 
 use crate::child;
-use crate::mutate;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -146,7 +145,7 @@ impl Replayer<'_> {
     pub fn keep(&self, bytes: &[u8], folder: &Path) -> io::Result<PathBuf> {
         let folder = folder.join(self.target);
         std::fs::create_dir_all(&folder)?;
-        let path = folder.join(format!("{:016x}", mutate::hash(bytes.iter().copied())));
+        let path = folder.join(format!("{:016x}", isotherm_units::hash::fnv1a(bytes.iter().copied())));
         std::fs::write(&path, bytes)?;
         Ok(path)
     }

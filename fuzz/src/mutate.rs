@@ -1,5 +1,6 @@
 //! Inputs: number `n` of a target, from its corpus.
 
+use isotherm_units::hash::fnv1a;
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -117,12 +118,7 @@ pub fn input(seed: u64, target: &str, words: &[&str], corpus: &[Vec<u8>], n: u64
 /// FNV-1a over all that an input follows from.
 fn mixed(seed: u64, target: &str, n: u64) -> u64 {
     let (seed, n) = (seed.to_le_bytes(), n.to_le_bytes());
-    hash(seed.into_iter().chain(target.bytes()).chain(n))
-}
-
-/// FNV-1a.
-pub(crate) fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    fnv1a(seed.into_iter().chain(target.bytes()).chain(n))
 }
 
 struct Mutator<'a> {

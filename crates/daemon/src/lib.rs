@@ -3,8 +3,6 @@
 //!
 //! What watches changes nothing; what changes something goes through [`hands`].
 
-mod budget;
-mod clock;
 pub mod config;
 pub mod hands;
 pub mod metrics;
@@ -18,8 +16,6 @@ mod watch;
 #[cfg(test)]
 mod testkit;
 
-pub use budget::{Budget, STRETCH_MAX};
-pub use clock::{Clock, Meter, Woken};
 pub use monitored::Monitored;
 pub use source::{Finding, RegionLook, Source, SourceError};
 pub use watch::{End, Heard, WatchOptions, Watched, watch};

@@ -7,9 +7,7 @@ use isotherm_core::host::{
     AddressRange, Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, ProbeResult, Probing, Seen,
     TargetId,
 };
-use isotherm_units::{Duration, Instant};
-
-use crate::{Clock, Meter, Woken};
+use isotherm_units::{Clock, Duration, Instant, Meter, Woken};
 
 /// Jumps to where it is told to sleep. Clones share the time.
 #[derive(Clone, Debug)]

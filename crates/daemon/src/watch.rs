@@ -1,9 +1,9 @@
 //! The loop that watches: sleeps until its source is due, lets it look, keeps to the budget.
 
-use isotherm_units::{Duration, Instant, Ratio};
+use isotherm_units::{Budget, Clock, Duration, Instant, Meter, Ratio, Woken};
 use std::ops::ControlFlow;
 
-use crate::{Budget, Clock, Finding, Meter, Source, SourceError, Woken};
+use crate::{Finding, Source, SourceError};
 
 /// How long, and how much it may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

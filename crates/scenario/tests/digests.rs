@@ -4,6 +4,7 @@
 //! that means to change results writes the file: `cargo xtask bless digests`.
 
 use isotherm_scenario::{BUNDLED, RunOptions, Scenario, parse, run};
+use isotherm_units::hash::fnv1a;
 use isotherm_units::{Bytes, Duration};
 
 /// A bundled scenario, made short.
@@ -61,11 +62,6 @@ const RUNS: &[Short] = &[
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/digests.txt");
 
-/// FNV-1a, 64 bits: tells that bytes have changed, no more.
-fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
 fn shortened(short: &Short) -> Scenario {
     let bundled = BUNDLED.iter().find(|bundled| bundled.name == short.scenario).expect("it is bundled");
     let mut scenario = parse(bundled.text, short.scenario).unwrap_or_else(|error| panic!("{error}"));
@@ -91,7 +87,7 @@ fn line_of(short: &Short) -> String {
     let options = RunOptions { base_dir: "../..".into(), place: short.scenario.to_owned(), threads: None };
     let result = run(&shortened(short), &options, &()).unwrap_or_else(|error| panic!("{}: {error}", short.scenario));
     let bytes = serde_json::to_vec(&result).expect("results can be written");
-    format!("{:016x} {} rows of {}\n", digest(&bytes), result.rows.len(), short.scenario)
+    format!("{:016x} {} rows of {}\n", fnv1a(bytes), result.rows.len(), short.scenario)
 }
 
 #[test]

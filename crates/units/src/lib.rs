@@ -1,13 +1,16 @@
 //! Newtypes for what memory management counts (addresses, pages, nodes, free blocks, generations, sizes, times, ratios), their parsing and
-//! printing, and the vocabulary in which a workload tells a machine what it touches.
+//! printing; clock, budget and hashes; and the vocabulary in which a workload tells a machine what it touches.
 //!
 //! Nothing here reads a clock or a file. All arithmetic is integer: equal input gives equal results on every machine.
 
 pub mod access;
 mod address;
+mod budget;
+mod clock;
 mod forks;
 pub mod free_blocks;
 mod generations;
+pub mod hash;
 mod node;
 mod page;
 mod quantity;
@@ -18,6 +21,8 @@ mod time;
 pub mod wildcard;
 
 pub use address::{AddressRange, UnitRange};
+pub use budget::{Budget, STRETCH_MAX};
+pub use clock::{Clock, Meter, Woken};
 pub use generations::{GenerationRow, Listing, Lruvec};
 pub use node::NodeId;
 pub use page::{PAGE_BYTES, PAGE_SHIFT, PageRange, Pages, VirtPage};

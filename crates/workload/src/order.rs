@@ -340,7 +340,7 @@ pub(crate) mod testing {
         let words = runs
             .iter()
             .flat_map(|run| [run.page(), u64::from(run.pages), u64::from(run.think_ns), u64::from(run.is_write())]);
-        words.fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01b3))
+        isotherm_units::hash::fnv1a_words(words)
     }
 }
 

@@ -328,10 +328,7 @@ fn cut(mut script: Script, operations: usize) -> Script {
 
 /// FNV-1a, 64 bits: tells that a script has changed, no more.
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    let hash = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("{hash:016x}")
+    format!("{:016x}", isotherm_units::hash::fnv1a(bytes.iter().copied()))
 }
 
 #[cfg(test)]

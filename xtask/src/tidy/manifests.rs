@@ -14,7 +14,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/sim", &["units", "core", "texts"]),
     ("crates/report", &["units", "trace"]),
     ("crates/linux", &["units", "core", "texts"]),
-    ("crates/recorder", &["units", "trace", "daemon"]),
+    ("crates/recorder", &["units", "trace"]),
     ("crates/daemon", &["units", "core", "texts"]),
     ("crates/top", &["units", "trace", "report"]),
     ("crates/scenario", &["units", "core", "trace", "workload", "sim"]),

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use isotherm_core::host::{Ageing, Listing, Lruvec};
 use isotherm_core::vocabulary::Swappiness;
-use isotherm_daemon::{Budget, Clock, Meter, WatchOptions, Woken};
+use isotherm_daemon::WatchOptions;
 use isotherm_linux::cgroup::{Group, Hierarchy, Limit};
 use isotherm_linux::counters::memory_stat;
 use isotherm_linux::counters::pressure::{self, Resource};
 use isotherm_linux::{LiveError, Root, lru_gen};
 use isotherm_trace::group::{Gauges, Generation, GroupMeta, GroupWriter, Look, LookKind};
-use isotherm_units::{Bytes, Duration, Instant};
+use isotherm_units::{Budget, Bytes, Clock, Duration, Instant, Meter, Woken};
 
 use super::{LiveClock, OwnCpu, to_cli};
 use crate::error::CliError;

@@ -1,8 +1,8 @@
 //! Time, and what watching may cost.
 
-use isotherm_daemon::{Clock, Meter, WatchOptions, Woken};
+use isotherm_daemon::WatchOptions;
 use isotherm_linux::{Stopwatch, own_cpu_time};
-use isotherm_units::{Duration, Instant, Ratio};
+use isotherm_units::{Clock, Duration, Instant, Meter, Ratio, Woken};
 
 use crate::error::CliError;
 

@@ -94,10 +94,8 @@ impl Requests {
 
 /// FNV-1a over the bitmap of misses, as `libcachesim_misses.py` prints it.
 pub(crate) fn digest(missed: &[bool]) -> u64 {
-    missed.chunks(8).fold(0xcbf2_9ce4_8422_2325, |digest: u64, eight| {
-        let byte = eight.iter().rev().fold(0u64, |byte, &missed| byte << 1 | u64::from(missed));
-        (digest ^ byte).wrapping_mul(0x100_0000_01b3)
-    })
+    let byte = |eight: &[bool]| eight.iter().rev().fold(0u8, |byte, &missed| byte << 1 | u8::from(missed));
+    isotherm_units::hash::fnv1a(missed.chunks(8).map(byte))
 }
 
 /// xorshift64*, high bits.

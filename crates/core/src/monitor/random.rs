@@ -1,5 +1,6 @@
 //! Chance of one monitoring context: equal seeds give equal regions on every machine.
 
+use isotherm_units::hash;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -26,10 +27,7 @@ impl Random {
 ///
 /// One step of SplitMix64, whose increment and mixing spread neighbouring numbers over all 64 bits.
 pub fn context_seed(run_seed: u64, context: u32) -> u64 {
-    let mut word = run_seed.wrapping_add((u64::from(context) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+    hash::mix(run_seed.wrapping_add((u64::from(context) + 1).wrapping_mul(hash::GOLDEN)))
 }
 
 /// Multiply and shift: no modulo, no rejection, a bias below `span / 2^32`.

@@ -6,12 +6,11 @@ use super::line::{Line, Status};
 use super::section::{Context, Phase, Section, Taking, Watched};
 use super::{Knobs, Log, SteerHost, World};
 use crate::config::Config;
-use crate::{Budget, Clock, Meter, Woken};
 use isotherm_core::compaction::CompactionError;
 use isotherm_core::generations::GenerationsError;
 use isotherm_core::limits::LimitsError;
 use isotherm_core::presets::PresetError;
-use isotherm_units::{Duration, Instant};
+use isotherm_units::{Budget, Clock, Duration, Instant, Meter, Woken};
 
 /// What is looked at beside the sections (pressure, the kill file, budgets) is looked at so often at most: engines of our own wake hundreds
 /// of times a second.

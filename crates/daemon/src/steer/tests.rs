@@ -9,10 +9,9 @@ mod sizes;
 mod world;
 
 use super::*;
-use crate::Woken;
 use configs::*;
 use isotherm_core::monitor::Operations;
-use isotherm_units::{Instant, PAGE_BYTES, Ratio};
+use isotherm_units::{Instant, PAGE_BYTES, Ratio, Woken, hash};
 use looking::{with_monitor, with_promotion};
 use memory::with_memory;
 use world::*;
@@ -169,10 +168,8 @@ fn seeds_of_chance_break_nothing() {
     for seed in seeds {
         let mut state = seed;
         let mut chance = move |below: u64| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mixed ^ (mixed >> 31)) % below
+            state = state.wrapping_add(hash::GOLDEN);
+            hash::mix(state) % below
         };
         let truth = Truth::new();
         let mut events: Vec<Event<'_>> = Vec::new();

@@ -9,12 +9,11 @@ use isotherm_core::host::{
 };
 use isotherm_core::vocabulary::FilterType;
 use isotherm_units::Duration;
+use isotherm_units::hash::fnv1a;
 
 /// FNV-1a over numbers: it need not withstand anybody, and must never change.
 fn checksum(numbers: impl Iterator<Item = u64>) -> u64 {
-    numbers.fold(0xcbf2_9ce4_8422_2325, |sum, number| {
-        number.to_le_bytes().iter().fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-    })
+    fnv1a(numbers.flat_map(u64::to_le_bytes))
 }
 
 /// How many, and a checksum of all.

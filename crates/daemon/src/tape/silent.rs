@@ -2,11 +2,10 @@
 
 use crate::config::{Config, Target};
 use crate::steer::{Knobs, Line, Log, Member, NodeFree, Running, Status, World};
-use crate::{Clock, Meter, Woken};
 use isotherm_core::host::{
     AddressRange, Adopting, Applying, Compacting, Gauging, Generational, Mappings, Probing, Tiering,
 };
-use isotherm_units::{Bytes, Duration, Instant};
+use isotherm_units::{Bytes, Clock, Duration, Instant, Meter, Woken};
 
 const NONE: &str = "a replay has no machine";
 

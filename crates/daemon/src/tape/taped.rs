@@ -3,13 +3,12 @@
 use super::Tape;
 use crate::config::{Config, Target};
 use crate::steer::{Knobs, Line, Log, Member, NodeFree, Running, Status, World};
-use crate::{Clock, Meter, Woken};
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
     HostError, Listing, TargetId,
 };
 use isotherm_core::vocabulary::Metric;
-use isotherm_units::{Bytes, Duration, Instant};
+use isotherm_units::{Bytes, Clock, Duration, Instant, Meter, Woken};
 use serde::{Deserialize, Serialize};
 
 /// Something with a tape before it.

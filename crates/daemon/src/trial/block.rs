@@ -5,8 +5,7 @@ use super::samples::{Metric, Samples};
 use super::{BlockEnd, Measured};
 use crate::config::{Config, GuardConfig};
 use crate::steer::{Ended, Guard, Knobs, Line, Log, Outside, Status, SteerHost, World, steer};
-use crate::{Clock, Meter, Woken};
-use isotherm_units::{Duration, Instant};
+use isotherm_units::{Clock, Duration, Instant, Meter, Woken};
 use std::cell::RefCell;
 
 /// Time between two samples.

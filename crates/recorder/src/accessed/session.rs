@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use isotherm_daemon::{Budget, Clock, Meter, Woken};
 use isotherm_trace::{
     Clock as TraceClock, ClockKind, EventKind, MapRange, PageRun, ProcessMeta, ThreadMeta, TraceMeta, TraceWriter,
 };
-use isotherm_units::{Bytes, Duration, Ratio};
+use isotherm_units::{Budget, Bytes, Clock, Duration, Meter, Ratio, Woken};
 
 use super::rows::append_runs;
 use super::{Bits, Change, Eyes, LookError, Who, changes};

@@ -3,9 +3,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use isotherm_daemon::{Clock, Meter, Woken};
 use isotherm_trace::{EventKind, MapRange, RowBatch, TraceMeta, TraceReader};
-use isotherm_units::{Duration, Instant, Ratio};
+use isotherm_units::{Clock, Duration, Instant, Meter, Ratio, Woken};
 
 use super::{AccessedOptions, AccessedRecording, AccessedReport, Bits, Change, Eyes, LookError, Who, record_accessed};
 

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
+use isotherm_units::hash;
 use serde::{Serialize, Serializer};
 
 /// One page in so many: a power of two from 2 to 65,536.
@@ -52,11 +53,7 @@ impl Sample {
     /// `None`: the page is not in the sample. Otherwise a number by which to part the sample, evenly spread over 16 bits.
     #[inline]
     pub(crate) fn part(self, process: usize, page: u64) -> Option<usize> {
-        // The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): each bit of the input reaches each bit of the output.
-        let mut bits = page ^ (process as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
+        let bits = hash::mix(page ^ (process as u64).wrapping_add(1).wrapping_mul(hash::GOLDEN));
         (bits >> (64 - self.shift) == 0).then(|| usize::try_from(bits & 0xffff).expect("16 bits"))
     }
 }

@@ -9,6 +9,8 @@
 //! sample   |##|##|##|                      group k is the chosen one of stratum k
 //! ```
 
+use isotherm_units::hash;
+
 /// Bytes of a group: twice a window of file readahead, and more than a cluster of swap readahead.
 const GROUP_BYTES: u64 = 256 << 10;
 
@@ -25,20 +27,13 @@ pub(super) struct Grid {
 impl Grid {
     /// `axis`: what is numbered; equal names are one axis.
     pub(super) fn new(page_bytes: u64, nr_groups: u64, axis: &str) -> Self {
-        // FNV-1a, 64 bits.
-        let seed = axis
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        Self { group_pages: (GROUP_BYTES / page_bytes.max(1)).max(1), nr_groups, seed }
+        let group_pages = (GROUP_BYTES / page_bytes.max(1)).max(1);
+        Self { group_pages, nr_groups, seed: hash::fnv1a(axis.bytes()) }
     }
 
     /// First page of the chosen group of a stratum.
     fn chosen(self, stratum: u64) -> u64 {
-        // The finaliser of splitmix64 spreads neighbouring strata.
-        let mut word = (self.seed ^ stratum).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^= word >> 31;
+        let word = hash::mix((self.seed ^ stratum).wrapping_add(hash::GOLDEN));
         (stratum * self.nr_groups + word % self.nr_groups) * self.group_pages
     }
 

@@ -1,7 +1,7 @@
 //! The accesses of a masim configuration.
 
 use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
-use isotherm_units::{Instant, PAGE_BYTES, PAGE_SHIFT};
+use isotherm_units::{Instant, PAGE_BYTES, PAGE_SHIFT, hash};
 
 use super::PhasesEnd;
 use super::config::{MasimConfig, Mode, Order, Pattern};
@@ -252,10 +252,7 @@ fn scatter(
 
 /// Word `index` of a table of random words that is computed, not stored (SplitMix64).
 fn table_word(seed: u64, index: u64) -> u64 {
-    let mut word = seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+    hash::mix(seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(index.wrapping_mul(hash::GOLDEN)))
 }
 
 #[cfg(test)]

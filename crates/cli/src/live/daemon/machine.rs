@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use isotherm_core::host::AddressRange;
 use isotherm_daemon::config::{Config, Target};
 use isotherm_daemon::steer::{Member, NodeFree, Running, World};
-use isotherm_daemon::{Clock, Woken};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
 use isotherm_linux::{self as linux, Family, Root, Stopwatch, Wake, free_zones, page_bytes};
-use isotherm_units::{Bytes, Duration, Instant};
+use isotherm_units::{Bytes, Clock, Duration, Instant, Woken};
 
 use super::configuration;
 use super::manager::Manager;

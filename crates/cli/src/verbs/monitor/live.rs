@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use isotherm_core::monitor::RegionRecord;
-use isotherm_daemon::{Clock, End, Finding, Heard, RegionLook, Source, WatchOptions, Watched, watch};
+use isotherm_daemon::{End, Finding, Heard, RegionLook, Source, WatchOptions, Watched, watch};
 use isotherm_linux::Root;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::monitoring::record_region;
 use isotherm_trace::TraceError;
 use isotherm_trace::region::{ContextMeta, Intervals, RecordMeta, RegionWriter, Snapshot, TargetMeta};
-use isotherm_units::{Bytes, Duration, Instant};
+use isotherm_units::{Bytes, Clock, Duration, Instant};
 use serde::Serialize;
 
 use super::settings::SettingArgs;

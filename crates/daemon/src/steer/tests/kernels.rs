@@ -3,9 +3,8 @@
 use super::super::*;
 use super::configs::*;
 use super::world::*;
-use crate::Woken;
 use isotherm_core::monitor::Operations;
-use isotherm_units::Ratio;
+use isotherm_units::{Ratio, Woken};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

@@ -4,8 +4,7 @@ use super::super::*;
 use super::looking::*;
 use super::memory::BALANCING;
 use super::world::*;
-use crate::Woken;
-use isotherm_units::{PAGE_BYTES, Ratio};
+use isotherm_units::{PAGE_BYTES, Ratio, Woken};
 
 #[test]
 fn cold_memory_of_processes_goes_and_hot_memory_stays() {

@@ -3,8 +3,7 @@
 use super::super::*;
 use super::configs::*;
 use super::world::*;
-use crate::Woken;
-use isotherm_units::PAGE_BYTES;
+use isotherm_units::{PAGE_BYTES, Woken};
 use std::cell::RefCell;
 
 #[test]

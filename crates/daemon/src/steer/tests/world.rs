@@ -6,14 +6,13 @@ use super::memory::{BALANCING, DEMOTION, PROACTIVENESS, Scattered};
 use crate::hands::Journal;
 use crate::tape::{self, Tape, Taped};
 use crate::testkit::FakeClock;
-use crate::{Clock, Meter, Woken};
 use isotherm_core::host::{
     Ageing, Answer, Compacting, Eviction, Gauge, Gauging, GenerationCapabilities, Generational, HostError, Listing,
     Lruvec, NodeId,
 };
 use isotherm_core::presets::Preset;
 use isotherm_core::vocabulary::GenerationRow;
-use isotherm_units::{Instant, PAGE_BYTES, Ratio};
+use isotherm_units::{Clock, Instant, Meter, PAGE_BYTES, Ratio, Woken};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -37,7 +37,7 @@ pub(crate) type InForce = Rc<Cell<u64>>;
 /// FNV-1a of the whole.
 pub(crate) fn checksum(config: &Config) -> u64 {
     let text = serde_json::to_vec(config).unwrap_or_default();
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    isotherm_units::hash::fnv1a(text)
 }
 
 impl Drop for Exporter {

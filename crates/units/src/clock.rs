@@ -1,6 +1,6 @@
 //! Time and cost, as whoever drives the loop gives them.
 
-use isotherm_units::{Duration, Instant};
+use crate::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 /// Time of the loop. A real one never goes back; a virtual one jumps to where it is told to sleep.

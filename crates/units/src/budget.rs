@@ -1,6 +1,6 @@
 //! The budget of CPU time: watching never takes more than a share of one processor; it slows down instead.
 
-use isotherm_units::{Duration, Instant, Ratio};
+use crate::{Duration, Instant, Ratio};
 
 /// How far intervals are stretched at most.
 pub const STRETCH_MAX: u32 = 4096;
