@@ -1,5 +1,5 @@
-//! What a tick of the monitor costs by itself, without the page tables that a host would walk: a host that answers at once.
-//! Time for one region and tick, aggregations included, as regions grow and as the space grows.
+//! The cost of a tick of the monitor alone, without the page tables that a host would walk: a host that answers at once. Time
+//! for one region and tick, aggregations included, as regions grow and as the space grows.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. Bars: near-linear in regions, flat in the footprint (at most
 //! 3 and 2 times, caches included). Run under `cargo test` it does little and only checks that it works.

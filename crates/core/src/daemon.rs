@@ -1,8 +1,8 @@
-//! One shape for everything that wakes up, looks and acts: monitors with their schemes, tools over generations, designs of
+//! One trait for everything that wakes up, measures and acts: monitors with their schemes, tools over generations, designs of
 //! proactive compaction, promotion.
 //!
-//! A [`Daemon`] says when it wants to run, runs with a [host](crate::host), and tells what it did. Whoever drives it (the simulated
-//! machine, the live loop, a test) brings time and host, sleeps in between, and books what a run cost. A new daemon is one file
+//! A [`Daemon`] says when it wants to run, runs with a [host](crate::host), and reports what it did. The driver (the simulated
+//! machine, the live loop, a test) brings time and host, sleeps in between, and books the cost of a run. A new daemon is one file
 //! that implements the trait, and one line of the table below.
 
 use crate::host::{HostError, TargetId};
@@ -44,7 +44,7 @@ pub trait Daemon<H: ?Sized> {
     /// Changes a control while it runs.
     ///
     /// # Errors
-    /// It has no such control, or the value is not allowed, in words; then nothing has changed.
+    /// It has no such control, or the value is not allowed: the reason as text; then nothing has changed.
     fn control(&mut self, control: &Control<'_>, now: Instant) -> Result<(), String> {
         let (_, _) = (control, now);
         Err("it has no controls".to_owned())
@@ -53,7 +53,7 @@ pub trait Daemon<H: ?Sized> {
     /// What it has done so far.
     fn account(&self) -> Account;
 
-    /// That in words, with what held it back.
+    /// The same as text, with what held it back.
     fn words(&self) -> Vec<String>;
 }
 
@@ -68,7 +68,7 @@ pub enum Control<'a> {
     Goal { scheme: usize, goal: usize, value: u64 },
 }
 
-/// Why a daemon did not do what was due.
+/// Why a daemon did not do the work that was due.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// The host refused. What was under way is given up; the daemon goes on when it is due next.
@@ -159,7 +159,7 @@ mod tests {
 
     const SPACE: TargetId = TargetId(0);
 
-    /// Runs whatever is due next, so often: how each run ended, by the worker.
+    /// Runs whatever is due next, this number of times: how each run ended, by the worker.
     fn drive<H>(daemon: &mut dyn Daemon<H>, host: &mut H, runs: usize) -> Vec<(usize, Result<Kind, String>)> {
         let mut ended = Vec::new();
         let mut now = Instant::START;
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(promotion.spaces().count(), 0);
     }
 
-    /// A refusal is counted and told; the daemon goes on.
+    /// A refusal is counted and reported; the daemon goes on.
     #[test]
     fn who_is_refused_goes_on() {
         let refusal = Some(HostError::Failed("EIO".to_owned()));

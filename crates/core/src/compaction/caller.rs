@@ -1,5 +1,5 @@
-//! A caller of `compact_extfrag`, so that the original final proposal can stand beside the designs that decide by themselves: it
-//! asks for the same level again and again. Any better policy is the caller's business.
+//! A caller of `compact_extfrag`, so that the original final proposal can be compared with the designs that decide by
+//! themselves. It asks for the same level again and again; any better policy is the caller's business.
 
 use super::designs::{Activity, Compactor};
 use super::explicit::{CompactExtfrag, Request};
@@ -44,7 +44,7 @@ pub struct Explicit {
     request: Request,
     every: Duration,
     next: Instant,
-    /// What is asked for, and how many of its reports were told.
+    /// The request, and the number of its reports given so far.
     work: Option<(CompactExtfrag, usize)>,
 }
 

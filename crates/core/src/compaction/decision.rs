@@ -1,4 +1,4 @@
-//! What was decided, with what it was decided on: so that every start, and every wait, can be explained afterwards.
+//! Decisions with their inputs, so that every start and every wait can be explained afterwards.
 
 use crate::host::NodeId;
 use crate::host::{CompactionSignals, ZoneId, ZoneState};
@@ -14,7 +14,8 @@ pub struct Decision {
     pub order: u32,
     /// Free base pages of all zones of the node.
     pub free_pages: u64,
-    /// Free blocks of the order. Beside it extfrag says little: it is a share of free memory, and swings with reclaim.
+    /// Free blocks of the order. Without it extfrag says little: it is a share of free memory, and swings with
+    /// reclaim.
     pub free_blocks: u64,
     /// Percent of free pages that lie in blocks smaller than `order`.
     pub extfrag: u32,
@@ -59,7 +60,7 @@ pub enum Hold {
 }
 
 impl Decision {
-    /// A look at `zones` that leads to nothing.
+    /// A check of `zones` that starts nothing.
     pub(super) fn of_zones(at: Instant, node: NodeId, order: u32, zones: &[ZoneState]) -> Self {
         let all = together(zones);
         Self {

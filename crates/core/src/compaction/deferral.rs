@@ -1,7 +1,7 @@
 //! Attempts that failed are not repeated at once: each failure doubles the number of requests that pass before the next
 //! attempt, up to 64 (docs/spec/compaction.md#s4-6).
 
-/// At most 2^6 requests are passed over.
+/// At most 2^6 requests are skipped.
 const MAX_SHIFT: u32 = 6;
 
 /// What a zone remembers of failed compactions.
@@ -14,7 +14,7 @@ pub struct Deferral {
 }
 
 impl Deferral {
-    /// Whether a request for `order` is to be passed over; counts it. Source: Linux 7.2 `mm/compaction.c`,
+    /// Whether a request for `order` is to be skipped; counts it. Source: Linux 7.2 `mm/compaction.c`,
     /// `compaction_deferred`.
     pub fn is_deferred(&mut self, order: u32) -> bool {
         if order < self.order_failed {

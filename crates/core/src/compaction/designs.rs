@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct Activity {
     /// CPU time that the call took; it has to pass before the next call.
     pub spent: Duration,
-    /// What was decided, with what it was decided on. Calls that only go on with a compaction decide nothing.
+    /// The decision, with its inputs. Calls that only go on with a compaction decide nothing.
     pub decision: Option<Decision>,
     /// The zone whose compaction ended in this call; `None` if none did.
     pub report: Option<ZoneReport>,
@@ -26,10 +26,10 @@ pub trait Compactor: std::fmt::Debug {
     /// When to call [`handle_timeout`](Self::handle_timeout) next; `None`: not until a setting changes.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Does what is due at `now`. Earlier calls do nothing; after a long sleep it looks once.
+    /// Does what is due at `now`. Earlier calls do nothing; after a long sleep it checks once.
     ///
     /// # Errors
-    /// The host's. A compaction under way is given up; the design goes on with its next look.
+    /// The host's. A compaction under way is given up; the design goes on with its next check.
     fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError>;
 }
 
@@ -68,7 +68,7 @@ macro_rules! designs {
                 }
             }
 
-            /// It at work on a node from `now` on.
+            /// The design at work on a node from `now` on.
             ///
             /// # Errors
             /// The first setting that makes no sense.

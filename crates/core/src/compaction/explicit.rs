@@ -1,5 +1,5 @@
-//! `compact_extfrag(node, zone, order, high, low)`: compaction to a level of fragmentation, once, when somebody asks for it
-//! (docs/spec/compaction.md#s6-2). The original final proposal: when and how far is the caller's business.
+//! `compact_extfrag(node, zone, order, high, low)`: compaction to a level of fragmentation, once, on request
+//! (docs/spec/compaction.md#s6-2). The original final proposal: the caller decides when and how far.
 
 use super::CompactionError;
 use super::run::{Budget, Manner, Run, Task, Why, ZoneReport};
@@ -99,7 +99,7 @@ impl CompactExtfrag {
         self.next
     }
 
-    /// What became of each zone; complete once it is done.
+    /// The reports of zones; complete once it is done.
     pub fn reports(&self) -> &[ZoneReport] {
         &self.reports
     }
@@ -184,7 +184,7 @@ pub enum StartError {
     /// The request is invalid on this host.
     #[error(transparent)]
     Request(#[from] CompactionError),
-    /// The host does not tell of its zones.
+    /// The host does not report its zones.
     #[error(transparent)]
     Host(#[from] HostError),
 }

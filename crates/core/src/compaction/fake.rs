@@ -1,5 +1,5 @@
-//! A host for tests of designs: page blocks by what they hold, and a compaction that goes through them as the kernel's scanners
-//! do, block by block. What it frees follows from the blocks, never from what a test expects.
+//! A host for tests of designs: page blocks by their contents, and a compaction that scans them block by block, like the
+//! kernel. What it frees follows from the blocks, never from what a test expects.
 
 use super::yields::predicted_yield;
 use super::{FreeBlocks, HUGE_ORDER};
@@ -14,11 +14,11 @@ const BLOCK: u32 = 1 << HUGE_ORDER;
 pub(crate) struct Zone {
     pub(crate) blocks: Vec<BlockUse>,
     pub(crate) marks: Marks,
-    /// Index of the block that is looked at next for sources, and of that last looked at for targets.
+    /// Index of the next block to scan for sources, and of the block last scanned for targets.
     scanners: (usize, usize),
 }
 
-/// Zones of one node; what the host tells and does not tell; what was asked.
+/// Zones of one node, what the host reports of them, and the calls it got.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) zones: Vec<Zone>,
@@ -31,7 +31,7 @@ pub(crate) struct Machine {
 }
 
 impl Zone {
-    /// `sections` blocks, each with so many movable and fixed pages.
+    /// `sections` blocks, each with these numbers of movable and fixed pages.
     pub(crate) fn of(sections: usize, movable: u32, fixed: u32) -> Self {
         let block = BlockUse { movable, fixed, is_target: true };
         Self { blocks: vec![block; sections], ..Self::default() }

@@ -9,15 +9,15 @@ use crate::host::{Compacting, HostError, NodeId};
 use crate::host::{CompactionSignals, Stop, ZoneState};
 use isotherm_units::{Duration, Instant, Ratio};
 
-/// Pages looked at per block freed, at most, for a run to be worth its while.
+/// Pages scanned per block freed, at most, for a run to be worth its cost.
 pub(super) const PAGES_PER_BLOCK: u64 = 4096;
 /// The pause after a run that was not, doubled by each further one up to 2^6 times.
 const BACKOFF: Duration = Duration::from_ms(500);
 const MAX_BACKOFF_SHIFT: u32 = 6;
-/// How often what was learnt of spoilt blocks fades by an eighth.
+/// Time in which what was learnt of spoilt blocks fades by an eighth.
 const RELAX_INTERVAL: Duration = Duration::from_secs(300);
 
-/// What is kept, as the settings of a design say.
+/// The settings of a design: what is to be kept free, and when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
     pub(super) interval: Duration,
@@ -38,7 +38,7 @@ impl Aim {
     }
 }
 
-/// What is known of a node, and what follows of it.
+/// What is known of a node, and the decisions from it.
 #[derive(Debug)]
 pub(super) struct LevelControl {
     aim: Aim,
@@ -57,7 +57,8 @@ impl LevelControl {
         Ok(Self { aim, node, demand, spoilt, relaxed: now, failures: 0, backing_off_until: now })
     }
 
-    /// A look at the node. The decision is to start if there are zones to compact, with how many blocks should be free in each.
+    /// Checks the node. The decision is to start if there are zones to compact, with the number of blocks that should be free
+    /// in each.
     pub(super) fn check(
         &mut self,
         now: Instant,
@@ -87,7 +88,7 @@ impl LevelControl {
         Ok((decision, tasks))
     }
 
-    /// Why it holds still. The cheapest reasons last: what is told first is what would have to change first.
+    /// Why it does nothing. The reason reported first is the one that would have to change first.
     fn hold(&self, now: Instant, decision: &Decision, is_known: bool) -> Option<Hold> {
         let CompactionSignals { is_reclaiming, has_reclaimed, cpu_pressure_bp, .. } = decision.signals;
         match () {
@@ -105,13 +106,13 @@ impl LevelControl {
         zone.exact_yield.or_else(|| zone.movable.map(|movable| estimated_yield(&movable, self.spoilt.ppm())))
     }
 
-    /// What came of a zone, block by block.
+    /// The result for a zone, block by block.
     pub(super) fn learn(&mut self, tried: u64, freed: u64) {
         self.spoilt.learn(tried, freed);
     }
 
-    /// A run is over: it looked at so many pages, freed so many blocks and ended for these reasons. One that ended because the
-    /// goal was reached was worth its while whatever it did; of one that kswapd ended nothing can be learnt.
+    /// A run is over: pages scanned, blocks freed, and the reasons for its end. A run that reached the goal was worth its cost,
+    /// whatever it did; a run that kswapd ended teaches nothing.
     pub(super) fn finish(&mut self, now: Instant, scanned: u64, freed: u64, whys: &[Why]) {
         let is_worth = scanned > 0 && freed.saturating_mul(PAGES_PER_BLOCK) >= scanned;
         if is_worth || whys.contains(&Why::ReachedLow) {
@@ -121,7 +122,7 @@ impl LevelControl {
         }
     }
 
-    /// A run came to nothing.
+    /// A run gained nothing.
     pub(super) fn fail(&mut self, now: Instant) {
         let pause = Duration::from_ns(BACKOFF.ns() << self.failures);
         self.failures = (self.failures + 1).min(MAX_BACKOFF_SHIFT);
@@ -129,8 +130,8 @@ impl LevelControl {
     }
 }
 
-/// Which zones, and how many blocks should be free in each: those with the largest yield first, at equal ones the highest
-/// zone, since low memory is for those who can use no other; until demand is met with a quarter to spare.
+/// Which zones, and how many blocks should be free in each, until demand is met with a quarter to spare. The largest yield
+/// comes first, at equal ones the highest zone, since low memory is for those who can use no other.
 fn plan(zones: &[ZoneState], yields: &[Option<u64>], demand: u64) -> Vec<Task> {
     let free: u64 = zones.iter().map(|zone| zone.blocks.suitable(HUGE_ORDER)).sum();
     let wanted = demand.saturating_add((demand / 4).max(1));
@@ -150,7 +151,7 @@ fn plan(zones: &[ZoneState], yields: &[Option<u64>], demand: u64) -> Vec<Task> {
     tasks
 }
 
-/// How many huge pages are asked for per second, as a moving average: a look changes it by a quarter.
+/// Requests for huge pages per second, as a moving average: each check changes it by a quarter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
     milli_per_second: u64,

@@ -1,6 +1,6 @@
-//! Proactive compaction as the kernel has it since 5.9 (docs/spec/compaction.md#s3, #s4-9, #s6-3): kcompactd looks at the node's score
-//! twice a second and compacts all zones down to the low mark. Its traps are kept: no question whether there is room or
-//! anything to gain, a weighted score to start and unweighted ones to stop.
+//! Proactive compaction as the kernel has it since 5.9 (docs/spec/compaction.md#s3, #s4-9, #s6-3): kcompactd checks the node's
+//! score twice a second and compacts all zones down to the low mark. Its traps are kept: neither room nor gain is checked, and
+//! the score that starts is weighted, those that stop are not.
 
 use super::designs::{Activity, Compactor};
 use super::proactiveness::{Leeway, Proactiveness, ScoreMarks};
@@ -12,7 +12,7 @@ use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-/// How often the score is looked at.
+/// Time between two checks of the score.
 const CHECK_INTERVAL: Duration = Duration::from_ms(500);
 /// The pause after a run that did not lower the score: 500 ms · 2^6.
 const BACKOFF_INTERVAL: Duration = Duration::from_secs(32);
@@ -37,7 +37,7 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// On a node; the first look comes an interval after `now`.
+    /// On a node; the first check comes an interval after `now`.
     ///
     /// # Errors
     /// None so far: [`Proactiveness`] is checked when it is made.
@@ -46,7 +46,7 @@ impl Merged {
         Ok(Self { config, node, next, run: None })
     }
 
-    /// Writes `vm.compaction_proactiveness`. Since 5.15 any value but 0 makes it look at once; a run under way goes on to the
+    /// Writes `vm.compaction_proactiveness`. Since 5.15 any value except 0 causes a check at once. A run under way goes on to the
     /// new mark, which for 0 is 100: it ends with the next step.
     pub fn set_proactiveness(&mut self, proactiveness: Proactiveness, now: Instant) {
         self.config.proactiveness = proactiveness;

@@ -59,8 +59,8 @@ impl Proactiveness {
         self.0 == 0
     }
 
-    /// The marks it stands for. From 1 to 10 `high` is 100, which no score exceeds: it never starts.
-    /// Source: Linux 7.2 `mm/compaction.c`, `fragmentation_score_wmark`.
+    /// Its marks. From 1 to 10 `high` is 100, which no score exceeds: it never starts. Source: Linux
+    /// 7.2 `mm/compaction.c`, `fragmentation_score_wmark`.
     pub fn marks(self, leeway: Leeway) -> ScoreMarks {
         let low = 100 - self.0;
         match leeway {

@@ -75,8 +75,8 @@ impl RfcConfig {
         Ok(table)
     }
 
-    /// Orders whose high mark can never be what starts a compaction, because a larger order has the same or a lower one:
-    /// extfrag does not fall with the order. Pairs of such an order and that which comes before it.
+    /// Orders whose high mark can never start a compaction, because a larger order has the same or a lower one: extfrag does not
+    /// fall with the order. Pairs of such an order and the larger one that starts before it.
     pub fn idle_orders(&self) -> Vec<(u32, u32)> {
         let Ok(table) = self.table() else { return Vec::new() };
         let high = |order: u32| table.high[order as usize];
@@ -99,7 +99,7 @@ pub struct Rfc {
     deferrals: BTreeMap<ZoneId, Deferral>,
 }
 
-/// Its runs are for no order in particular; deferral counts them as the lowest.
+/// Its runs are for no particular order; deferral counts them as the lowest.
 const NO_ORDER: u32 = 0;
 
 impl Rfc {

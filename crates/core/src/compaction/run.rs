@@ -1,5 +1,5 @@
-//! Compaction of some zones of a node one after the other, in steps, within a budget: what all designs have in common once
-//! they have decided.
+//! Compaction of some zones of a node one after the other, in steps, within a budget: the common part of all designs after
+//! their decision.
 
 use crate::host::{CompactEnd, CompactMode, CompactStep, Compacted, Stop, ZoneId};
 use crate::host::{Compacting, HostError};
@@ -7,7 +7,7 @@ use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Pages looked at in one step: 8 page blocks of 512. Between steps budgets are checked and others have their turn.
+/// Pages scanned in one step: 8 page blocks of 512. Between steps budgets are checked and others have their turn.
 const STEP_PAGES: u64 = 4096;
 
 /// What a compaction may cost at most. `None`: no limit. Zero: nothing is done.
@@ -59,7 +59,7 @@ pub enum Why {
     NoTargets,
     /// This limit of the [`Budget`] was reached.
     Budget(BudgetLimit),
-    /// Too much was looked at without a block becoming free.
+    /// Too many pages were scanned without a block becoming free.
     NoProgress,
     /// kswapd is at work; both at once would work against each other.
     ReclaimRunning,
@@ -67,7 +67,7 @@ pub enum Why {
     Cancelled,
     /// Locks were held by others.
     Contended,
-    /// Earlier attempts failed, and this one was passed over.
+    /// Earlier attempts failed, and this one was skipped.
     Deferred,
 }
 
@@ -144,7 +144,7 @@ impl Run {
         self.is_cancelled = true;
     }
 
-    /// Changes how far zones are compacted that are not done yet.
+    /// Changes how far the zones are compacted that are not finished yet.
     pub(super) fn set_stop(&mut self, stop: Stop) {
         for task in self.waiting.iter_mut().chain(self.current.as_mut().map(|current| &mut current.task)) {
             task.stop = stop;

@@ -8,7 +8,7 @@ pub const COSTLY_ORDER: u32 = 3;
 /// `vm.extfrag_threshold` unless it is set: a fragmentation index up to it means lack of memory.
 pub const EXTFRAG_THRESHOLD: i32 = 500;
 
-/// A zone as a watermark looks at it.
+/// A zone as a watermark check sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level<'a> {
     /// `NR_FREE_PAGES`: free pages, those on per-CPU lists aside.
@@ -54,7 +54,7 @@ pub fn margin(order: u32, marks: &Marks, gap: Gap) -> u64 {
     gap.pages(order).saturating_add(costly)
 }
 
-/// What compaction for an order has to say before it starts.
+/// The verdict on compaction for an order before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suitability {
     /// There is such a block: nothing to do.

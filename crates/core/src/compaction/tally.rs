@@ -1,4 +1,4 @@
-//! What a design did on a node, as counts and in words.
+//! What a design did on a node, as counts and as text.
 
 use super::{Activity, Budget, Design, Hold, Verdict, Why};
 use crate::host::HostError;
@@ -16,14 +16,14 @@ pub struct Tally {
     pub refusals: u64,
     /// The last of them.
     refused: Option<String>,
-    /// How often it held still, by the reason.
+    /// Times it did nothing, by reason.
     holds: BTreeMap<&'static str, u64>,
-    /// How often it was done with a zone, and page blocks that became wholly free, by the reason.
+    /// Times it finished a zone, and page blocks that became wholly free, by reason.
     ends: BTreeMap<String, (u64, u64)>,
 }
 
 impl Tally {
-    /// Counts what came of a call.
+    /// Counts the result of a call.
     pub fn note(&mut self, activity: &Activity) {
         if let Some(decision) = &activity.decision {
             self.checks += 1;
@@ -45,7 +45,7 @@ impl Tally {
         self.refused = Some(refusal.to_string());
     }
 
-    /// All that in words, with what held it back.
+    /// All of it as text, with what held it back.
     pub fn words(&self, design: &Design) -> Vec<String> {
         let Self { checks, starts, .. } = self;
         let mut words = vec![format!("looked {checks} times, started {starts} times")];

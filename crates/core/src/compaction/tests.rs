@@ -30,7 +30,7 @@ fn finish(request: Request, machine: &mut Machine) -> Vec<ZoneReport> {
     work.reports().to_vec()
 }
 
-/// Plays a design for so long; all decisions and reports.
+/// Plays a design for this time; all decisions and reports.
 fn play(design: &mut dyn Compactor, machine: &mut Machine, until: Instant) -> (Vec<Decision>, Vec<ZoneReport>) {
     let (mut decisions, mut reports) = (Vec::new(), Vec::new());
     let mut now = Instant::START;
@@ -266,8 +266,8 @@ mod merged {
         assert!(reports.iter().all(|report| report.work.scanned_migrate == 99 * 512));
     }
 
-    /// Section 10: the start is weighted by node, the stop is not: small zones are compacted that were never the problem, and
-    /// a large zone that is not fragmented hides a small one that is.
+    /// Section 10: the start is weighted by node, the stop is not. Small zones without a problem are compacted, and a large
+    /// zone that is not fragmented hides a small one that is.
     #[test]
     fn zones_are_weighted_to_start_but_not_to_stop() {
         let zones = vec![Zone::of(100, 128, 0), Zone::of(1000, 0, 0)];
@@ -297,7 +297,7 @@ mod merged {
         assert_eq!((report.why, report.work.pages_moved), (Why::ReclaimRunning, 0));
     }
 
-    /// Section 10: writing 0 aborts a run; any other value looks at once.
+    /// Section 10: writing 0 aborts a run; any other value causes a check at once.
     #[test]
     fn writing_the_value_triggers_or_aborts() {
         let mut machine = fragmented(1000);
@@ -428,8 +428,7 @@ mod controller {
         assert!(matches!(decision.verdict, Verdict::Start(_)));
     }
 
-    /// The measure: where the kernel's design burns a scan each 32 s, this one does not start; or, where it cannot
-    /// know, learns it.
+    /// Where the kernel's design wastes a scan each 32 s, this one does not start; or, where it cannot know, learns it.
     #[test]
     fn a_pinned_quarter_is_left_alone() {
         let pinned = Machine { zones: vec![Zone::of(1000, 0, 128)], ..Machine::default() };
@@ -441,7 +440,7 @@ mod controller {
         let (decisions, reports) = play(&mut controller(100), &mut guessed, at_ms(3_600_000));
         let scanned: u64 = reports.iter().map(|report| report.work.scanned_migrate).sum();
         assert!(starts(&decisions).len() <= 14, "{:?}", starts(&decisions));
-        // At 20 ns a page looked at: far below a hundredth of an hour's CPU time.
+        // At 20 ns a page scanned: far below a hundredth of an hour's CPU time.
         assert!(scanned * 20 < 3_600_000_000_000 / 10_000, "{scanned} pages");
     }
 
@@ -462,7 +461,7 @@ mod controller {
             }
             now = design.poll_timeout().unwrap();
         }
-        // Pauses of 0.5, 1, 2, 4, 8, 16, 32, 32 s, looked at once a second.
+        // Pauses of 0.5, 1, 2, 4, 8, 16, 32, 32 s, checked once a second.
         assert_eq!(tried, [0, 1, 2, 4, 8, 16, 32, 64, 96]);
     }
 

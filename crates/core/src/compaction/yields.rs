@@ -7,8 +7,8 @@ use crate::vocabulary::BlockUse;
 /// Pages of a page block.
 const BLOCK_PAGES: u64 = 1 << HUGE_ORDER;
 
-/// How many blocks can be freed by moving their pages into others: the emptiest first, as long as what has to move fits into
-/// the free pages of target blocks that stay, less `margin` pages that must stay free.
+/// How many blocks can be freed by moving their pages into others, the emptiest first. The pages to move must fit into the free
+/// pages of target blocks that stay, less `margin` pages that must stay free.
 pub fn predicted_yield(blocks: &[BlockUse], margin: u64) -> u64 {
     let mut sources: Vec<BlockUse> = blocks.iter().copied().filter(|block| block.is_clean()).collect();
     sources.sort_by_key(|block| block.movable);
@@ -18,7 +18,7 @@ pub fn predicted_yield(blocks: &[BlockUse], margin: u64) -> u64 {
     let mut best = 0;
     for (count, block) in (1..).zip(&sources) {
         moved += u64::from(block.movable);
-        // What becomes a source is no target any more.
+        // A block that becomes a source is no target any more.
         room -= if block.is_target { block.free() } else { 0 };
         if moved + margin <= room {
             best = count;
@@ -27,8 +27,8 @@ pub fn predicted_yield(blocks: &[BlockUse], margin: u64) -> u64 {
     best
 }
 
-/// The same where nothing is known of single blocks: whole blocks' worth of free pages of type Movable that lie in smaller
-/// pieces, less the share that turned out spoilt of late, in millionths.
+/// The same where single blocks are unknown: free Movable pages in smaller pieces, in whole blocks, less the share that turned
+/// out spoilt of late, in millionths.
 pub fn estimated_yield(movable: &super::FreeBlocks, spoilt_ppm: u64) -> u64 {
     let scattered = movable.pages() - (movable.suitable(HUGE_ORDER) << HUGE_ORDER);
     let share = u128::from(scattered) * u128::from(1_000_000 - spoilt_ppm.min(1_000_000));
@@ -39,7 +39,7 @@ pub fn estimated_yield(movable: &super::FreeBlocks, spoilt_ppm: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoilRate(u64);
 
-/// What is taken for granted before anything was tried: one block in ten.
+/// The assumption before anything was tried: one block in ten.
 const START_PPM: u64 = 100_000;
 /// A block changes the average by one part in eight.
 const WEIGHT: u64 = 8;

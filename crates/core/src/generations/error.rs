@@ -1,4 +1,4 @@
-//! What makes no sense in a configuration.
+//! Errors of configurations.
 
 use thiserror::Error;
 
@@ -9,7 +9,7 @@ pub struct GenerationsError {
     /// The key in files, such as `interval`.
     pub key: &'static str,
     pub got: String,
-    /// The allowed values, in words.
+    /// The allowed values, as text.
     pub allowed: String,
 }
 

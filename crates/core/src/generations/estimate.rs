@@ -1,9 +1,9 @@
-//! How much memory was used within a window, from one look at the generations.
+//! How much memory was used within a window, from one reading of the generations.
 //!
 //! A walk finds what was used since the walk before, and leaves it in the generation that was the youngest until then. So with
-//! walks at times `w3 < w2 < w1`, and generations made at these times, the one made at `w2` holds what was used last between
-//! `w2` and `w1`. A page's last use is known within one generation, and as of the last walk: whatever happened since will be
-//! seen by the next. The oldest generation also holds what earlier ones held, so that nothing can be told beyond it.
+//! walks at times `w3 < w2 < w1`, and generations made at these times, the one made at `w2` holds the pages last used between
+//! `w2` and `w1`. A page's last use is known within one generation, and as of the last walk: later uses are seen by the next
+//! walk. The oldest generation also holds what earlier ones held, so nothing is known beyond it.
 
 use crate::vocabulary::{GenerationRow, pages_of};
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub struct Estimate {
     pub low_pages: u64,
     /// At most this many pages were used within the window.
     pub high_pages: u64,
-    /// What was used within [`reported_window_ms`](Self::reported_window_ms); 0 where that is `None`.
+    /// Pages used within [`reported_window_ms`](Self::reported_window_ms); 0 where that is `None`.
     pub pages: u64,
     /// The window closest to the one asked for that begins with a generation; of two equally close, the longer. `None`: all
     /// that there is lies in the oldest generation or is too new.
@@ -25,7 +25,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The sum over groups: what was told of all of them; `None` as soon as one has nothing to tell.
+    /// The sum over groups: what is known of all of them; `None` as soon as one has no estimate.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let reported = self.reported_window_ms.zip(other.reported_window_ms);
@@ -39,7 +39,7 @@ impl Estimate {
     }
 }
 
-/// What the rows of a group tell about a window. Rows are oldest first, as they are read.
+/// What the rows of a group say about a window. Rows are oldest first, as they are read.
 ///
 /// Uses through file descriptors are not in it: they move no page to a younger generation (docs/spec/mglru.md#s2-2).
 pub fn estimate(rows: &[GenerationRow], window_ms: u64) -> Estimate {
@@ -53,7 +53,7 @@ pub fn estimate(rows: &[GenerationRow], window_ms: u64) -> Estimate {
     for row in rows.iter().rev().skip(1).take(rows.len().saturating_sub(2)) {
         pages = pages.saturating_add(row.pages());
         let age_ms = row.age_ms.saturating_sub(youngest.age_ms);
-        // Generations made at one time, as the first four of a group are, tell no two windows apart.
+        // Generations made at one time, as the first four of a group are, cannot distinguish windows.
         if age_ms <= age_before_ms {
             continue;
         }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(reported(0), (0, 10, 10, Some(1000)));
     }
 
-    /// What was faulted in since the walk is in use, too; with two types apart in age there may be three rows, or two.
+    /// Pages faulted in since the walk are in use, too; with two types apart in age there may be three rows, or two.
     #[test]
     fn new_pages_and_few_generations() {
         assert_eq!(estimate(&rows(&[(2000, 50), (1000, 7), (0, 3)]), 1000).pages, 10);
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(estimate(&[], 5), Estimate { window_ms: 5, ..Estimate::default() });
     }
 
-    /// A new group has four generations of one age: before its first ageing nothing is told, after it one window.
+    /// A new group has four generations of one age: before its first ageing nothing is known, after it one window.
     #[test]
     fn a_group_without_ageing_tells_nothing() {
         let before = estimate(&rows(&[(700, 0), (700, 0), (700, 40), (700, 0)]), 500);

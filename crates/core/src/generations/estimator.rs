@@ -1,4 +1,4 @@
-//! Working-set estimation: a generation each interval, and what the sizes of generations tell.
+//! Working-set estimation: makes a generation each interval, and reads the sizes of generations.
 
 use super::error::GenerationsError;
 use super::estimate::{Estimate, estimate};
@@ -11,11 +11,11 @@ use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The target that stands for all groups.
+/// The target that means all groups.
 pub const TARGETS_ALL: &str = "/";
-/// Looks that are kept of each group.
+/// Readings that are kept of each group.
 const LOOKS: usize = 64;
-/// Generations that one look tells apart: the youngest and the oldest of four have no beginning.
+/// Generations that one reading distinguishes: the youngest and the oldest of four have no beginning.
 const WINDOWS_REPORTED: u64 = 2;
 /// Kernels count the age of generations in ticks; shorter intervals would be lost in rounding.
 const INTERVAL_MIN: Duration = Duration::from_ms(10);
@@ -73,7 +73,7 @@ impl EstimatorConfig {
         Ok(())
     }
 
-    /// Whether generations tell the window exactly, not only bounds.
+    /// Whether generations give the window exactly, not only bounds.
     pub fn is_reported(&self) -> bool {
         let (window, interval) = (self.window().ns(), self.interval.ns());
         window % interval == 0 && window / interval <= WINDOWS_REPORTED
@@ -112,7 +112,7 @@ pub struct GroupReading {
     pub listing: Listing,
     /// Pages used within the window.
     pub estimate: Estimate,
-    /// What was idle for the window and longer, from all looks.
+    /// Memory idle for the window and longer, from all readings.
     pub cold: ColdBounds,
 }
 
@@ -125,7 +125,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Of all groups together. Bounds are as narrow as looks, this one and earlier ones, make them.
+    /// Of all groups together. Bounds are as narrow as this reading and earlier ones make them.
     pub fn estimate(&self) -> Estimate {
         let narrowed = |group: &GroupReading| {
             let total = crate::vocabulary::pages_of(&group.listing.rows);
@@ -134,7 +134,7 @@ impl Reading {
             let low_pages = low_pages.max(total.saturating_sub(group.cold.at_most_pages)).min(high_pages);
             Estimate { low_pages, high_pages, ..group.estimate }
         };
-        // Groups without a page tell nothing, and need not.
+        // Groups without a page report nothing, and need not.
         let mut filled =
             self.groups.iter().filter(|group| crate::vocabulary::pages_of(&group.listing.rows) > 0).map(narrowed);
         let first = filled.next().unwrap_or_default();
@@ -150,7 +150,7 @@ pub struct Estimator {
     missed: u64,
     /// What is known of each group on each node.
     known: BTreeMap<Lruvec, Known>,
-    /// The last look failed: generations may have been made since.
+    /// The last reading failed: generations may have been made since.
     is_stale: bool,
     why: GenerationWhy,
 }
@@ -182,7 +182,7 @@ impl Estimator {
         &self.config
     }
 
-    /// Begins: the first ageing is due at once, so that one interval later something can be told.
+    /// Begins: the first ageing is due at once, so that one interval later there is an estimate.
     pub fn start(&mut self, now: Instant) {
         self.due = Some(now);
     }
@@ -203,15 +203,14 @@ impl Estimator {
     }
 
     /// Makes a generation of each target if one is due at `now`, and reads. Early calls do nothing and give `None`; so does a
-    /// call that could not read, which [`why`](Self::why) then tells. After a long sleep it does so once, and counts what it
-    /// missed.
+    /// call that could not read; [`why`](Self::why) then says so. After a long sleep it does so once, and counts what it missed.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn GenerationsHost) -> Option<Reading> {
         let due = self.due.filter(|&due| due <= now)?;
         let intervals = now.since(due).ns() / self.config.interval.ns();
         self.missed += intervals;
         self.due = Some(due + self.config.interval.saturating_mul(intervals + 1));
         self.why.passes.begun += 1;
-        // What is not known, or not any more, must be read before it can be aged.
+        // Groups that are unknown, or not known any more, must be read before they can be aged.
         let listings = if self.known.is_empty() || self.is_stale { self.read(host)? } else { Vec::new() };
         self.meet(listings);
         self.age(host);
@@ -236,7 +235,7 @@ impl Estimator {
                 self.why.refused(&error);
                 self.is_stale = true;
                 if matches!(error, HostError::NotHere(_)) {
-                    // Switched off: what was seen before tells nothing of what will be.
+                    // Switched off: what was seen before says nothing about what follows.
                     self.known.clear();
                 }
                 None
@@ -271,7 +270,7 @@ impl Estimator {
             match answer {
                 Answer::Done { .. } | Answer::Partly { .. } => self.why.count(GenerationReason::Aged, 0),
                 Answer::NotHere(missing) => self.why.refused(&HostError::NotHere(missing)),
-                // Whether the group is gone, or another one has its number, the next look tells.
+                // The next reading shows whether the group is gone, or another one has its number.
                 Answer::Failed(cause) => self.why.refused(&HostError::Failed(cause)),
             }
         }

@@ -1,4 +1,4 @@
-//! Why a tool did what it did, or nothing, in words.
+//! Why a tool did what it did, or nothing, as text.
 
 use super::estimator::EstimatorConfig;
 use super::reclaimer::ReclaimerConfig;

@@ -1,4 +1,4 @@
-//! A host with generations for tests: pages by group, and what is used of them.
+//! A host with generations for tests: pages by group, and which of them are used.
 
 use super::{Ageing, Eviction};
 use crate::host::{Answer, Gauge, Gauging, GenerationCapabilities, Generational, HostError, NodeId};
@@ -10,13 +10,13 @@ use isotherm_units::{Instant, PAGE_BYTES};
 pub(crate) struct FakeGroup {
     pub(crate) path: &'static str,
     pub(crate) hot: u64,
-    /// Pages by generation, oldest first, of all but the hot ones; the hot ones stand in the second youngest.
+    /// Pages by generation, oldest first, of all but the hot ones; the hot ones are in the second youngest.
     pub(crate) idle: [u64; 4],
     births: [Instant; 4],
     pub(crate) max_seq: u64,
-    /// Of pages asked for, so many are not to be had.
+    /// Number of requested pages that cannot be evicted.
     pub(crate) stuck: u64,
-    /// What came back of it alone; the host's `refault_bytes` come on top for the first group.
+    /// Refaults of this group alone; the host's `refault_bytes` are added for the first group.
     pub(crate) refault_bytes: u64,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct FakeHost {
     pub(crate) refault_bytes: u64,
     pub(crate) evictions: Vec<Eviction>,
     pub(crate) ageings: Vec<Ageing>,
-    /// Nothing of generations is there.
+    /// The host has no generations.
     pub(crate) is_classic: bool,
     /// Reading them fails.
     pub(crate) is_failing: bool,
-    /// No gauges are.
+    /// The host has no gauges.
     pub(crate) is_blind: bool,
 }
 
@@ -98,7 +98,7 @@ impl Generational for FakeHost {
                 answers.push(Answer::Failed("EINVAL: no such group or generation".to_owned()));
                 continue;
             };
-            // What is used is found again; the rest grows older by one.
+            // Pages in use are found again; the rest grows older by one.
             let [oldest, second, third, new] = group.idle;
             group.idle = [oldest + second, third, new, 0];
             group.births = [group.births[1], group.births[2], group.births[3], now];

@@ -1,8 +1,8 @@
-//! What earlier looks add: bounds for windows that reach further back than the four generations there are.
+//! What earlier readings add: bounds for windows that reach further back than the four generations there are.
 //!
-//! The oldest generation swallows the one before it at each ageing. Pages idle for longer than it tells were in it at earlier
-//! looks, too, so that its smallest size since then is the most there can be of them; and of what it holds now, only what it
-//! swallowed since can be younger, so that the rest is the least.
+//! The oldest generation swallows the one before it at each ageing. Pages idle for longer than its age were in it at earlier
+//! readings, too, so its smallest size since then is the upper bound. Of what it holds now, only what it swallowed since can be
+//! younger: the rest is the lower bound.
 
 use crate::vocabulary::{GenerationRow, pages_of};
 use isotherm_units::Instant;
@@ -12,14 +12,14 @@ use std::collections::VecDeque;
 /// How much memory was idle for a window and longer, at the last ageing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ColdBounds {
-    /// At least so much. Pages that enter the oldest generation from outside, read or written through descriptors, count as if
-    /// they had been there.
+    /// Lower bound. Pages that enter the oldest generation from outside, read or written through descriptors, count as if they
+    /// had been there.
     pub at_least_pages: u64,
-    /// At most; all there is, where looks do not reach back far enough.
+    /// Upper bound; all there is, where readings do not reach back far enough.
     pub at_most_pages: u64,
 }
 
-/// One look.
+/// One reading.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     /// When its youngest generation was made, by the tool's clock.
@@ -27,11 +27,11 @@ struct Sample {
     max_seq: u64,
     total: u64,
     oldest: u64,
-    /// The oldest generation holds what was not used for so long at that time.
+    /// Age of the oldest generation: it holds what was not used for this time.
     reach_ms: u64,
 }
 
-/// The last looks at one group on one node.
+/// The last readings of one group on one node.
 #[derive(Clone, Debug)]
 pub struct History {
     samples: VecDeque<Sample>,
@@ -39,7 +39,7 @@ pub struct History {
 }
 
 impl History {
-    /// Keeps `most` looks, one at least.
+    /// Keeps `most` readings, one at least.
     pub fn new(most: usize) -> Self {
         Self { samples: VecDeque::new(), most: most.max(1) }
     }
@@ -65,7 +65,7 @@ impl History {
         });
     }
 
-    /// Memory idle for `window_ms` and longer as of the last ageing; `None` before the first look.
+    /// Memory idle for `window_ms` and longer as of the last ageing; `None` before the first reading.
     pub fn cold_bounds(&self, window_ms: u64) -> Option<ColdBounds> {
         let last = self.samples.back()?;
         // Cold is what was not used after this moment.
@@ -81,7 +81,7 @@ impl History {
             if idle_ms <= reach_ms {
                 at_least = at_least.max(last.oldest.saturating_sub(swallowed));
             }
-            // What the oldest generation can have swallowed since the look before.
+            // What the oldest generation can have swallowed since the reading before.
             if let Some(before) = index.checked_sub(1).map(|before| self.samples[before])
                 && before.max_seq < sample.max_seq
             {
@@ -110,7 +110,7 @@ mod tests {
         history.push(Instant::from_ns(second * 1_000_000_000), &rows);
     }
 
-    /// 100 pages that nobody uses, 10 that are used each second, and 7 used in second 1 alone.
+    /// 100 unused pages, 10 that are used each second, and 7 used in second 1 alone.
     #[test]
     fn longer_windows_are_bounded_by_earlier_looks() {
         let mut history = History::new(10);

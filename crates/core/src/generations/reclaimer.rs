@@ -1,4 +1,4 @@
-//! Proactive reclaim: what is old goes before it is missed, within a budget, and not while it hurts.
+//! Proactive reclaim: old pages are evicted before memory is short, within a budget, and not while that does harm.
 
 use super::error::GenerationsError;
 use super::estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_ALL, check_targets};
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The oldest of four generations is so many intervals old right after an ageing.
+/// Age of the oldest of four generations right after an ageing, in intervals.
 const OLDEST_INTERVALS: u64 = 3;
-/// Evictions of so many passes are held against what comes back.
+/// Passes whose evictions are compared with what comes back.
 const PASSES_BLAMED: usize = 8;
 
 /// Settings of a proactive reclaimer.
@@ -109,9 +109,9 @@ pub struct Pass {
     /// Bytes that this pass was allowed to evict.
     pub budget_bytes: u64,
     pub evicted_bytes: u64,
-    /// Evicted bytes that were faulted in again since the last pass; `None` if the host cannot tell.
+    /// Evicted bytes that were faulted in again since the last pass; `None` if the host does not know.
     pub refaulted_bytes: Option<u64>,
-    /// Share of the time since the last pass in which some task was stalled by memory, in millionths, where the host can tell.
+    /// Share of the time since the last pass in which some task was stalled by memory, in millionths, where the host knows it.
     pub stalled_ppm: Option<u64>,
     /// Why it evicted nothing: memory pressure or refaults were above their limit; `None` if neither was.
     pub held_back: Option<GenerationReason>,
@@ -139,7 +139,8 @@ struct Readings {
 }
 
 impl Readings {
-    /// What came back since `before`, of groups that were read then, too: what others had before they were met is nobody's fault.
+    /// Bytes that came back since `before`, in groups that were read then, too. Refaults of a group from before its first
+    /// reading are not counted.
     fn refaulted_since(&self, before: &Self) -> Option<u64> {
         let of_both = |(memcg, now): (&u64, &u64)| Some(now.saturating_sub(*before.refaulted_bytes.get(memcg)?));
         let mut since = self.refaulted_bytes.iter().filter_map(of_both).peekable();
@@ -186,7 +187,7 @@ impl Reclaimer {
         self.estimator.missed()
     }
 
-    /// What became of groups so far, ageing included.
+    /// Counts of results for groups so far, ageing included.
     pub fn why(&self) -> GenerationWhy {
         let ageing = self.estimator.why();
         let mut sum = self.why.with(ageing);
@@ -328,7 +329,7 @@ impl Reclaimer {
     }
 }
 
-/// The youngest generation that is at least so old and may be evicted (docs/spec/mglru.md#s14-3).
+/// The youngest generation of at least this age that may be evicted (docs/spec/mglru.md#s14-3).
 fn youngest_cold(rows: &[GenerationRow], threshold_ms: u64) -> Option<u64> {
     let max_seq = rows.last()?.seq;
     let is_allowed = |row: &&GenerationRow| row.seq.checked_add(2).is_some_and(|seq| seq <= max_seq);

@@ -44,7 +44,7 @@ fn pattern_working_set_estimation() {
         let Estimate { low_pages, high_pages, pages, reported_window_ms, .. } = reading.estimate();
         reported.push((low_pages, high_pages, pages, reported_window_ms));
     }
-    // A group younger than the window has used all it has; the rows tell of one interval from the first on, of two later.
+    // A group younger than the window has used all it has; the rows give one interval from the first on, and two later.
     assert_eq!(reported[..2], [(1300, 1300, 0, None), (1300, 1300, 300, Some(1000))]);
     assert_eq!(reported[2..], [(300, 300, 300, Some(2000)); 4]);
     assert_eq!(host.ageings.len(), 6);
@@ -144,7 +144,7 @@ fn pressure_and_refaults_make_it_wait() {
     }
 }
 
-/// What a group had before it was met came of no eviction here.
+/// Refaults of a group from before its first reading come from no eviction here.
 #[test]
 fn refaults_of_a_group_that_appears_are_not_blamed() {
     let mut host = FakeHost::default();
@@ -164,7 +164,7 @@ fn refaults_of_a_group_that_appears_are_not_blamed() {
     assert_eq!(pass(&mut host, 4), (Some(5000 * PAGE_BYTES), Some(GenerationReason::Refaults)));
 }
 
-/// A look that failed once costs that look; generations switched off cost what was known.
+/// A reading that failed once costs that reading; generations switched off cost all that was known.
 #[test]
 fn history_outlives_a_failed_look() {
     let after = |trouble: fn(&mut FakeHost, bool)| {
@@ -247,7 +247,7 @@ fn targets_stand_for_what_lies_below_them() {
     assert_eq!(nobody.why().of(GenerationReason::NoGroup).times, 1);
 }
 
-/// A group that comes later is aged from the next pass on; one that is replaced is met anew after a refusal.
+/// A group that comes later is aged from the next pass on; one that is replaced is found again after a refusal.
 #[test]
 fn groups_come_and_go() {
     let mut host = FakeHost::default();

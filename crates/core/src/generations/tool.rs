@@ -72,7 +72,7 @@ pub enum Sample {
 pub struct ToolAccount {
     /// Counts of what happened to the groups.
     pub why: GenerationWhy,
-    /// Intervals that passed without a look because it came too late.
+    /// Intervals without a reading because it came too late.
     pub missed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Why generations were not evicted: what became of each group in each pass.
+//! Why generations were not evicted: the result for each group in each pass.
 
 use crate::host::HostError;
 use serde::ser::SerializeMap;
@@ -13,7 +13,7 @@ pub struct Times {
     pub bytes: u64,
 }
 
-/// What became of a group, or of all of them, in a pass.
+/// The result for a group, or for all of them, in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationReason {
@@ -94,7 +94,7 @@ impl GenerationWhy {
         self.last_refusal = Some(error.to_string());
     }
 
-    /// This and the counts of another, whose passes are the same.
+    /// The sum with the counts of another of the same passes.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let mut sum = self.clone();

@@ -5,10 +5,9 @@ use crate::vocabulary::{AddressRange, TargetId};
 
 const NO_PROCESSES: &str = "this host takes in no processes";
 
-/// Takes processes in as targets, by their numbers on the machine. What a host has not is "not here", which is what each call answers
-/// unless it is written.
+/// Takes processes in as targets, by their numbers on the machine. Calls that a host does not implement answer "not here".
 pub trait Adopting {
-    /// Whether it can look at accessed bits of processes now.
+    /// Whether it can read accessed bits of processes now.
     ///
     /// # Errors
     /// [`HostError::NotHere`] with what is missing, [`HostError::Failed`].
@@ -24,7 +23,7 @@ pub trait Adopting {
         Err(HostError::NotHere(NO_PROCESSES))
     }
 
-    /// Lets go of a target, which is [`HostError::Gone`] from now on. One that it does not know is none.
+    /// Lets go of a target, which is [`HostError::Gone`] from now on. An unknown one is ignored.
     fn dismiss(&mut self, _target: TargetId) {}
 
     /// Whether a target lives, and runs the program that it ran when it was adopted.

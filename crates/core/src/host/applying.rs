@@ -1,11 +1,11 @@
-//! Applying schemes: what is done with ranges, and what a host says it can do of that.
+//! Applying schemes: what is done with ranges, and which of it a host can do.
 
 use super::HostError;
 use crate::vocabulary::{Action, AddressRange, Destination, FilterType, NodeId, PageFilters, TargetId};
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Carries out the actions of schemes. What a host has not is "not here", which is what each call answers unless it is written.
+/// Carries out the actions of schemes. Calls that a host does not implement answer "not here".
 pub trait Applying {
     /// What this host can do for schemes on `target`.
     fn scheme_capabilities(&self, _target: TargetId) -> SchemeCapabilities {
@@ -19,12 +19,12 @@ pub trait Applying {
     /// | `stat` | both | nothing; the filters are asked for each folio | 0 |
     /// | `willneed`, `cold`, `pageout`, `hugepage`, `nohugepage`, `collapse` | process | `madvise` of that name; the filters are not asked | the whole range if it succeeded, else 0 |
     /// | `pageout` | physical | referenced and young marks cleared, taken off the list (an unevictable folio is put back), reclaimed with writeback, unmapping and swap, never demoted | reclaimed |
-    /// | `lru-prio` | both | two lists: an inactive folio goes to the head of its active list, `referenced` stays as it is; an active one stays where it is. Generations: inserted anew at the second youngest, with the workingset mark at the youngest | all that passed and stand on a list, also where nothing moved |
-    /// | `lru-deprio` | physical; of a process it is `cold` | two lists: an active folio goes to the head of the inactive list, active and referenced cleared; an inactive one stays where it is. Generations: references and workingset mark cleared, and unless it is in the oldest already inserted anew: file folios and anonymous ones in the swap cache in the oldest, other anonymous ones at the second youngest | all that passed and stand on a list, also where nothing moved |
+    /// | `lru-prio` | both | two lists: an inactive folio goes to the head of its active list, `referenced` stays as it is; an active one stays where it is. Generations: inserted again at the second youngest, with the workingset mark at the youngest | all that passed and are on a list, also where nothing moved |
+    /// | `lru-deprio` | physical; of a process it is `cold` | two lists: an active folio goes to the head of the inactive list, active and referenced cleared; an inactive one stays where it is. Generations: references and workingset mark cleared, and unless it is in the oldest already inserted again: file folios and anonymous ones in the swap cache in the oldest, other anonymous ones at the second youngest | all that passed and are on a list, also where nothing moved |
     /// | `migrate-hot`, `migrate-cold` | both | moved to its node, failing rather than reclaiming there; a folio that is there already is left | moved |
     ///
-    /// Physical memory is walked folio by folio: a frame without a folio on a list is passed over; after a folio the walk goes
-    /// on behind as many bytes as the folio has, counted from where it was met. Only folios on a list count.
+    /// Physical memory is walked folio by folio: a frame without a folio on a list is skipped. After a folio the walk goes on
+    /// behind as many bytes as the folio has, counted from where it was met. Only folios on a list count.
     ///
     /// # Errors
     /// [`HostError::Gone`]: nothing was done. [`HostError::NotHere`], [`HostError::Failed`]: taken as a try that changed
@@ -46,12 +46,12 @@ pub struct SchemeCapabilities {
     pub filters: Vec<FilterType>,
 }
 
-/// What is to be done with a range, and what was learnt of it.
+/// What is to be done with a range, and what was learnt about it.
 #[derive(Debug)]
 pub struct Order<'a> {
     pub action: Action,
-    /// Byte addresses. Ends of regions are aligned to pages, except where a monitor was set to make smaller ones; then the start is
-    /// meant up to the next page, and the length too.
+    /// Byte addresses. Ends of regions are aligned to pages, except where a monitor was set to make smaller ones. Then the start
+    /// is rounded up to the next page, and the length too.
     pub range: AddressRange,
     /// Which pages: every page that [`PageFilters::admit`] lets through, asked once for each folio, and no other. It counts
     /// what passed; only for actions that obey page filters must it be asked.
@@ -61,12 +61,12 @@ pub struct Order<'a> {
     /// The nodes of a migration in a process, by turns: [`choose`](crate::vocabulary::choose) with
     /// [`interleave_index`](crate::vocabulary::interleave_index).
     pub destinations: &'a [Destination],
-    /// `lru-prio` marks pages as accessed once (`folio_mark_accessed`, mm/swap.c), in place of moving them: an inactive page that is not
-    /// referenced becomes so, one that is becomes active.
+    /// `lru-prio` marks pages as accessed once (`folio_mark_accessed`, mm/swap.c), in place of moving them: an inactive page
+    /// becomes referenced, a referenced one becomes active.
     pub marks_accessed: bool,
-    /// The folio looked at last in this pass, by any number that the host gives folios; `None` at the start of a pass. A
-    /// folio that reaches from one region into the next is to be treated once: the host skips the first folio of a range if
-    /// it is this one, and leaves here the last one it looked at. Physical memory, and `stat` in a process.
+    /// The folio visited last in this pass, by any number that the host gives folios; `None` at the start of a pass. A folio that
+    /// reaches from one region into the next is to be treated once. The host skips the first folio of a range if it is this one,
+    /// and stores here the last one it visited. Physical memory, and `stat` in a process.
     pub last_folio: &'a mut Option<u64>,
 }
 
@@ -75,10 +75,10 @@ pub struct Order<'a> {
 pub struct Applied {
     /// Bytes treated with success, as [`Applying::apply`] says for each action. May exceed the range where folios stick out.
     pub bytes: u64,
-    /// CPU time that it took whoever runs the core. Counts against quotas in time.
+    /// CPU time that it took the thread that runs the core. Counts against quotas in time.
     pub spent: Duration,
-    /// What could not be treated, as far as the host knows. Bytes of a process count as treated by advice that succeeded, and may stand
-    /// here too: the kernel's own count does not see that.
+    /// Bytes that could not be treated, as far as the host knows. Bytes of a process count as treated by advice that succeeded,
+    /// and may be counted here too: the kernel's own count does not see that.
     pub untreated: Untreated,
 }
 

@@ -4,7 +4,7 @@ use super::HostError;
 use crate::vocabulary::{FreeBlocks, MAX_ORDERS, Marks, NodeId};
 use isotherm_units::Duration;
 
-/// Tells how scattered free memory is, and compacts it. What a host has not is "not here", which is what each call answers unless it is written.
+/// Reports how scattered free memory is, and compacts it. Calls that a host does not implement answer "not here".
 pub trait Compacting {
     /// How far [`compact`](Self::compact) can be aimed; `None` where there is no compaction.
     fn compaction_granularity(&self) -> Option<Granularity> {
@@ -27,9 +27,9 @@ pub trait Compacting {
         Err(HostError::NotHere("this host does not tell how busy its nodes are"))
     }
 
-    /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests
-    /// [`CompactStep::stop`] before each batch, the first too. What it did, and whether there is more to do. A host that cannot stop
-    /// after some pages goes on between two calls, until the mark is reached at one of them, or it is told to [cease](Self::cease).
+    /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests [`CompactStep::stop`]
+    /// before each batch, the first too. Returns what it did, and whether there is more to do. A host that cannot stop after some
+    /// pages goes on between two calls, until the mark is reached at one of them, or [`cease`](Self::cease) is called.
     ///
     /// # Errors
     /// [`HostError::NotHere`], [`HostError::Failed`]: nothing was done.
@@ -37,7 +37,7 @@ pub trait Compacting {
         Err(HostError::NotHere("this host does not compact"))
     }
 
-    /// Ends what steps on a node have begun and what goes on without them. Nothing, where a step is over when its call is.
+    /// Ends what steps on a node have begun and what goes on without them. Does nothing where a step ends with its call.
     fn cease(&mut self, _node: NodeId) {}
 }
 
@@ -76,7 +76,7 @@ pub struct ZoneState {
 pub struct CompactionSignals {
     /// kswapd of the node is at work.
     pub is_reclaiming: bool,
-    /// It is not, but has been since somebody last asked: what a host sees that is told of pages looked at.
+    /// It is not now, but was since the last query: as seen by a host that counts the pages scanned.
     pub has_reclaimed: bool,
     /// Huge pages that were asked for since some fixed time, obtained or not.
     pub huge_wanted: u64,
@@ -141,7 +141,7 @@ impl Stop {
     }
 }
 
-/// Some compaction of one zone: a bounded piece of work, so that whoever asks keeps its pace.
+/// Some compaction of one zone: a bounded piece of work, so that the caller keeps its pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactStep {
     pub zone: ZoneId,
@@ -155,7 +155,7 @@ pub struct CompactStep {
     pub counts_in_flight: bool,
     /// The step ends as soon as kswapd of the node reclaims.
     pub stops_for_reclaim: bool,
-    /// Pages to look at for sources; it ends at the next boundary of a page block.
+    /// Pages to scan for sources; the step ends at the next boundary of a page block.
     pub max_scanned: u64,
     /// Pages to move; the last batch may exceed it.
     pub max_moved: u64,
@@ -166,7 +166,7 @@ pub struct CompactStep {
 pub enum CompactEnd {
     /// [`CompactStep::stop`] is reached.
     Reached,
-    /// The scanners met: the zone was gone through.
+    /// The scanners met: the whole zone was scanned.
     ScannersMet,
     /// There is no free page to move pages into.
     NoTargets,
@@ -220,9 +220,9 @@ pub struct Compacted {
     pub scanned_free: u64,
     /// Page blocks that became wholly free.
     pub blocks_freed: u64,
-    /// Page blocks gone through that stay in use because of pages that never move.
+    /// Page blocks scanned that stay in use because of pages that never move.
     pub blocks_spoiled_unmovable: u64,
-    /// Likewise, of movable pages that somebody holds just now.
+    /// Likewise, of movable pages that are pinned just now.
     pub blocks_spoiled_pinned: u64,
     /// CPU time of the thread that compacts.
     pub cpu: Duration,
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn it_stops_at_the_mark_and_not_above() {
-        // 512 loose pages beside one huge page: 50 percent.
+        // 512 loose pages next to one huge page: 50 percent.
         let half = blocks(&[512, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         let stops = |stop: Stop, in_flight| stop.is_reached(&half, in_flight);
         assert!(stops(Stop::Order { order: 9, low: 50 }, 0) && !stops(Stop::Order { order: 9, low: 49 }, 0));
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(zone.pages(), 3072);
         let without = blocks(&[2848]);
         assert_eq!((without.extfrag(9), without.extfrag_with(9, 224)), (100, 100));
-        // The second look: five pieces of a block and one whole block, 128 pages in flight.
+        // The second scan: five pieces of a block and one whole block, 128 pages in flight.
         let second = blocks(&[2432, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!((second.pages(), second.extfrag(9), second.extfrag_with(9, 128)), (2944, 82, 83));
     }

@@ -1,4 +1,4 @@
-//! What a host answers where it does not do what was asked.
+//! What a host answers when it does not do what was asked.
 
 use super::TargetId;
 use thiserror::Error;

@@ -1,9 +1,9 @@
-//! Gauges: numbers that goals, watermarks and reclaimers look at.
+//! Gauges: numbers that goals, watermarks and reclaimers read.
 
 use super::HostError;
 use crate::vocabulary::{AddressRange, Metric, NodeId, TargetId};
 
-/// Reads numbers: of nodes, of groups, of the whole system. What a host has not is "not here", which is what each call answers unless it is written.
+/// Reads numbers: of nodes, of groups, of the whole system. Calls that a host does not implement answer "not here".
 pub trait Gauging {
     /// Which gauges it reads for schemes on `target`.
     fn gauge_capabilities(&self, _target: TargetId) -> GaugeCapabilities {
@@ -32,8 +32,8 @@ pub trait Gauging {
         Err(HostError::NotHere("this host does not tell which node memory is on"))
     }
 
-    /// The number of the memory cgroup at this path, as [`Attribute::Memcg`](super::Attribute::Memcg), [`PageTest::Memcg`](super::PageTest::Memcg) and [`Gauge`] have it;
-    /// `None` if there is none. Asked anew for each pass.
+    /// The number of the memory cgroup at this path, as [`Attribute::Memcg`](super::Attribute::Memcg),
+    /// [`PageTest::Memcg`](super::PageTest::Memcg) and [`Gauge`] have it; `None` if there is none. Asked again for each pass.
     fn memcg(&self, _path: &str) -> Option<u64> {
         None
     }

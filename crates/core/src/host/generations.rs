@@ -3,7 +3,7 @@
 use super::HostError;
 use crate::vocabulary::{Ageing, Eviction, Listing};
 
-/// Reads, ages and evicts the generations of the Multi-Gen LRU. What a host has not is "not here", which is what each call answers unless it is written.
+/// Reads, ages and evicts the generations of the Multi-Gen LRU. Calls that a host does not implement answer "not here".
 pub trait Generational {
     /// What this host can do with generations.
     fn generation_capabilities(&mut self) -> GenerationCapabilities {
@@ -18,14 +18,14 @@ pub trait Generational {
         Err(HostError::NotHere(NO_GENERATIONS))
     }
 
-    /// Makes a generation of each group that is named. Appends an answer an order: done, or failed with the kernel's refusal
-    /// in words.
+    /// Makes a generation of each group that is named. Appends one answer per order: done, or failed with the text of the
+    /// kernel's refusal.
     fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
         answers.extend(orders.iter().map(|_| Answer::NotHere(NO_GENERATIONS)));
     }
 
-    /// Evicts generations. Appends an answer an order: done, when nothing that was asked for is left or the limit was reached;
-    /// partly, when pages stayed; failed with the kernel's refusal in words.
+    /// Evicts generations. Appends one answer per order: done, when no requested page is left or the limit was reached; partly,
+    /// when pages stayed; failed with the text of the kernel's refusal.
     fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
         answers.extend(orders.iter().map(|_| Answer::NotHere(NO_GENERATIONS)));
     }
@@ -40,7 +40,7 @@ pub struct GenerationCapabilities {
     pub age: bool,
     /// Whether [`Generational::evict_generations`] works here.
     pub evict: bool,
-    /// What would have to be there for the rest, in words.
+    /// What the rest would need, as text.
     pub missing: Option<&'static str>,
 }
 
@@ -62,5 +62,5 @@ pub enum Answer {
     Failed(String),
 }
 
-/// What a host without generations says.
+/// The answer of a host without generations.
 pub(super) const NO_GENERATIONS: &str = "needs mglru: the Multi-Gen LRU, switched on, and its file `lru_gen`";

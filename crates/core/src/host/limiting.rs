@@ -3,10 +3,10 @@
 use super::HostError;
 use isotherm_units::Bytes;
 
-/// Sets limits of memory cgroups. What a host has not is "not here", which is what each call answers unless it is written.
+/// Sets limits of memory cgroups. Calls that a host does not implement answer "not here".
 pub trait Limiting {
     /// Writes `memory.high` of a group; `None` is `max`, no limit. If usage is above the new limit, the excess is reclaimed, as
-    /// far as that is possible; nobody is killed. Reclaim may go on after the call.
+    /// far as that is possible; no process is killed. Reclaim may go on after the call.
     ///
     /// `memcg` is the number of the group, from [`Gauging::memcg`](super::Gauging::memcg).
     ///

@@ -3,7 +3,7 @@
 use super::HostError;
 use crate::vocabulary::{AddressRange, TargetId};
 
-/// Tells what processes map. What a host has not is "not here", which is what each call answers unless it is written.
+/// Reports what processes map. Calls that a host does not implement answer "not here".
 pub trait Mappings {
     /// Appends the mapped ranges of a virtual target, ascending and disjoint; adjacent ones may stay apart.
     ///

@@ -1,9 +1,9 @@
-//! What the core asks of the memory it manages: the narrow table between decisions and the world, by role.
+//! What the core asks of the memory it manages: the narrow interface between decisions and the system, by role.
 //!
-//! A host has the roles that it can play; a feature asks for those that it needs, and no other. Calls are batched: one call a tick and
-//! target, not one an address. Addresses are bytes (`u64`) in the space of the target: virtual addresses of a process, or physical
-//! addresses. A host charges the CPU time of what it is asked to whoever runs the core (in the simulated machine: the kernel thread
-//! that monitors).
+//! A host implements the roles that it can; a feature asks for those that it needs, and no other. Calls are batched: one call per
+//! tick and target, not one per address. Addresses are bytes (`u64`) in the space of the target: virtual addresses of a process,
+//! or physical addresses. A host charges the CPU time of its calls to the thread that runs the core (in the simulated machine:
+//! the kernel thread that monitors).
 
 mod adopting;
 mod applying;
@@ -40,7 +40,7 @@ pub use tiering::{Area, AreaKind, MoveOrder, NodeMemory, PageMove, Scanned, Tier
 pub trait MonitorHost: Probing + Mappings + Applying + Gauging {}
 impl<H: Probing + Mappings + Applying + Gauging + ?Sized> MonitorHost for H {}
 
-/// What promotion asks for: hot ranges are looked for by probes.
+/// What promotion asks for: hot ranges are found by probes.
 pub trait PromotionHost: Tiering + Probing {}
 impl<H: Tiering + Probing + ?Sized> PromotionHost for H {}
 

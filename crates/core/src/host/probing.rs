@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 const PAGE_SHIFT: u8 = 12;
 const NO_LOOKS: &str = "this host does not look at accessed bits";
 
-/// Looks at accessed bits, entry by entry or table by table. What a host has not is "not here", which is what each call answers unless it is written.
+/// Reads accessed bits, entry by entry or table by table. Calls that a host does not implement answer "not here".
 pub trait Probing {
-    /// What this host can do for monitors of `target`. By default it has base pages and looks at none.
+    /// What this host can do for monitors of `target`. By default it has base pages and reads none.
     fn capabilities(&self, _target: TargetId) -> Capabilities {
         Capabilities {
             shifts: vec![PAGE_SHIFT],
@@ -39,11 +39,11 @@ pub trait Probing {
         Err(HostError::NotHere(NO_LOOKS))
     }
 
-    /// Tests what the last [`clear`](Self::clear) for this target cleared without a look at each, where the host knows what was accessed
-    /// since. `probes` are those of that clear, in the same order. `true`: all that a [`test`](Self::test) costs and counts is booked. It
-    /// would find accessed the probes whose places are appended to `accessed`, each once; all others that the clear found accessed it
-    /// would find idle, and the rest as the clear found it. `false`: nothing was done; test them. A host that does not know such things
-    /// need not write it.
+    /// Tests what the last [`clear`](Self::clear) for this target cleared without reading each, where the host knows what was
+    /// accessed since. `probes` are those of that clear, in the same order. `true`: all that a [`test`](Self::test) costs and
+    /// counts is booked. It would find accessed the probes whose places are appended to `accessed`, each once. All others that
+    /// the clear found accessed it would find idle, and the rest as the clear found them. `false`: nothing was done; test them. A
+    /// host that does not know this need not implement it.
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`].
@@ -56,8 +56,8 @@ pub trait Probing {
         Ok(false)
     }
 
-    /// Reads and clears the accessed bits of all entries one level below the entry at `parent`, in one pass over its
-    /// table: appends one bit a child, in address order, 64 a word. A child that is not mapped reads as clear.
+    /// Reads and clears the accessed bits of all entries one level below the entry at `parent`, in one pass over its table.
+    /// Appends one bit per child, in address order, 64 per word. A child that is not mapped reads as clear.
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`].
@@ -102,11 +102,10 @@ pub struct Capabilities {
     pub flush: bool,
     /// Whether [`Probing::scan_children`] works here.
     pub scan_children: bool,
-    /// Whether entries above the leaf can only rule pages out, as those of physical memory: an upper entry covers page frames
-    /// that have nothing to do with each other, so its bit says of a frame that nobody used it there, and never that somebody
-    /// did. A probe at an upper level then clears the leaves that map the page and all entries above them up to that level.
-    /// A test reads them from the top, and asks a leaf only where all above it were set. The answer is that of the leaf.
-    /// Source: docs/spec/page-table-profiling.md#s7-3.
+    /// Whether entries above the leaf can only rule pages out, as those of physical memory. An upper entry covers unrelated page
+    /// frames, so its bit can say that a frame was not used there, and never that it was. A probe at an upper level then clears
+    /// the leaves that map the page and all entries above them up to that level. A test reads them from the top, and asks a leaf
+    /// only where all above it were set. The answer is that of the leaf. Source: docs/spec/page-table-profiling.md#s7-3.
     pub rules_out: bool,
 }
 

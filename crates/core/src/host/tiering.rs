@@ -4,7 +4,7 @@ use super::HostError;
 use crate::vocabulary::{AddressRange, NodeId, ScanFilter, TargetId};
 use isotherm_units::Duration;
 
-/// Finds accessed pages in spaces and moves pages between nodes. What a host has not is "not here", which is what each call answers unless it is written.
+/// Finds accessed pages in spaces and moves pages between nodes. Calls that a host does not implement answer "not here".
 pub trait Tiering {
     /// What this host can do for promotion between tiers.
     fn tiering_capabilities(&self) -> TieringCapabilities {
@@ -22,21 +22,21 @@ pub trait Tiering {
     /// Appends the areas of a space, ascending and disjoint.
     ///
     /// # Errors
-    /// [`HostError::Gone`] once the process has ended. [`HostError::Failed`] while its mappings are locked by a writer: the
-    /// space is passed over and asked again at its next turn.
+    /// [`HostError::Gone`] once the process has ended. [`HostError::Failed`] while its mappings are locked by a writer: the space
+    /// is skipped and tried again at its next turn.
     fn areas(&mut self, _target: TargetId, _out: &mut Vec<Area>) -> Result<(), HostError> {
         Err(HostError::NotHere("this host does not list areas"))
     }
 
-    /// Looks at each page of `range`, in the order of addresses, and clears its accessed bit: the page and its marks are shown to
-    /// the filter by [`ScanFilter::see`], and what the filter did to the marks is kept. A huge leaf is one page of its size unless
-    /// [`ScanFilter::splits_huge`] says otherwise. Entries without a page are shown by [`ScanFilter::hole`], but not where the
+    /// Scans each page of `range`, in the order of addresses, and clears its accessed bit. The page and its marks are shown to
+    /// the filter by [`ScanFilter::see`], and the marks that it leaves are kept. A huge leaf is one page of its size unless
+    /// [`ScanFilter::splits_huge`] says otherwise. Entries without a page are shown by [`ScanFilter::hole`], except where the
     /// whole table is missing. Translations are not flushed.
     ///
-    /// The bit of a file page whose lock cannot be had is left as it is, and shown as found.
+    /// The bit of a file page whose lock cannot be taken is left as it is, and shown as found.
     ///
     /// # Errors
-    /// [`HostError::Gone`], [`HostError::NotHere`]. [`HostError::Failed`]: the rest of the range is passed over.
+    /// [`HostError::Gone`], [`HostError::NotHere`]. [`HostError::Failed`]: the rest of the range is skipped.
     fn scan_accessed(
         &mut self,
         _target: TargetId,
@@ -59,7 +59,7 @@ pub trait Tiering {
         Err(HostError::NotHere("this host does not tell the node of a page"))
     }
 
-    /// Moves pages to a node without waiting for locks or reclaim, and says what became of each: `results` has the length of
+    /// Moves pages to a node without waiting for locks or reclaim, and gives the result of each: `results` has the length of
     /// [`MoveOrder::pages`]. Returns the CPU time that it took.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ pub struct TieringCapabilities {
     pub node_memory: bool,
     /// Whether [`Tiering::migrate`] works here.
     pub migrate: bool,
-    /// Moves can be limited to pages that stand among the active: [`MoveOrder::only_active`].
+    /// Moves can be limited to active pages: [`MoveOrder::only_active`].
     pub knows_active: bool,
 }
 
@@ -115,11 +115,11 @@ pub struct TierNode {
 pub struct Area {
     /// Byte addresses of the mapping.
     pub range: AddressRange,
-    /// What it is. The default is private anonymous memory that may be read and written.
+    /// Kind of the mapping. The default is private anonymous memory that may be read and written.
     pub kind: AreaKind,
 }
 
-/// What speaks against scanning an area; see [`obstacle`](crate::promotion::obstacle).
+/// Reasons against scanning an area; see [`obstacle`](crate::promotion::obstacle).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "flags of a VMA, each alone")]
 pub struct AreaKind {
@@ -144,16 +144,16 @@ pub struct AreaKind {
 /// The result of [`Tiering::scan_accessed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanned {
-    /// First byte that was not looked at: the end of the range, or less where the filter said stop.
+    /// First byte that was not scanned: the end of the range, or less where the filter said stop.
     pub next: u64,
-    /// CPU time that it took whoever runs the core.
+    /// CPU time that it took the thread that runs the core.
     pub spent: Duration,
 }
 
 /// Pages to be moved to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveOrder<'a> {
-    /// One byte address a folio, ascending or not.
+    /// One byte address per folio, ascending or not.
     pub pages: &'a [u64],
     pub to: NodeId,
     /// Pages that are unmapped together under one flush of translations; at least 1. Kernels of the scan daemon: 1.
@@ -170,18 +170,18 @@ pub struct MoveOrder<'a> {
     pub only_promotes: bool,
 }
 
-/// What became of one page of a [`MoveOrder`].
+/// The result of one page of a [`MoveOrder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageMove {
-    /// Its folio is on the node now: so many base pages, at least 1.
+    /// Its folio is on the node now: its number of base pages, at least 1.
     Moved(u32),
     /// The page was on that node already.
     SameNode,
     /// It is on another node of the top tier.
     TopTier,
-    /// No page there any more, or none that stands on a list.
+    /// No page there any more, or none on a list.
     NotPresent,
-    /// Locked, under writeback, or taken off its list by somebody else: worth another try.
+    /// Locked, under writeback, or isolated by another thread: worth another try.
     Busy,
     /// The page is pinned: others hold references to it.
     Pinned,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Stall times are counted in microseconds, and a kernel takes samples in between: shorter intervals would be noise.
 const INTERVAL_MIN: Duration = Duration::from_ms(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
-/// The largest step down. A larger one would find out by harm alone.
+/// The largest step down. A larger one would find the limit only by doing harm.
 const SQUEEZE_MAX: Ratio = Ratio::from_percent(20);
 
 /// A value that is refused, with what is allowed.
@@ -18,7 +18,7 @@ pub struct LimitsError {
     /// The key in files, such as `floor`; `goal.refaults` for keys of the goal.
     pub key: &'static str,
     pub got: String,
-    /// The allowed values, in words.
+    /// The allowed values, as text.
     pub allowed: String,
 }
 

@@ -1,13 +1,13 @@
-//! What the next limit is, and why.
+//! Decides the next limit, and why.
 
 use super::config::LimitsConfig;
 use super::why::{LimitAction, LimitReason};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 
-/// Harm of so many times the goal takes the limit away. Raising the limit by the largest step would need several intervals of
+/// Harm of this multiple of the goal removes the limit. Raising the limit by the largest step would need several intervals of
 /// such harm. Taking it away brings no evicted page back by itself: memory in use stays low, and the next squeeze begins there.
 const LIFT_TIMES: u64 = 16;
-/// So many squeezes in a row without harm halve the back-off once.
+/// Squeezes in a row without harm that halve the back-off once.
 const SQUEEZES_TO_FORGET: u32 = 8;
 /// Harm of one goal, in millionths of it.
 const GOAL_PPM: u64 = 1_000_000;
@@ -106,7 +106,7 @@ impl Controller {
         self.holds_until
     }
 
-    /// The limit that is in force after all, where a decision could not be carried out.
+    /// The limit that is really in force, where a decision could not be carried out.
     pub(super) fn correct(&mut self, limit: Option<Bytes>) {
         self.limit = limit;
         self.squeezed_last = false;
@@ -148,7 +148,7 @@ impl Controller {
         if refaults > pressure { (refaults, LimitReason::Refaults) } else { (pressure, LimitReason::Pressure) }
     }
 
-    /// The goal is missed: raises the limit if it can have to do with that, and holds squeezes back.
+    /// The goal is missed: raises the limit if the limit can be the cause, and delays squeezes.
     fn harmed(
         &mut self,
         seen: &Observation,
@@ -192,7 +192,7 @@ impl Controller {
             return Some(LimitReason::AtFloor);
         }
         let step = self.step(self.config.squeeze, seen.usage);
-        // What the last squeezes asked for is still there: there is nothing to evict, or nowhere to put it.
+        // The memory that the last squeezes asked for is still there: nothing can be evicted, or swap has no room.
         let is_above = |limit: Bytes| seen.usage.get() > limit.get().saturating_add(step);
         self.limit.is_some_and(is_above).then_some(LimitReason::AboveLimit)
     }

@@ -10,7 +10,7 @@ use crate::vocabulary::Swappiness;
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES};
 use serde::Serialize;
 
-/// Gauges are read so often in an interval: harm that is too much for all of it is answered at once.
+/// Readings of gauges per interval: harm that is too much for a whole interval is answered at once.
 const LOOKS_PER_INTERVAL: u64 = 4;
 
 /// One decision, with what it was made from.
@@ -89,7 +89,8 @@ impl LimitsDaemon {
         Ok(Some(Totals { memcg, at: now, usage, stalled_us, refaulted_bytes, high_events }))
     }
 
-    /// One look, and what follows from it. `None`: the interval is not over, and nothing asks for a decision before.
+    /// One reading, and the decision from it. `None`: the interval is not over, and no decision is due before its
+    /// end.
     fn look(&mut self, now: Instant, host: &mut (impl LimitsHost + ?Sized)) -> Result<Option<LimitsStep>, HostError> {
         let idle = |reason, usage_bytes, limit: Option<Bytes>| LimitsStep {
             at_ns: now.ns(),
@@ -132,7 +133,7 @@ impl LimitsDaemon {
             has_reached_limit: totals.high_events > before.high_events,
         };
         let old = self.controller.limit();
-        // A look that came late must not make the next one, which is in time, seem too early.
+        // A reading that came late must not make the next one, which is in time, seem too early.
         let is_over = span.ns().saturating_add(interval.ns() / LOOKS_PER_INTERVAL / 2) >= interval.ns();
         let decided = if is_over { Some(self.controller.decide(&seen)) } else { self.controller.decide_early(&seen) };
         let Some(Decision { action, reason, limit, harm_ppm }) = decided else {

@@ -1,4 +1,4 @@
-//! Why a limit was changed or left, in words.
+//! Why a limit was changed or left, as text.
 
 use super::config::LimitsConfig;
 use super::why::{LimitReason, LimitsWhy};

@@ -40,7 +40,7 @@ impl Default for FakeGroup {
 }
 
 impl FakeGroup {
-    /// What happens until the next decision: hot memory that was evicted comes back, pushes usage over the limit and costs 100 us a
+    /// The time until the next decision: hot memory that was evicted comes back, pushes usage over the limit and costs 100 us a
     /// page.
     pub(crate) fn live(&mut self) {
         let missing = self.hot.saturating_sub(self.usage);

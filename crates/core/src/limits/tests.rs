@@ -128,7 +128,7 @@ fn harm_that_is_not_the_limits_changes_nothing_but_waits() {
     assert_eq!(control.decide(&reached).action, LimitAction::Relax);
 }
 
-/// Runs a daemon over a group for so many seconds.
+/// Runs a daemon over a group for this number of seconds.
 fn run(config: LimitsConfig, group: &mut FakeGroup, seconds: u64) -> (Vec<LimitsStep>, LimitsWhy, Vec<String>) {
     let mut daemon = LimitsDaemon::start(config, Instant::START).expect("allowed");
     let mut steps = Vec::new();
@@ -185,7 +185,8 @@ fn refusals_are_told_and_the_limit_is_what_it_was() {
     assert!(words.contains(&"3 times the host refused: EROFS.".to_owned()), "{words:?}");
 }
 
-/// 1 % of a second are 10 goals: a quarter of the interval after the squeeze the limit is raised, and the interval begins anew.
+/// 1 % of a second are 10 goals: a quarter of the interval after the squeeze the limit is raised, and the interval begins
+/// again.
 #[test]
 fn harm_is_answered_before_the_interval_is_over() {
     let mut group = FakeGroup::default();
@@ -208,7 +209,7 @@ fn harm_is_answered_before_the_interval_is_over() {
     assert_eq!(after, [None, None, None, Some((Hold, 0))]);
 }
 
-/// A group that was removed and made again has no limit: it is begun anew.
+/// A group that was removed and made again has no limit: it starts over.
 #[test]
 fn a_group_that_comes_again_is_a_new_one() {
     let mut group = FakeGroup::default();

@@ -39,7 +39,7 @@ pub enum LimitReason {
     AtFloor,
     /// Memory in use stays above the limit: nothing more can be evicted.
     AboveLimit,
-    /// The first look: there is nothing to compare with.
+    /// The first reading: there is nothing to compare with.
     FirstLook,
     /// There is no such group.
     NoGroup,
@@ -94,7 +94,7 @@ pub struct LimitsWhy {
     pub squeezes: u64,
     pub relaxes: u64,
     pub lifts: u64,
-    /// Intervals that passed without a look because it came too late.
+    /// Intervals without a reading because it came too late.
     pub missed: u64,
     /// What the host said the last time that it refused something.
     pub last_refusal: Option<String>,

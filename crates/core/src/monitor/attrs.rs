@@ -89,7 +89,7 @@ impl Default for Attributes {
 }
 
 impl Default for IntervalsGoal {
-    /// What the kernel's documentation recommends: 4 % each 3 aggregations, 5 ms to 10 s.
+    /// The recommendation of the kernel's documentation: 4 % each 3 aggregations, 5 ms to 10 s.
     fn default() -> Self {
         Self {
             access: Ratio::from_percent(4),

@@ -1,6 +1,6 @@
 //! Changes while running: attributes, and whole configurations (docs/spec/monitoring.md#s11).
 //!
-//! A configuration is checked whole when it is given, and the new state is built from it in one step at the point of a tick
+//! A configuration is checked whole when it is given. The new state is built from it in one step, at the point of a tick
 //! where the kernel serves its control calls. The kernel changes the running context piece by piece and stops it when a piece
 //! fails.
 
@@ -23,7 +23,7 @@ pub enum TargetChange {
     Set {
         /// The number that the host knows it by.
         id: TargetId,
-        /// What it is to cover from now on. Empty: what it covers now, with all results.
+        /// The ranges that it covers from now on. Empty: those of now, with all results.
         ranges: Vec<UnitRange>,
     },
     /// The target at this place is taken away; those behind keep their places until all are matched.
@@ -58,8 +58,8 @@ struct PlannedTarget {
 
 impl Monitor {
     /// Puts `config`, and with `Some` a new list of targets, in force at the next tick's service point (at once while not
-    /// running). What does not change keeps its results: a commit without any change changes nothing, also where tuning has
-    /// moved the intervals (the kernel would set them back). A later commit replaces one that still waits.
+    /// running). Unchanged parts keep their results: a commit without any change changes nothing, also where tuning has moved
+    /// the intervals (the kernel would set them back). A later commit replaces one that still waits.
     ///
     /// # Errors
     /// What is wrong; then nothing changes.
@@ -166,7 +166,7 @@ impl Monitor {
             let place = from.and_then(|from| old.iter().position(|target| target.id == from));
             let mut target = match place {
                 Some(place) => Target { id, levels, ..old.remove(place) },
-                // It ended while the change waited, and that was told.
+                // It ended while the change waited, and that was reported.
                 None if from == Some(id) => continue,
                 None => Target::new(id, levels, ranges.clone()),
             };

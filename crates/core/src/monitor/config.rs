@@ -1,4 +1,4 @@
-//! A context's configuration, as it stands in files.
+//! A context's configuration, as written in files.
 
 use super::attrs::{Attributes, Baseline};
 use super::error::MonitorError;
@@ -114,7 +114,7 @@ impl Default for MonitorConfig {
 }
 
 impl MonitorConfig {
-    /// Makes it look so many times less often than it was asked to, for less CPU time.
+    /// Factor by which samples become rarer than requested, for less CPU time.
     pub fn stretch(&mut self, stretch: u32) {
         let attributes = &mut self.attributes;
         for interval in [&mut attributes.sample_interval, &mut attributes.aggr_interval] {

@@ -12,7 +12,7 @@ impl<H: MonitorHost> Daemon<H> for Monitor {
     }
 
     fn handle_timeout(&mut self, _worker: usize, now: Instant, host: &mut H) -> Result<Report, DaemonError> {
-        // What the host refuses costs a sample or an update, and is told in the tick.
+        // What the host refuses costs a sample or an update, and is reported in the tick.
         Ok(Report::Monitor(self.handle_timeout(now, host)))
     }
 

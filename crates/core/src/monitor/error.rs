@@ -1,4 +1,4 @@
-//! Why monitoring cannot be set up. What goes wrong later is told in each [`Tick`](super::Tick).
+//! Why monitoring cannot be set up. Later errors are reported in each [`Tick`](super::Tick).
 
 use super::ranges::RangesError;
 use crate::host::TargetId;

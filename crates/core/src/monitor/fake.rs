@@ -16,13 +16,13 @@ pub(crate) struct Space {
     /// Entries from this level on are cached: accesses do not set their bits until translations are dropped.
     pub(crate) cached_from: Option<usize>,
     is_flushed: bool,
-    /// Entries change their kind all the time: nothing can be said of them.
+    /// Entries change their kind all the time: their probes have no result.
     pub(crate) is_restless: bool,
     /// Addresses that are touched between PREPARE and CHECK of every tick.
     pub(crate) hot: Vec<u64>,
 }
 
-/// All spaces, and what was asked of them.
+/// All spaces, and the calls for them.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) capabilities: Capabilities,

@@ -1,8 +1,8 @@
-//! Whether a target's cached translations are dropped, and how a host that hides accesses is noticed.
+//! Whether a target's cached translations are dropped, and how hidden accesses are noticed.
 //!
 //! A CPU that holds upper entries in its caches does not read them on a walk, and so does not set their bits again once we
-//! have cleared them: without flushes upper levels seem colder than they are, the more the higher and the more local the
-//! accesses are (docs/spec/page-table-profiling.md#s3-2).
+//! have cleared them. Without flushes upper levels seem colder than they are. The error grows with the level and with the
+//! locality of accesses (docs/spec/page-table-profiling.md#s3-2).
 
 use super::snapshot::Activity;
 use super::target::Target;
@@ -23,7 +23,7 @@ pub enum FlushPolicy {
     Adaptive,
 }
 
-/// One region in so many is probed at two levels in a tick, in turn.
+/// One region in this number is probed at two levels in a tick, in turn.
 const COMPANION_EVERY: u64 = 16;
 
 /// Adds companions in front of the probes of `target`: for some regions an entry below the probed one, on the way to the same
@@ -49,7 +49,7 @@ pub(crate) fn add_companions(target: &mut Target, tick: u64) {
     target.probes.rotate_right(target.doubted.len());
 }
 
-/// Compares probes of one tick, one of which lies below the entry of the other, and says whether any contradict.
+/// Compares probes of one tick, one below the entry of the other, and says whether any contradict.
 pub(crate) fn find_contradictions(target: &Target, activity: &mut Activity) -> bool {
     debug_assert_eq!(
         target.probes.len(),
@@ -78,7 +78,7 @@ pub(crate) fn find_contradictions(target: &Target, activity: &mut Activity) -> b
     for (companion, doubted) in target.doubted.iter().enumerate() {
         compare(nr_companions + doubted, companion);
     }
-    // Entries may reach out of their regions (`flex`), over the address that stands for a neighbour.
+    // Entries may reach out of their regions (`flex`), over the address that is the sample of a neighbour.
     for (index, region) in target.regions.iter().enumerate() {
         let here = nr_companions + index;
         let Probe { address, level } = target.probes[here];

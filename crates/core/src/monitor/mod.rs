@@ -1,11 +1,11 @@
 //! Region monitoring: which addresses are used how often, at a cost bounded by the number of regions, however large memory is.
 //!
-//! Addresses are kept as [`Region`]s that are taken to behave alike. Each tick one address of every region is looked at: its
-//! accessed bit is cleared (PREPARE), and after the sampling interval tested (CHECK). Each aggregation, neighbours that
-//! behave alike are merged, a [`Snapshot`] is made, and regions are cut at random to find out whether their parts differ.
-//! At which level of the page table bits are looked at is the [`Strategy`]'s choice.
+//! Addresses are kept as [`Region`]s that are taken to behave alike. Each tick one address of every region is sampled: its
+//! accessed bit is cleared (PREPARE), and after the sampling interval tested (CHECK). Each aggregation, neighbours that behave
+//! alike are merged, a [`Snapshot`] is made, and regions are cut at random to find out whether their parts differ. The
+//! [`Strategy`] chooses the level of the page table at which bits are read.
 //!
-//! Behaviour follows Linux's DAMON; departures are told where they are made. Sections named in comments are those of the
+//! Behaviour follows Linux's DAMON; departures are described where they are made. Sections named in comments are those of the
 //! project's specification `docs/spec/monitoring.md`. Design and departures in one place: `docs/mechanism/monitoring.md`.
 
 mod attrs;
@@ -58,11 +58,11 @@ use level::Levels;
 use probes::ProbeBuffers;
 pub(crate) use random::Random;
 
-/// The smallest region while no target has told the size of its pages.
+/// The smallest region while no target has reported the size of its pages.
 const PAGE: u64 = 4096;
 
 /// One monitoring context, driven from outside: call [`handle_timeout`](Self::handle_timeout) when
-/// [`poll_timeout`](Self::poll_timeout) says, then look at [`snapshot`](Self::snapshot) if there is a new one.
+/// [`poll_timeout`](Self::poll_timeout) says, then read [`snapshot`](Self::snapshot) if there is a new one.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     config: MonitorConfig,
@@ -75,7 +75,7 @@ pub struct Monitor {
     schemes: Engine,
     /// No region is cut smaller.
     size_min: u64,
-    /// No regions are merged larger: what the last look at the total gave.
+    /// No regions are merged larger: as computed from the total last read.
     size_max: u64,
     schedule: Schedule,
     phase: Phase,
@@ -84,7 +84,7 @@ pub struct Monitor {
     highest_count: u32,
     /// Number of regions when they were last cut at random.
     nr_regions_cut: u64,
-    /// Translations are dropped until so many aggregations have ended (`adaptive`).
+    /// Translations are dropped until this number of aggregations have ended (`adaptive`).
     flush_until: u64,
     snapshot: Snapshot,
     activity: Activity,
@@ -119,7 +119,7 @@ enum Phase {
     Starting(Instant),
     /// Between PREPARE and CHECK.
     Sampling(Instant),
-    /// Before a PREPARE: no scheme is at work. Watermarks are looked at again then.
+    /// Before a PREPARE: no scheme is at work. Watermarks are checked again then.
     Inactive(Instant),
     /// Between the two halves of a tick, with what was due when its first half began.
     Paused {
@@ -128,7 +128,7 @@ enum Phase {
     },
 }
 
-/// What a tick has to do beside its sample. Taken at its beginning: changes count from the next tick on.
+/// What a tick has to do besides its sample. Taken at its beginning: changes count from the next tick on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {
     aggregation: bool,

@@ -31,7 +31,7 @@ impl AttributeProbe {
         let decision = self.filters.iter().zip(has).find(|(filter, has)| *has == filter.matching);
         match (decision, self.filters.last()) {
             (Some((filter, _)), _) => filter.allow,
-            // What no filter matches is the opposite of what the last one is about.
+            // A page that no filter matches is treated as the opposite of the last filter.
             (None, Some(last)) => !last.allow,
             (None, None) => true,
         }

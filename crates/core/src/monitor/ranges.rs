@@ -29,7 +29,7 @@ pub enum RangesError {
         /// Position of the range in the list, from 0.
         index: usize,
         range: UnitRange,
-        /// What starts are aligned down to and ends up.
+        /// Starts are aligned down to this, ends up.
         align_bytes: u64,
     },
     /// The address does not fit 64 bits once multiplied by the address unit.
@@ -69,8 +69,8 @@ pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[Uni
     Ok([aligned(first.start, low.start), aligned(low.end, high.start), aligned(high.end, last.end)])
 }
 
-/// Each of the separate places of a process's mappings, where there are too few for [`three_ranges`], aligned outwards. As `fvaddr` would
-/// have them if somebody wrote them down; the kernel watches nothing then.
+/// Each of the separate places of a process's mappings, where there are too few for [`three_ranges`], aligned outwards. `fvaddr`
+/// would have the same ones if they were configured; the kernel monitors nothing then.
 pub(crate) fn separate_ranges(mappings: &[AddressRange], align: u64) -> Vec<UnitRange> {
     debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");
     let mut ranges: Vec<UnitRange> = Vec::new();
@@ -103,7 +103,7 @@ pub(crate) fn validate(ranges: &[UnitRange], align: u64, addr_unit: u64) -> Resu
 
 /// Makes `regions` cover exactly `ranges`, which [`validate`] has let through, aligned outwards; `spare` is scratch space.
 ///
-/// What survives keeps its counters, however much it grows or shrinks; new addresses begin with none. A region that spans
+/// Surviving regions keep their counters, however much they grow or shrink; new addresses begin with none. A region that spans
 /// two ranges belongs to the first.
 pub(crate) fn apply(regions: &mut Vec<Region>, ranges: &[UnitRange], align: u64, spare: &mut Vec<Region>) {
     debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");

@@ -27,12 +27,12 @@ pub struct Region {
     /// Positive samples of each attribute probe in the current aggregation. The kernel counts in 8 bits, which wrap above
     /// 255 samples an aggregation; these do not.
     pub probe_hits: [u32; PROBES_MAX],
-    /// The level of the page table at which the region was last looked at: what one access in it stands for.
+    /// The level of the page table at which the region was last sampled: the span that one access in it means.
     pub level: Level,
 }
 
 impl Region {
-    /// A region of which nothing is known yet.
+    /// A region about which nothing is known yet.
     pub(crate) fn new(range: UnitRange) -> Self {
         Self { range, ..Self::default() }
     }
@@ -101,8 +101,8 @@ impl Region {
         self.range.end = right.range.end;
     }
 
-    /// Starts the next aggregation. The moving sum is set to the exact count, because steps of a window whose length does
-    /// not divide the last count leave a residue; the kernel repairs it here too, with a warning.
+    /// Starts the next aggregation. The moving sum is set to the exact count: steps of a window whose length does not
+    /// divide the last count leave a residue. The kernel repairs it here too, with a warning.
     pub(crate) fn reset(&mut self) {
         self.last_nr_accesses = self.nr_accesses;
         self.nr_accesses_bp = self.nr_accesses.wrapping_mul(HIT_BP);
@@ -114,8 +114,8 @@ impl Region {
 /// The sum over the last `window_len` samples after one more, `new`. No history is kept: the samples that fall out are
 /// taken to be the mean of `last_sum`, the sum when the window last ended.
 ///
-/// 32 bits that wrap, as in the kernel: with a window longer than the aggregation is told to be, the sum passes below
-/// zero (docs/spec/monitoring.md#s4). [`Attributes::validate`](super::Attributes::validate) keeps such settings out.
+/// 32 bits that wrap, as in the kernel: with a window longer than the configured aggregation, the sum passes below zero
+/// (docs/spec/monitoring.md#s4). [`Attributes::validate`](super::Attributes::validate) keeps such settings out.
 fn moving_sum(sum: u32, last_sum: u32, window_len: u32, new: u32) -> u32 {
     // Most regions are idle: no division for them.
     let mean = if last_sum == 0 { 0 } else { last_sum / window_len.max(1) };
@@ -123,7 +123,7 @@ fn moving_sum(sum: u32, last_sum: u32, window_len: u32, new: u32) -> u32 {
 }
 
 /// What a count means under other intervals: first as a share of the old maximum in basis points, then of the new one.
-/// Both steps cut off, so that a maximum that does not divide 10,000 may lose one even when it stays the same.
+/// Both steps truncate, so that a maximum that does not divide 10,000 may lose one even when it stays the same.
 pub(crate) fn convert_count(count: u32, max_old: u32, max_new: u32) -> u32 {
     let share_bp = share_bp(count, max_old);
     u32::try_from(share_bp * u64::from(max_new) / 10_000).unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! What monitoring gives out: a snapshot each aggregation, an outcome each tick, counters of its own work.
+//! The results of monitoring: a snapshot each aggregation, an outcome each tick, counters of its own work.
 
 use super::level::LEVELS_MAX;
 use super::ranges::RangesError;
@@ -25,7 +25,7 @@ pub struct Snapshot {
     /// Time since the snapshot before (or the start), which late wake-ups stretch: counts are still stated as if every tick
     /// had come in time.
     pub elapsed: Duration,
-    /// Targets in order, each with where its regions stand in `regions`.
+    /// Targets in order, each with the range of its regions in `regions`.
     pub targets: Vec<(TargetId, Range<usize>)>,
     /// Regions of all targets, by target, then by address.
     pub regions: Vec<RegionRecord>,
@@ -44,8 +44,8 @@ pub struct RegionRecord {
     pub age: u32,
     /// Samples in which each attribute probe held, in the order of the probes.
     pub probe_hits: [u32; PROBES_MAX],
-    /// The level of the page table at which it was last looked at. Above 0, one access stands for a whole entry: the region
-    /// holds something that was used, not everything in it was.
+    /// The level of the page table at which it was last sampled. Above 0, one access means a whole entry: some of the region was
+    /// used, not necessarily all of it.
     pub level: Level,
 }
 
@@ -75,13 +75,13 @@ pub struct Activity {
     pub tests: [LevelCount; LEVELS_MAX],
     /// Samples dropped because the entry changed its kind or regions changed between clear and test.
     pub dropped_samples: u64,
-    /// Page tables that walks down scanned.
+    /// Page tables that `ptp-descend` scanned.
     pub child_scans: u64,
     /// Page-table words read and cleared by these.
     pub child_scan_words: u64,
     /// Times that cached translations were flushed.
     pub flushes: u64,
-    /// Tests above the leaf with an entry below tested at the same time: what the next one is counted of.
+    /// Tests above the leaf with an entry below tested at the same time: the total for the next count.
     pub consistency_tests: u64,
     /// Of those, the upper entry was clear although one below was set: translation caches hide accesses from upper entries.
     pub upper_clear_but_leaf_set: u64,
@@ -92,7 +92,7 @@ pub struct Activity {
 impl Activity {
     /// Counts what a sample has seen, by the level that answered.
     pub(crate) fn count_tests(&mut self, results: &[ProbeResult]) {
-        // Nearly always all are leaves. No branch in between, so that many are looked at at once.
+        // Nearly always all are leaves. No branch in between, so that many are read at once.
         let (mut highest, mut accessed) = (Level::LEAF, 0u32);
         for result in results {
             highest = highest.max(result.level);
@@ -122,19 +122,18 @@ pub(crate) fn slot(level: Level) -> usize {
     usize::from(level.0).min(LEVELS_MAX - 1)
 }
 
-/// What one call of [`Monitor::handle_timeout`](super::Monitor::handle_timeout) did. Nothing is left out: what went wrong
-/// stands in `events`.
+/// What one call of [`Monitor::handle_timeout`](super::Monitor::handle_timeout) did. Nothing is left out: errors are in `events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
     /// This call completed an aggregation: a new [`Snapshot`] is available.
     pub has_snapshot: bool,
     /// Ticks that did not happen because this call came late.
     pub missed: u64,
-    /// What was out of the ordinary, in the order in which it happened.
+    /// Unusual events, in the order in which they happened.
     pub events: Vec<Event>,
 }
 
-/// Something out of the ordinary in a [`Tick`].
+/// An unusual event in a [`Tick`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -147,8 +146,8 @@ pub enum Event {
         /// Why the mappings cannot be made into ranges.
         why: RangesError,
     },
-    /// A process has fewer than three separate places with mappings, around which three ranges could be made: each is watched as it is.
-    /// The kernel's `vaddr` watches nothing then.
+    /// A process has fewer than three separate places with mappings, around which three ranges could be made: each is monitored
+    /// as it is. The kernel's `vaddr` monitors nothing then.
     FewPlaces {
         target: TargetId,
         /// How many there are: 1 or 2.

@@ -1,4 +1,4 @@
-//! Regions are cut, because one that behaves in two ways cannot show it while it is one.
+//! Regions are cut, because parts that behave differently do not show it inside one region.
 
 use super::region::Region;
 use crate::vocabulary::UnitRange;

@@ -19,7 +19,7 @@ pub(crate) struct Target {
     pub(crate) regions: Vec<Region>,
     /// Probes of the sample under way: first companions (see `flush.rs`), then one a region. Empty: no sample is under way.
     pub(crate) probes: Vec<Probe>,
-    /// What they saw, at the same places.
+    /// Their results, at the same places.
     pub(crate) results: Vec<ProbeResult>,
     /// For each companion the region whose entry it doubts.
     pub(crate) doubted: Vec<usize>,

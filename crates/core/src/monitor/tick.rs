@@ -17,8 +17,8 @@ use isotherm_units::{Duration, Instant};
 
 impl Monitor {
     /// Does what is due at `now`. Early or repeated calls do nothing. A call that comes late does one tick; those missed are
-    /// only counted, because catching up one by one would load a machine that is loaded already. Counts and ages are stated
-    /// as if every tick had come in time.
+    /// only counted. Catching up one by one would load a machine that is loaded already. Counts and ages are stated as if
+    /// every tick had come in time.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn MonitorHost) -> Tick {
         let Some(at) = self.poll_timeout().filter(|at| *at <= now) else { return Tick::default() };
         let number_before = self.snapshot.number;
@@ -128,7 +128,7 @@ impl Monitor {
         self.next_tick(now, host);
     }
 
-    /// Lets the schemes that are due have their turn. A target that turns out to have ended is dropped.
+    /// Applies the schemes that are due. A target that turns out to have ended is dropped.
     fn apply_schemes(&mut self, now: Instant, host: &mut dyn MonitorHost) {
         if self.schemes.is_empty() {
             self.cancel_walk();
@@ -363,8 +363,8 @@ impl Monitor {
         descent.clear_next(place, pace, seen, host, &mut self.activity).map_err(failed)
     }
 
-    /// Lets intervals follow their goal. Schedules are armed again only if intervals really change; the kernel does it
-    /// whenever tuning wanted a change, so that pinned at its bounds a rare update of the mappings is never reached.
+    /// Lets intervals follow their goal. Schedules are armed again only if intervals really change. The kernel does it
+    /// whenever tuning wanted a change: pinned at its bounds, it never reaches a rare update of the mappings.
     fn tune(&mut self) {
         let Some(goal) = &self.attributes.intervals_goal else { return };
         if self.schedule.tick < self.schedule.next_tuning {
@@ -522,7 +522,7 @@ impl Monitor {
         size_limit(u64::try_from(total).unwrap_or(u64::MAX), self.attributes.min_nr_regions, self.size_min)
     }
 
-    /// Does `what` for each target. One that has ended is dropped; all that goes wrong is told.
+    /// Does `what` for each target. One that has ended is dropped; every error is reported.
     fn for_each_target(
         &mut self,
         host: &mut dyn MonitorHost,

@@ -22,7 +22,7 @@ use crate::host::UnitRange;
 use crate::monitor::{MonitorConfig, MonitorError};
 use serde::{Deserialize, Serialize};
 
-/// The monitor that a preset stands for.
+/// The monitor of a preset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The configuration of the monitor, with its schemes.
@@ -91,7 +91,7 @@ macro_rules! presets {
                 }
             }
 
-            /// The monitor and schemes that it stands for.
+            /// Its monitor and schemes.
             ///
             /// # Errors
             /// The first value that makes no sense, and what is allowed.

@@ -1,4 +1,4 @@
-//! What presets on physical memory have in common.
+//! The common part of presets on physical memory.
 
 use super::{PresetError, Setup};
 use crate::host::UnitRange;
@@ -22,7 +22,7 @@ pub(super) struct Physical {
 }
 
 impl Physical {
-    /// Tuned intervals start from the kernel's defaults, whatever was asked for.
+    /// Tuned intervals start from the kernel's defaults, whatever the configuration says.
     pub(super) fn attributes(&self) -> Attributes {
         let default = Attributes::default();
         let is_tuned = self.tuned_to.is_some();
@@ -80,7 +80,7 @@ fn of_any_size() -> AccessPattern {
     AccessPattern { size: Bounds::from(Bytes::from_kib(4)), ..AccessPattern::default() }
 }
 
-/// A limit in time, where 0 stands for none.
+/// A limit in time; 0 means none.
 pub(super) fn limit(time: Duration) -> Option<Duration> {
     Some(time).filter(|time| *time != Duration::ZERO)
 }

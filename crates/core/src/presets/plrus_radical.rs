@@ -1,6 +1,6 @@
-//! LRU sorting tuned radically, as in the evaluation of its first series (docs/spec/schemes.md#s13): hot is what is used in a
-//! fifth of the samples, cold what was not for five seconds, each with up to 2 % of a CPU, without watermarks. The numbers
-//! were given in prose; weights for hot memory ("frequency, then how long it was kept") are ours.
+//! LRU sorting tuned radically, as in the evaluation of its first series (docs/spec/schemes.md#s13). Hot memory is used in a
+//! fifth of the samples, cold memory was unused for five seconds; each scheme has up to 2 % of a CPU and no watermarks. The
+//! numbers were given in prose; weights for hot memory ("frequency, then how long it was kept") are ours.
 
 use super::physical::{Physical, cold, hot};
 use super::{PresetError, Setup};

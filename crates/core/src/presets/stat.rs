@@ -44,7 +44,7 @@ pub struct StatOutput {
 
 impl StatOutput {
     /// Of the end of an aggregation. The kernel takes regions as they are at the time, whose counts are partial: its
-    /// bandwidth is too low on average, and which memory is idle is left to chance.
+    /// bandwidth is too low on average, and its idle memory is random.
     pub fn of(snapshot: &Snapshot) -> Self {
         let aggr_us = snapshot.aggr_interval.ns() / 1000;
         let read: u128 =
@@ -81,14 +81,14 @@ fn idle_percentiles(snapshot: &Snapshot, aggr_us: u64) -> Vec<i64> {
     percentiles
 }
 
-/// Keeps the output, at most each five seconds anew.
+/// Keeps the output; makes a new one at most every five seconds.
 #[derive(Clone, Debug, Default)]
 pub struct StatTracker {
     last: Option<(Instant, StatOutput)>,
 }
 
 impl StatTracker {
-    /// Looks at a new snapshot; gives the output if it was made anew.
+    /// Reads a new snapshot; returns the output if it was renewed.
     pub fn update(&mut self, snapshot: &Snapshot) -> Option<&StatOutput> {
         let is_fresh = self.last.as_ref().is_some_and(|(at, _)| snapshot.at.since(*at) <= Duration::from_secs(5));
         if is_fresh {

@@ -1,4 +1,4 @@
-//! A preset as it stands in files.
+//! A preset as written in files.
 
 use super::Preset;
 use serde::de::value::MapAccessDeserializer;

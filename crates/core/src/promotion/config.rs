@@ -1,4 +1,4 @@
-//! The daemon's configuration, as it stands in files.
+//! The daemon's configuration, as written in files.
 
 use super::error::PromotionError;
 use super::mode::{Limits, Mode};

@@ -23,7 +23,7 @@ macro_rules! counters {
 counters! {
     /// Scans of spaces that ended.
     mm_scans => "nr_kmmscand_mm_scans";
-    /// Areas that were passed, also those not looked at; in `rch` looks at regions.
+    /// Areas that were passed, also those not scanned; in `rch` scans of regions.
     vma_scans => "nr_kmmscand_vma_scans";
     /// Entries queued to be moved.
     queued => "nr_kmmscand_migadded";
@@ -41,14 +41,14 @@ counters! {
     scanned => "pages_scanned";
     /// Rounds over the scan list that were begun.
     rounds => "rounds";
-    /// Times a space was passed over as its mappings were locked.
+    /// Times a space was skipped as its mappings were locked.
     lock_busy => "lock_busy";
     /// Ranges that the host could not scan.
     scan_failed => "scan_failed";
     regions_probed => "regions_probed";
     /// Probed regions in which a page on a slow node had been accessed.
     probes_hit => "probes_hit";
-    /// Regions passed over, as nothing had used the table entry above them.
+    /// Regions skipped, as nothing had used the table entry above them.
     regions_quiet => "regions_quiet";
     /// Base pages that were moved.
     migrated_pages => "pages_migrated";
@@ -76,12 +76,12 @@ counters! {
     failed_call => "failed_call";
     /// Entries dropped because their space exited.
     dropped_exit => "dropped_exit";
-    /// Entries dropped as their node was full, or as the space was scanned anew before they moved (`rch`).
+    /// Entries dropped as their node was full, or as the space was scanned again before they moved (`rch`).
     dropped_stale => "dropped_stale";
 }
 
 impl PromotionCounters {
-    /// Counts what became of an entry.
+    /// Counts the result of an entry.
     pub(super) fn moved(&mut self, outcome: PageMove) {
         let reason = match outcome {
             PageMove::Moved(pages) => {

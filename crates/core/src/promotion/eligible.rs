@@ -23,7 +23,7 @@ pub enum Obstacle {
     LowZone,
 }
 
-/// What stands against scanning an area; `None`: nothing, it is eligible.
+/// Why an area is not scanned; `None`: it is eligible.
 pub fn obstacle(kind: AreaKind) -> Option<Obstacle> {
     let table = [
         (kind.is_io, Obstacle::Io),

@@ -6,7 +6,7 @@ use crate::host::{NodeId, TargetId};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PromotionError {
-    /// A value outside its limits, or one that the mode would not look at.
+    /// A value outside its limits, or one that the mode ignores.
     #[error("`{what}` is {got}; allowed: {allowed}")]
     OutOfRange {
         what: &'static str,
@@ -30,7 +30,7 @@ pub enum PromotionError {
         /// The nodes that are allowed.
         allowed: String,
     },
-    /// The host lacks what the daemon lives by.
+    /// The host lacks what the daemon needs.
     #[error("mode `{mode}` is not available here: {needs}")]
     NotHere { mode: &'static str, needs: &'static str },
     /// The space is known already, or not at all.

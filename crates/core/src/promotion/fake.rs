@@ -20,7 +20,7 @@ pub(crate) struct Folio {
     pub(crate) pages: u32,
     pub(crate) accessed: bool,
     pub(crate) marks: PageMarks,
-    /// What a move answers in place of moving.
+    /// The answer of a move in place of moving.
     pub(crate) refuses: Option<PageMove>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct World {
     pub(crate) moves: u64,
     /// Times that reclaim of a node was woken.
     pub(crate) wakes: u64,
-    /// Pages shown to gates one by one or in bulk.
+    /// Pages shown to filters one by one or in bulk.
     pub(crate) shown: u64,
 }
 
@@ -227,7 +227,7 @@ impl World {
     }
 }
 
-/// Shows the pages of a range. `Some`: where the gate stopped it. Tables without any page are passed over.
+/// Shows the pages of a range. `Some`: where the filter stopped it. Tables without any page are skipped.
 fn show(space: &mut Space, range: AddressRange, filter: &mut ScanFilter, shown: &mut u64) -> Option<u64> {
     let (mut page, end) = (range.start / PAGE, range.end / PAGE);
     if let Some(node) = space.background {

@@ -5,14 +5,14 @@ use isotherm_units::{Instant, PAGE_BYTES};
 
 const REGION_MIN: u64 = 2 << 20;
 const REGION_MAX: u64 = 1 << 30;
-/// A space is cut into about so many.
+/// Approximate number of regions that a space is cut into.
 const REGIONS: u64 = 4096;
 /// The heat of a region all of whose pages were touched.
 const HEAT_MAX: u32 = 65_535;
-/// The heat that a probe gives: as of one look at which all was touched.
+/// The heat that a probe gives: that of one scan that found all pages touched.
 const HEAT_OF_A_HIT: u32 = 16_384;
 
-/// Aligned addresses of a space that are looked at together.
+/// Aligned addresses of a space that are scanned together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     /// Aligned to the size of regions.
@@ -21,18 +21,18 @@ pub(super) struct Region {
     pub(super) bytes: u64,
     /// Moving mean of the share of slow pages that were touched, 65,535 for all.
     pub(super) heat: u32,
-    /// Pages that its last look met; 0 before the first.
+    /// Pages that its last scan met; 0 before the first.
     pub(super) pages: u64,
-    /// When it was looked at or probed last; `None` before the first time.
+    /// When it was scanned or probed last; `None` before the first time.
     pub(super) scanned_at: Option<Instant>,
-    /// At its last turn nothing had used the table entry above it: when something does, it is probed at once.
+    /// At its last turn nothing had used the table entry above it: after the next use it is probed at once.
     pub(super) is_quiet: bool,
-    /// Pages whose bits were taken away, so that a set one means an access since then.
+    /// Pages whose bits were cleared, so that a set one means an access since then.
     pub(super) sample: Option<Sample>,
 }
 
-/// Pages drawn at random: the seed of the draw, and how many. The next probe looks at the same ones and then draws others, as a
-/// page that no probe has met may bear a bit from long ago.
+/// Pages drawn at random: the seed of the draw, and how many. The next probe reads the same ones and then draws others: a page
+/// that no probe has met may have a bit from long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) seed: u64,
@@ -44,20 +44,20 @@ impl Region {
         Self { start, bytes: 0, heat: 0, pages: 0, scanned_at: None, is_quiet: false, sample: None }
     }
 
-    /// How much it asks for a look: heat times milliseconds since the last, times what it holds. Heat is a share, and a region of a few
-    /// pages is as hot as a full one if all of them were touched.
+    /// Its priority for a scan: heat times milliseconds since the last, times what it holds. Heat is a share, and a region of a
+    /// few pages is as hot as a full one if all of them were touched.
     pub(super) fn urgency(&self, now: Instant) -> u128 {
         let waited_ms = self.scanned_at.map_or(0, |last| now.since(last).ns() / 1_000_000);
         u128::from(self.heat) * u128::from(waited_ms) * u128::from(self.cost())
     }
 
-    /// Bytes that a look at it will pass: those of its pages as far as they are known, as empty tables cost nothing.
+    /// Bytes that a scan of it will pass: those of its pages as far as they are known, as empty tables cost nothing.
     pub(super) fn cost(&self) -> u64 {
         if self.pages > 0 { self.bytes.min(self.pages.saturating_mul(PAGE_BYTES)) } else { self.bytes }
     }
 
-    /// After a look at `present` pages of which `touched` were touched on slow nodes. Heat that is too small to fall by a quarter is none: it
-    /// would stay for ever, and the region be looked at for it.
+    /// After a scan of `present` pages, `touched` of them touched on slow nodes. Heat that is too small to fall by a quarter
+    /// becomes 0: it would stay for ever, and cause scans of the region.
     pub(super) fn scanned(&mut self, touched: u64, present: u64, now: Instant) {
         self.heat = warmed(self.heat, share(touched, present));
         if self.heat < 4 {
@@ -66,7 +66,7 @@ impl Region {
         self.scanned_at = Some(now);
     }
 
-    /// A probe found an access, and there was no time for a look.
+    /// A probe found an access, and there was no time for a scan.
     pub(super) fn hit(&mut self, now: Instant) {
         self.heat = self.heat.max(HEAT_OF_A_HIT);
         self.scanned_at = Some(self.scanned_at.unwrap_or(now));
@@ -92,13 +92,13 @@ fn warmed(heat: u32, share: u32) -> u32 {
     heat - heat / 4 + share / 4
 }
 
-/// The size of regions of a space with so many eligible bytes: a power of two.
+/// The size of regions of a space with this number of eligible bytes: a power of two.
 pub(super) fn region_size(eligible: u64) -> u64 {
     let wished = eligible.div_ceil(REGIONS).checked_next_power_of_two().unwrap_or(REGION_MAX);
     wished.clamp(REGION_MIN, REGION_MAX)
 }
 
-/// What one scan may look at, in bytes of eligible areas.
+/// What one scan may cover, in bytes of eligible areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     /// For hot regions.
@@ -126,8 +126,8 @@ pub(super) struct HeatMap {
     regions: Vec<Region>,
     /// Where exploring goes on.
     pub(super) cursor: u64,
-    /// The table entry above the region at the cursor: its first byte, and whether something had used it when its bit was taken. So
-    /// long as the cursor is below it: the bit tells that only once.
+    /// The table entry above the region at the cursor: its first byte, and whether it had been used when its bit was cleared.
+    /// Kept while the cursor is below it: the bit says that only once.
     pub(super) entry: Option<(u64, bool)>,
 }
 

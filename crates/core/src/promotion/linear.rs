@@ -9,25 +9,25 @@ use crate::host::{AddressRange, Area, HostError};
 #[derive(Clone, Debug)]
 pub(super) struct Linear {
     areas: Vec<Area>,
-    /// The area that is looked at.
+    /// The area being scanned.
     index: usize,
     /// Where in it.
     at: u64,
     budget: u64,
-    /// Bytes of areas passed, also of those that are not looked at.
+    /// Bytes of areas passed, also of those that are not scanned.
     passed: u64,
     pub(super) useful: u64,
 }
 
 impl Linear {
-    /// From the area that holds `address`, or the next; an area is looked at from its start.
+    /// From the area that holds `address`, or the next; an area is scanned from its start.
     pub(super) fn new(areas: Vec<Area>, address: u64, budget: u64) -> Self {
         let index = areas.partition_point(|area| area.range.end <= address);
         Self { areas, index, at: 0, budget, passed: 0, useful: 0 }
     }
 
-    /// One look, or what is left to do without one. `Some` ends the scan and says where the next begins: 0 once all areas were
-    /// passed. A budget that is met by the last area leaves its end behind, and the next scan passes nothing.
+    /// One part of the scan, or what is left to do without one. `Some` ends the scan and says where the next begins: 0 once all
+    /// areas were passed. A budget that is met by the last area leaves its end behind, and the next scan passes nothing.
     ///
     /// # Errors
     /// The space is gone.
@@ -52,7 +52,7 @@ impl Linear {
                 if !limits.goes_on || self.useful <= limits.ignore_below {
                     return Ok(Some(range.end));
                 }
-                // So says the kernel; as the count never falls, nothing stops the scan from here on.
+                // As in the kernel; as the count never falls, nothing stops the scan from here on.
                 self.budget = limits.size[2];
             }
             if is_eligible {

@@ -5,20 +5,20 @@ use super::{Promotion, TimeoutReport};
 use crate::host::{HostError, MoveOrder, NodeId, PageMove, PromotionHost, TargetId};
 use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
-/// Folios of one call to the host, and base pages of them but for the first.
+/// Folios of one call to the host, and base pages of all of them except the first.
 const BATCH: u32 = 512;
 
-/// So often in a row is a full node tried again before what is queued is given up: 1 s of pauses.
+/// Tries of a full node in a row before what is queued is given up: 1 s of pauses.
 const REFUSALS_MAX: u32 = 50;
 
-/// Where the thread stands.
+/// State of the thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mover {
     /// Not before that.
     pub(super) ready_at: Instant,
-    /// What may move; filled from the first call on.
+    /// The bytes that may move; filled from the first call on.
     bucket: Option<Bucket>,
-    /// Batches in a row of which nothing moved as the node had no room.
+    /// Batches in a row that moved nothing as the node had no room.
     refusals: u32,
 }
 
@@ -39,7 +39,7 @@ impl Promotion {
         (self.limits.migrate_pause_ms.is_some() && !self.list.is_empty()).then_some(self.mover.ready_at)
     }
 
-    /// The first page was queued: the thread wakes, and pauses before it looks.
+    /// The first page was queued: the thread wakes, and pauses before it reads the queue.
     pub(super) fn wake_mover(&mut self, now: Instant) {
         let pause = Duration::from_ms(self.limits.migrate_pause_ms.unwrap_or(0));
         self.mover.ready_at = self.mover.ready_at.max(now + pause);
@@ -120,7 +120,7 @@ impl Promotion {
         }
         let good = self.host_has.nodes.iter().filter(|node| node.is_top_tier && node.has_memory);
         let room = |node: NodeId| {
-            // What a host does not tell does not limit.
+            // What a host does not report does not limit.
             host.node_memory(node)
                 .ok()
                 .flatten()
@@ -129,7 +129,7 @@ impl Promotion {
         good.map(|node| node.node).map(room).max().unwrap_or(0).max(1)
     }
 
-    /// Counts what became of a batch. Returns the folios that moved.
+    /// Counts the result of a batch. Returns the folios that moved.
     fn account(&mut self, key: super::SlotKey, results: &[PageMove], now: Instant) -> u64 {
         let before = (self.counters.migrated, self.counters.migrated_pages);
         results.iter().for_each(|&outcome| self.counters.moved(outcome));
@@ -139,7 +139,7 @@ impl Promotion {
         }
         let is_stale =
             |outcome: &&PageMove| matches!(outcome, PageMove::SameNode | PageMove::TopTier | PageMove::NotPresent);
-        // A page that went its own way says nothing against the next; patch version 3 counts it as failed all the same.
+        // A page that was gone predicts nothing about the next; patch version 3 counts it as failed all the same.
         let stale = if self.limits.drops_stale { results.iter().filter(is_stale).count() } else { 0 };
         let failed = results.len() - stale - usize::try_from(moved).expect("of the batch");
         self.learn(key, moved, u64::try_from(failed).expect("of the batch"));
@@ -147,7 +147,7 @@ impl Promotion {
         if is_refused && self.limits.drops_stale {
             self.mover.refusals = if moved > 0 { 0 } else { self.mover.refusals + 1 };
             if self.mover.refusals >= REFUSALS_MAX {
-                // Nothing makes room there. The next scan finds what is still hot.
+                // Nothing makes room there. The next scan finds the pages that are still hot.
                 self.counters.dropped_stale += self.list.clear(key);
                 self.mover.refusals = 0;
             }

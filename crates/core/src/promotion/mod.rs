@@ -3,8 +3,8 @@
 //!
 //! [`Promotion`] is the scan daemon. A thread scans spaces in turn and queues pages of slow nodes that are used; the same thread or
 //! another moves them to a node of the top tier. How often a space is scanned and how much of it follows from what the last two
-//! scans found ([`Throttle`]). The modes `v0` to `v3` are the versions of kmmscand; `rch`, the default, looks at the hot regions of a
-//! space first and goes round the rest at a pace of its own.
+//! scans found ([`Throttle`]). The modes `v0` to `v3` are the versions of kmmscand; `rch`, the default, scans the hot regions of
+//! a space first and goes round the rest at its own rate.
 //!
 //! [`hint_fault`] has the decisions of its competitor, NUMA balancing.
 //!
@@ -188,8 +188,8 @@ impl Promotion {
         Ok((came, went))
     }
 
-    /// When a thread wants to be called next; `None` while there is nothing for it. A time that has passed means at once. May change
-    /// after any call.
+    /// When a thread wants to be called next; `None` while it has no work. A time that has passed means at once. May change after
+    /// any call.
     pub fn poll_timeout(&self, thread: Thread) -> Option<Instant> {
         match thread {
             Thread::Scan => self.poll_scan(),
@@ -216,13 +216,13 @@ impl Promotion {
         step
     }
 
-    /// The space whose mappings the scanner has locked for reading, from the first look of a scan to its last: writers of its
+    /// The space whose mappings the scanner has locked for reading, from the first part of a scan to its last: writers of its
     /// mappings, and its exit, wait.
     pub fn locked_space(&self) -> Option<TargetId> {
         self.scanner.job_key().and_then(|key| self.slots.get(&key)).map(|slot| slot.target)
     }
 
-    /// How a space stands; `None` if it is not here.
+    /// State of a space; `None` if it is not here.
     pub fn space(&self, target: TargetId) -> Option<SpaceReport> {
         let key = self.keys.get(&target)?;
         self.slots.get(key).map(|slot| slot.report(self.list.folios_of(*key)))

@@ -16,7 +16,7 @@ pub struct Limits {
     pub size: [u64; 3],
     /// A scan with fewer useful pages has found nothing.
     pub ignore_below: u64,
-    /// Before that comparison the last scan's count is added, shifted right by so much. `None`: not.
+    /// Before that comparison the last scan's count is added, shifted right by this number of bits. `None`: not.
     pub decay_shift: Option<u32>,
     /// Useful pages above `ignore_below` at the end of the budget lift it, to the end of the space in practice.
     pub goes_on: bool,
@@ -24,16 +24,16 @@ pub struct Limits {
     pub scan_delay_ms: u64,
     /// Milliseconds of sleep between two rounds.
     pub sleep_ms: u64,
-    /// Pages are moved by a thread of its own, which pauses so long when its list stops being empty. `None`: by the scanner,
-    /// after each scan.
+    /// Pages are moved by a thread of its own, which pauses for this time when its list stops being empty. `None`: by the
+    /// scanner, after each scan.
     pub migrate_pause_ms: Option<u64>,
     /// When a page counts as useful.
     pub rule: PageRule,
-    /// Pages that are unevictable, shared or on no list are passed over when they are scanned.
+    /// Pages that are unevictable, shared or on no list are skipped when they are scanned.
     pub skips_unmovable: bool,
     /// A scan of an area ends at the first empty entry.
     pub stops_at_hole: bool,
-    /// Huge leaves are split before they are looked at.
+    /// Huge leaves are split before they are scanned.
     pub splits_huge: bool,
     /// How the node is chosen that a space's pages are promoted to.
     pub target: TargetRule,
@@ -53,8 +53,8 @@ pub struct Limits {
     pub together: u32,
     /// Regions with heat and a rotating cursor in place of whole areas in turn.
     pub by_region: bool,
-    /// Pages that a full or low node refused, and those still queued when the space is scanned anew, are dropped: the scan
-    /// finds them again if they are still hot.
+    /// Drops pages that a full or low node refused, and those still queued when the space is scanned again. The scan finds them
+    /// again if they are still hot.
     pub drops_stale: bool,
 }
 
@@ -133,7 +133,7 @@ const V3: Limits = Limits {
     ..V2
 };
 
-/// Ours: section 3.2, with V0's bounds and threshold, and what the later versions were right about.
+/// Ours: section 3.2, with V0's bounds and threshold, and the improvements of later versions that proved right.
 const RCH: Limits = Limits {
     migrate_pause_ms: Some(20),
     rule: PageRule::TwoIntervals,

@@ -14,7 +14,7 @@ pub(super) type SlotKey = u64;
 pub(super) struct MigrationList {
     turn: Turn,
     spaces: BTreeMap<SlotKey, SpaceList>,
-    /// Whose turn it is, and for how many folios. Spaces that have gone, or whose list was cleared, are met and passed over.
+    /// Whose turn it is, and for how many folios. Spaces that have gone, or whose list was cleared, are skipped.
     turns: VecDeque<(SlotKey, u64)>,
     /// Spaces that have a turn, where one is enough.
     waiting: BTreeSet<SlotKey>,
@@ -77,7 +77,7 @@ impl MigrationList {
         self.spaces.remove(&key).map_or(0, |list| list.folios)
     }
 
-    /// Takes the next folios of one space, at most `most` of them and at most `pages_most` base pages but for the first.
+    /// Takes the next folios of one space, at most `most` of them and at most `pages_most` base pages without the first.
     pub(super) fn take(&mut self, most: u32, pages_most: u64) -> Option<Batch> {
         let (key, turn) = loop {
             let &(key, turn) = self.turns.front()?;
@@ -100,7 +100,7 @@ impl MigrationList {
         }
         match self.turn {
             Turn::Found => self.turns[0].1 -= taken,
-            // An empty list's turn is passed over at the next call.
+            // An empty list's turn is skipped at the next call.
             Turn::Space => {}
             Turn::Batch => self.turns.rotate_left(1),
         }

@@ -1,4 +1,4 @@
-//! One look of a scan at a range of its space: the host scans, the gate judges, what was found is queued and counted.
+//! One part of a scan, over a range of its space: the host scans, the filter judges, what was found is queued and counted.
 
 use super::counters::PromotionCounters;
 use super::queue::{MigrationList, SlotKey};
@@ -6,17 +6,18 @@ use crate::host::{AddressRange, HostError, PromotionHost, TargetId};
 use crate::vocabulary::ScanFilter;
 use isotherm_units::Duration;
 
-/// Bytes that one look takes at most: 16,384 entries, a fraction of a millisecond. Between looks the scanned process can exit.
+/// Bytes that one part of a scan takes at most: 16,384 entries, a fraction of a millisecond. Between parts the scanned process
+/// can exit.
 const SCAN_BYTES: u64 = 64 << 20;
-/// Looks end between huge pages, which would be judged twice otherwise.
+/// Parts end between huge pages, which would be judged twice otherwise.
 const HUGE_BYTES: u64 = 2 << 20;
 
-/// Where a look that begins at `start` ends, at `end` at most.
+/// Where a part that begins at `start` ends, at `end` at most.
 pub(super) fn scan_end(start: u64, end: u64) -> u64 {
     end.min(start.saturating_add(SCAN_BYTES) & !(HUGE_BYTES - 1))
 }
 
-/// What a scan of a space needs of the daemon.
+/// The parts of the daemon that a scan of a space needs.
 pub(super) struct RangeScan<'a> {
     pub(super) host: &'a mut dyn PromotionHost,
     pub(super) target: TargetId,
@@ -28,14 +29,14 @@ pub(super) struct RangeScan<'a> {
     pub(super) spent: Duration,
 }
 
-/// What a look found.
+/// What a part of a scan found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) useful: u64,
     /// Pages on slow nodes whose bit was set, useful or not.
     pub(super) touched: u64,
     pub(super) present: u64,
-    /// The gate ended it before the end of the range.
+    /// The filter ended it before the end of the range.
     pub(super) was_stopped: bool,
 }
 

@@ -9,8 +9,8 @@ const SECOND: i128 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bucket {
     per_second: u64,
-    /// In bytes times nanoseconds, so that no fraction is lost however often it is looked at. Below 0 after a folio that was
-    /// larger than what was left.
+    /// In bytes times nanoseconds, so that no fraction is lost however often it is read. Below 0 after a folio that was
+    /// larger than the rest.
     level: i128,
     filled_at: Instant,
 }

@@ -1,14 +1,15 @@
-//! Our scan: hot regions first, then on from where exploring stood, by looks or by probes (docs/spec/promotion.md#s3-2).
+//! Our scan: hot regions first, then on from the cursor of exploring, by full scans of regions or by probes
+//! (docs/spec/promotion.md#s3-2).
 //!
-//! Departures from that section: a probe counts as a hit only where the accessed page is on a slow node, as what has moved already
-//! needs no look; a region with few pages is looked at rather than probed, for probes would miss them; the first probe of a region is
-//! charged for the pages that it looks at alone, so that the first lap is over at once; and heat counts pages that were touched,
-//! whether they are useful already or must be found again first.
+//! Departures from that section. A probe counts as a hit only where the accessed page is on a slow node, as a page that has moved
+//! already needs no scan. A region with few pages is scanned rather than probed, as probes would miss them. The first probe of a
+//! region is charged only for the pages that it reads, so that the first lap is over at once. Heat counts touched pages, whether
+//! they are useful already or must be found again first.
 //!
-//! Large spaces are mostly not used at all, and tables tell so: the processor sets an accessed bit in each entry that it walks through,
-//! so one look at an entry that spans 1 GiB stands for all regions below it. Where nothing has used it since the last lap they are
-//! passed over, for the price of a page each; a lap over an idle space is then over within each scan. Where something has, a region
-//! has its turn if it was passed over before, and else once in the time of a lap.
+//! Large spaces are mostly not used at all, and tables show it. The processor sets an accessed bit in each entry that it walks
+//! through, so one entry that spans 1 GiB covers all regions below it. If it was not used since the last lap they are skipped,
+//! for the price of a page each; a lap over an idle space is then over within each scan. Otherwise a region has its turn if it
+//! was skipped before, and else once in the time of a lap.
 
 use super::heat::{Budget, HeatMap, Region, Sample};
 use super::range_scan::{RangeScan, scan_end};
@@ -18,16 +19,16 @@ use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
 /// Draws of addresses until enough of them met a page.
 const ROUNDS: u32 = 4;
-/// One bit for more than this tells too little.
+/// One bit for more than this says too little.
 const UPPER_SPAN_MAX: u64 = 1 << 30;
 
-/// What a rotating scan goes by.
+/// The inputs of a rotating scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RotateRules {
     pub(super) cover_ms: u64,
     pub(super) nr_probes: u32,
     pub(super) probe_above: u64,
-    /// The host tells on which node a page is.
+    /// The host reports on which node a page is.
     pub(super) has_page_nodes: bool,
 }
 
@@ -38,11 +39,11 @@ pub(super) struct Rotate {
     areas: Vec<AddressRange>,
     budget: Budget,
     probes: bool,
-    /// Entries of tables that stand for the regions below them, if the host's mean something: their level, and bytes that one spans.
+    /// Table entries whose bits cover the regions below them, if the host has such: their level, and bytes that one spans.
     upper: Option<(Level, u64)>,
-    /// Hot regions that wait for their look.
+    /// Hot regions that wait for their scan.
     hot: std::vec::IntoIter<usize>,
-    /// Regions that had their look in this scan.
+    /// Regions that were covered in this scan.
     is_seen: Vec<bool>,
     /// Bytes of the budget that are used.
     exploited: u64,
@@ -55,7 +56,7 @@ pub(super) struct Rotate {
     pub(super) touched: u64,
 }
 
-/// A look at a region, in parts.
+/// A scan of a region, in parts.
 #[derive(Clone, Copy, Debug)]
 struct Walk {
     region: usize,
@@ -91,7 +92,7 @@ impl Rotate {
         }
     }
 
-    /// One look or one probe. `true` ends the scan.
+    /// One part of a region or one probe. `true` ends the scan.
     ///
     /// # Errors
     /// The space is gone.
@@ -136,8 +137,8 @@ impl Rotate {
         Some(index)
     }
 
-    /// Charges a look at a region to the budget of hot ones, if it fits. The first of a scan always does: regions of very large spaces
-    /// are larger than that budget, and would never be looked at.
+    /// Charges a region to the budget of hot ones, if it fits. The first of a scan always does: regions of very large spaces are
+    /// larger than that budget, and would never be scanned.
     fn take_exploit(&mut self, bytes: u64) -> bool {
         let used = self.exploited + bytes;
         let fits = self.exploited == 0 || used <= self.budget.exploit;
@@ -147,7 +148,7 @@ impl Rotate {
         fits
     }
 
-    /// The next region at the cursor that had no look yet, while its budget and the lap last.
+    /// The next region at the cursor that was not scanned yet, while its budget and the lap last.
     ///
     /// # Errors
     /// The space is gone.
@@ -160,7 +161,7 @@ impl Rotate {
     ) -> Result<Option<usize>, HostError> {
         while self.explored < self.budget.explore && self.passed < map.regions().len() {
             let Some(index) = map.at_cursor() else { break };
-            // Taken before the cursor moves on: a scan that ends here takes no bit in vain.
+            // Taken before the cursor moves on: a scan that ends here clears no bit in vain.
             let is_used = !self.probes || self.is_entry_used(index, map, scan)?;
             map.cursor = map.regions()[index].start.saturating_add(map.size());
             self.passed += 1;
@@ -184,7 +185,7 @@ impl Rotate {
         Ok(None)
     }
 
-    /// Whether something has used the table entry above a region since it was asked last. Takes its accessed bit away.
+    /// Whether the table entry above a region was used since the last check. Clears its accessed bit.
     fn is_entry_used(&self, index: usize, map: &mut HeatMap, scan: &mut RangeScan<'_>) -> Result<bool, HostError> {
         let Some((level, span)) = self.upper else { return Ok(true) };
         let address = map.regions()[index].start;
@@ -210,7 +211,7 @@ impl Rotate {
         self.walk = Some(Walk { region, at: map.regions()[region].start, touched: 0, present: 0 });
     }
 
-    /// One part of the look at a region, and what follows from it when it is the last.
+    /// One part of a region, and what follows from it when it is the last.
     fn go_on(&mut self, map: &mut HeatMap, scan: &mut RangeScan<'_>, now: Instant) -> Result<(), HostError> {
         let Some(mut walk) = self.walk.take() else { return Ok(()) };
         let end = map.regions()[walk.region].start.saturating_add(map.size());
@@ -233,7 +234,7 @@ impl Rotate {
         Ok(())
     }
 
-    /// The first eligible bytes of `[from, end)`, as many as one look takes.
+    /// The first eligible bytes of `[from, end)`, as many as one part takes.
     fn part(&self, from: u64, end: u64) -> Option<AddressRange> {
         let area = self.areas[self.areas.partition_point(|area| area.end <= from)..].first()?;
         let start = area.start.max(from);
@@ -241,7 +242,7 @@ impl Rotate {
         (start < end).then_some(AddressRange::new(start, end))
     }
 
-    /// Probes a region. `true`: look at it now. Its first probe only takes bits away.
+    /// Probes a region. `true`: scan it now. Its first probe only clears bits.
     fn is_sparse_or_hit(
         &mut self,
         index: usize,
@@ -260,7 +261,7 @@ impl Rotate {
             if self.take_exploit(region.cost()) {
                 return Ok(true);
             }
-            // Its bits stay, for the look that comes next.
+            // Its bits stay, for the scan that comes next.
             map.region(index).hit(now);
             return Ok(false);
         }
@@ -273,7 +274,7 @@ impl Rotate {
         Ok(false)
     }
 
-    /// Whether a page of the sample was accessed on a slow node. Bits are left: a look that follows is to find them.
+    /// Whether a page of the sample was accessed on a slow node. Bits are left for the scan that may follow.
     fn is_hit(
         &self,
         sample: Option<Sample>,
@@ -313,7 +314,7 @@ fn upper_entries(capabilities: &Capabilities, region_bytes: u64) -> Option<(Leve
     spans.into_iter().find(|&(_, span)| (region_bytes.max(1)..=UPPER_SPAN_MAX).contains(&span))
 }
 
-/// Takes the bits of pages away that are drawn at random, until enough draws have met one. Returns how many did.
+/// Clears the bits of pages that are drawn at random, until enough draws have met one. Returns how many did.
 fn arm(
     parts: &[AddressRange],
     nr_probes: u32,
@@ -357,7 +358,7 @@ impl<'a> Draw<'a> {
         Self { parts, bytes: parts.iter().map(|part| part.len()).sum(), random: Random::new(seed) }
     }
 
-    /// The next draws. Of those that meet in a page one is left.
+    /// The next draws. Of those that fall into the same page one is left.
     fn probes(&mut self, draws: u32) -> Vec<Probe> {
         let draw = |_| nth_byte(self.parts, self.random.between(0, self.bytes));
         let mut addresses: Vec<u64> = (0..draws).map(draw).collect();
@@ -378,7 +379,7 @@ fn nth_byte(parts: &[AddressRange], mut nth: u64) -> u64 {
     parts.last().map_or(0, |part| part.end - 1)
 }
 
-/// Whether one of these pages is on a slow node; where the host cannot tell, whether there are any.
+/// Whether one of these pages is on a slow node; where the host does not know, whether there are any.
 fn on_slow_node(addresses: &[u64], scan: &mut RangeScan<'_>, rules: &RotateRules) -> Result<bool, HostError> {
     if addresses.is_empty() || !rules.has_page_nodes {
         return Ok(!addresses.is_empty());

@@ -11,10 +11,10 @@ use crate::host::{Area, Capabilities, HostError, NodeId, PromotionHost, TargetId
 use crate::vocabulary::PageRule;
 use isotherm_units::{Bytes, Duration, Instant};
 
-/// A page that is used so often is hot: the threshold of NUMA balancing (`hot_threshold_ms`).
+/// A page that is used at this interval is hot: the threshold of NUMA balancing (`hot_threshold_ms`).
 const HOT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Where the thread stands.
+/// State of the thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scanner {
     /// The next round begins then, or whole sleeps later.
@@ -83,7 +83,7 @@ impl Promotion {
         if scanner.left.is_some() || scanner.moves {
             return Some(scanner.ready_at);
         }
-        // Rounds in which nothing is due are passed over: they would only compare times.
+        // Rounds in which nothing is due are skipped: they would only compare times.
         let due = self.slots.values().filter_map(super::Slot::due).min()?;
         let sleep = Duration::from_ms(self.limits.sleep_ms).ns();
         let late = due.since(scanner.round_at).ns();
@@ -192,9 +192,9 @@ impl Promotion {
         TimeoutReport { spent, scan, migration: None }
     }
 
-    /// Where a page must be found more than once, what was touched makes a space be scanned fast, so that the next look comes soon. If as
-    /// many looks as a page needs find none useful, as many follow a second apart: what is used once a second is hot too, and is not
-    /// met by each of two looks that are closer. Then it slows down.
+    /// Where a page must be found more than once, touched pages speed up the scan of a space, so that the next scan comes soon.
+    /// If as many scans as a page needs find none useful, as many follow a second apart. A page used once a second is hot too,
+    /// and two closer scans do not both find it. Then it slows down.
     fn end_scan(&mut self, key: SlotKey, address: u64, [useful, touched]: [u64; 2], now: Instant) -> ScanReport {
         self.counters.mm_scans += 1;
         let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
@@ -205,7 +205,7 @@ impl Promotion {
             PageRule::TwoIntervals => 2,
         };
         let least = self.limits.ignore_below;
-        // Once begun it goes on: between two looks that are close a page may rest.
+        // Once begun it goes on: between two scans that are close a page may rest.
         let is_promising = useful < least && (touched >= least || slot.promising > 0);
         slot.promising = if is_promising && slot.promising < 2 * scans { slot.promising + 1 } else { 0 };
         let found = if slot.promising > 0 { touched.max(least) } else { useful };

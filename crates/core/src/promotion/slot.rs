@@ -1,4 +1,4 @@
-//! What the daemon keeps of one space.
+//! The daemon's state of one space.
 
 use super::feedback::Feedback;
 use super::heat::HeatMap;
@@ -77,7 +77,7 @@ impl Slot {
         (self.scale > 0).then(|| self.next_scan.unwrap_or(Instant::START))
     }
 
-    /// What stretches its period.
+    /// The factors of its period.
     pub(super) fn stretch(&self, limits: &Limits) -> Stretch {
         Stretch {
             scale: if limits.scale_stretches { self.scale } else { 1 },

@@ -1,5 +1,5 @@
-//! To which node of the top tier the pages of a space go. Scans of accessed bits do not tell which processor accessed; where the
-//! space's other pages are is the next best thing.
+//! To which node of the top tier the pages of a space go. Scans of accessed bits do not show which processor accessed; the node
+//! of the space's other pages is the next best guess.
 
 use crate::host::{NodeId, NodeMemory};
 use crate::vocabulary::NodeTally;
@@ -9,7 +9,7 @@ use crate::vocabulary::NodeTally;
 pub enum TargetRule {
     /// Always the node of the knob `target_node`.
     Fixed,
-    /// That of the top tier on which the last scan looked at most pages (patch version 1).
+    /// The node of the top tier on which the last scan read most pages (patch version 1).
     MostScanned,
     /// That on which it found most accessed (the fourth).
     MostAccessed,
@@ -18,7 +18,7 @@ pub enum TargetRule {
 }
 
 impl TargetRule {
-    /// The node by what a scan has seen; `None` where it saw nothing of the top tier: then the knob decides.
+    /// The node from the pages of a scan; `None` where it saw no page of the top tier: then the knob decides.
     pub(super) fn choose(self, seen: &[NodeTally]) -> Option<NodeId> {
         let weight = |tally: &NodeTally| match self {
             Self::Fixed => 0,

@@ -6,7 +6,7 @@
 use super::mode::Limits;
 use serde::{Deserialize, Serialize};
 
-/// In percent: by how much the period changes while nothing changes.
+/// Percent by which the period changes while results stay the same.
 const TUNE_PERCENT: u64 = 15;
 /// The period changes by this shift when useful pages begin or end.
 const PERIOD_SHIFT: u32 = 3;
@@ -29,7 +29,7 @@ pub enum Throttling {
     None,
 }
 
-/// What the previous scan and this one found, and what follows for period and size.
+/// What the previous scan and this one found, and the change of period and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Both scans found nothing: the period grows, the size shrinks.
@@ -107,8 +107,8 @@ fn percent(value: u64, percent: u64) -> u64 {
     value.saturating_mul(percent) / 100
 }
 
-/// The formula of patch version 3, which its text calls "approximately 10 %" and which is not: 100 % of failures
-/// stretch the period eleven times.
+/// The formula of patch version 3, which its text wrongly calls "approximately 10 %": 100 % of failures stretch the period eleven
+/// times.
 fn stretched(period_ms: u64, stretch: Stretch) -> u64 {
     let scale = u64::from(stretch.scale.clamp(1, SCALE_MAX));
     let scaled = period_ms + period_ms * (scale - 1) / 9;

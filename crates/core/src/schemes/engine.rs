@@ -16,7 +16,7 @@ use isotherm_units::{Duration, Instant};
 pub(crate) struct Engine {
     pub(super) slots: Vec<Slot>,
     pub(super) walk: Option<Walk>,
-    /// When watermarks were looked at last.
+    /// When watermarks were checked last.
     last_look: Option<Instant>,
 }
 
@@ -69,8 +69,8 @@ impl Slot {
         self.next_apply = tick + apply_ticks(&self.scheme, attributes);
     }
 
-    /// Takes new values; what it has done and charged stays. Only a scheme that changes is at work again whatever its
-    /// watermarks said, and sees them at the next tick; the kernel does that to all.
+    /// Takes new values; what it has done and charged stays. Only a changed scheme is at work again whatever its
+    /// watermarks said, and checks them at the next tick; the kernel does that to all.
     fn change(&mut self, scheme: &Scheme) {
         if self.scheme == *scheme {
             return;
@@ -148,12 +148,12 @@ impl Engine {
         self.slots.iter().any(|slot| slot.is_active && tick >= slot.next_apply)
     }
 
-    /// The time until the next look at watermarks is nobody's.
+    /// The time until the next check of watermarks is charged to no scheme.
     pub(crate) fn stop_clock(&mut self) {
         self.last_look = None;
     }
 
-    /// Looks at all watermarks. `Some`: no scheme is at work, and the next look is after that time.
+    /// Checks all watermarks. `Some`: no scheme is at work, and the next check is after that time.
     pub(crate) fn wait(&mut self, now: Instant, host: &mut dyn MonitorHost) -> Result<Option<Duration>, HostError> {
         debug_assert!(self.last_look.is_none_or(|last| last <= now), "looks come one after the other");
         let passed = self.last_look.replace(now).map_or(Duration::ZERO, |last| now.since(last));
@@ -205,12 +205,12 @@ impl Engine {
         is_input
     }
 
-    /// Where regions were that each scheme was shown.
+    /// Places of the regions that each scheme was shown.
     pub(crate) fn places(&self) -> impl Iterator<Item = Vec<Place>> + '_ {
         self.slots.iter().map(|slot| slot.places.all())
     }
 
-    /// How all schemes stand.
+    /// State of all schemes.
     pub(crate) fn reports(&self, smallest_region_bytes: u64) -> Vec<SchemeReport> {
         let report = |(index, slot): (usize, &Slot)| SchemeReport {
             index,

@@ -1,4 +1,4 @@
-//! Why a scheme did what it did, or nothing, in words.
+//! Why a scheme did what it did, or nothing, as text.
 
 use super::report::SchemeReport;
 use super::scheme::Scheme;
@@ -214,7 +214,7 @@ fn page_filter_words(scheme: &Scheme, why: &Why) -> Vec<String> {
         .collect()
 }
 
-/// What of regions that were treated in part was not.
+/// The untreated rest of regions that were treated in part.
 fn untreated_words(why: &Why) -> Vec<String> {
     let whole = [Reason::NoSwap, Reason::SwapFull, Reason::NothingThere, Reason::Free, Reason::Elsewhere];
     let what = [

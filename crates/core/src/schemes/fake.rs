@@ -20,7 +20,7 @@ pub(crate) struct Machine {
     pub(crate) applied: Vec<(u32, Action, AddressRange)>,
     /// Pages from these bytes on, in turn, that hold each test.
     pub(crate) holds: Vec<(PageTest, AddressRange)>,
-    /// What `apply` answers instead.
+    /// The error that `apply` returns instead.
     pub(crate) refusal: Option<HostError>,
     /// Bytes of a page; 4 KiB if 0.
     pub(crate) page: u64,

@@ -28,7 +28,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// Whether somebody has to tell its current value: without, its quota stays at the least for good.
+    /// Whether its current value must be given from outside: without it, its quota stays at the least for good.
     pub fn needs_feeding(&self) -> bool {
         self.metric == Metric::UserInput && self.current_value == 0
     }
@@ -55,7 +55,7 @@ impl Goal {
         Ok(())
     }
 
-    /// How far the goal is reached: 10,000 = just so.
+    /// How far the goal is reached: 10,000 is exactly.
     pub fn score(&self, current: u64) -> u64 {
         let score = u128::from(current) * 10_000 / u128::from(self.target_value.max(1));
         u64::try_from(score).unwrap_or(u64::MAX)
@@ -84,12 +84,13 @@ impl Tuner {
     }
 }
 
-/// What is kept of a goal from one look to the next.
+/// What is kept of a goal from one reading to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GoalState {
     /// The last value read or reported.
     pub(crate) current: u64,
-    /// The stall total at the last look. The first look has none and reads 0; the kernel takes the total since boot.
+    /// The stall total at the last reading. The first reading has none and gives 0; the kernel takes the total since
+    /// boot.
     pub(crate) stall_us: Option<u64>,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) page_bytes: u64,
 }
 
-/// What came of a pass.
+/// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Targets that turned out to have ended.
@@ -51,7 +51,7 @@ struct Plan {
     has_refused: bool,
 }
 
-/// What became of a region.
+/// The result for a region.
 enum End {
     For(Reason),
     Filtered(Verdict),
@@ -257,7 +257,7 @@ impl Slot {
 
     /// Whether the region lies before the place where the quota ran out; a region across it is cut there. The place holds up
     /// to the end of its target, and everything before it waits for the next pass even if there is quota to spare: kept as in
-    /// the kernel. A quota that runs out at the very end of a target so costs a whole pass.
+    /// the kernel. So a quota that runs out at the very end of a target costs a whole pass.
     fn is_before_resume(&mut self, pass: &Pass<'_>, target: TargetId, region: &mut Region, rest: &mut Rest) -> bool {
         let Some((resume_target, resume)) = self.quota.resume else { return false };
         if target != resume_target {
@@ -280,8 +280,8 @@ impl Slot {
         is_before
     }
 
-    /// Tries the action on as much of a qualifying region as the quota allows. Its age begins anew even if nothing was
-    /// changed: that keeps a scheme from trying in vain again and again.
+    /// Tries the action on as much of a qualifying region as the quota allows. Its age restarts even if nothing was changed:
+    /// that keeps a scheme from trying in vain again and again.
     #[expect(clippy::too_many_arguments, reason = "the state of a walk, each part borrowed from another owner")]
     fn attempt(
         &mut self,

@@ -53,7 +53,7 @@ impl<T: Default> Bounds<T> {
 /// A number of positive samples an aggregation, or their share, which keeps its meaning when intervals change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frequency {
-    /// So many samples: `4` or `"4 samples"`.
+    /// A number of samples: `4` or `"4 samples"`.
     Samples(u32),
     /// That share of the samples of an aggregation, cut to a whole number: `"20%"`.
     Share(Ratio),
@@ -62,7 +62,7 @@ pub enum Frequency {
 /// A number of aggregations, or a time, which keeps its meaning when intervals change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// So many aggregations: `50` or `"50 aggrs"`.
+    /// A number of aggregations: `50` or `"50 aggrs"`.
     Aggregations(u32),
     /// As many aggregations as fit into it: `"5s"`.
     Time(Duration),
@@ -81,7 +81,7 @@ impl Default for Age {
 }
 
 impl Frequency {
-    /// The number of samples that it stands for under these attributes.
+    /// Its number of samples under these attributes.
     pub fn samples(self, attributes: &Attributes) -> u32 {
         match self {
             Self::Samples(samples) => samples,
@@ -91,7 +91,7 @@ impl Frequency {
 }
 
 impl Age {
-    /// The number of aggregations that it stands for under these attributes.
+    /// Its number of aggregations under these attributes.
     pub fn aggregations(self, attributes: &Attributes) -> u32 {
         match self {
             Self::Aggregations(aggregations) => aggregations,

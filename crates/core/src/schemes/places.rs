@@ -1,4 +1,4 @@
-//! Where regions were that a scheme was shown, and what became of them there: by target and range of addresses.
+//! Places of the regions that a scheme was shown, with their results, by target and range of addresses.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::host::{AddressRange, TargetId};
 
 /// Ranges of a target at most; above it two neighbours become one.
 const RANGES_MAX: usize = 32;
-/// Targets that are told apart at most.
+/// Targets that are distinguished at most.
 const TARGETS_MAX: usize = 64;
 /// The smallest range, as a power of two: 2 MiB.
 const SHIFT_MIN: u32 = 21;
 
 type Counts = [Tally; REASONS.len()];
 
-/// A range of addresses of a target, with what became of regions there.
+/// A range of addresses of a target, with the results for regions there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub target: TargetId,

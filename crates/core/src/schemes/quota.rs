@@ -85,7 +85,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// What a try of `tried` bytes costs, of which `applied` were really treated.
+    /// What a try of `tried` bytes costs when `applied` of them were treated.
     fn charge(&self, tried: u64, applied: u64) -> u64 {
         match self.fail_charge {
             Some(FailCharge { num, denom }) if applied <= tried && denom != 0 => {
@@ -97,12 +97,12 @@ impl Quotas {
     }
 }
 
-/// How a quota stands.
+/// State of a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaState {
     /// The effective limit of this window in bytes.
     pub(crate) esz: u64,
-    /// What tuning has come to, in 1/10,000 bytes. Not bounded by the other limits, so that it may run far above them.
+    /// The limit from tuning, in 1/10,000 bytes. Not bounded by the other limits, so that it may be far above them.
     esz_bp: u64,
     /// Bytes charged in this window.
     pub(crate) charged: u64,
@@ -127,12 +127,12 @@ pub(crate) struct Grain {
     pub(crate) page_bytes: u64,
 }
 
-/// What the goals of a quota came to.
+/// The score of a quota's goals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Score {
     /// 10,000 on goal: the highest of all goals.
     At(u64),
-    /// The host could not tell: what was tuned before stays.
+    /// The host did not know: what was tuned before stays.
     Unknown,
 }
 
@@ -142,8 +142,8 @@ impl QuotaState {
         self.esz != 0 || quotas.size.is_some() || quotas.time.is_some() || !quotas.goals.is_empty()
     }
 
-    /// Less than the smallest region is left, or the time is spent. The kernel looks at bytes alone, which it makes of the time
-    /// by the speed over the whole life: a scheme that has become slower takes many times its limit.
+    /// Less than the smallest region is left, or the time is spent. The kernel checks bytes alone, and converts the time by the
+    /// speed over the whole life: a scheme that has become slower takes many times its limit.
     pub(crate) fn is_full(&self, quotas: &Quotas, grain: Grain) -> bool {
         let is_late = quotas.time.is_some_and(|time| self.spent_ns >= time.ns());
         self.is_set(quotas) && (is_late || self.charged >= self.esz || self.esz - self.charged < grain.region_bytes)

@@ -1,4 +1,4 @@
-//! What schemes give out.
+//! The results of schemes.
 
 use super::places::Place;
 use super::why::Why;
@@ -70,7 +70,7 @@ pub struct TriedRegion {
     pub range: AddressRange,
     /// Positive samples of the last aggregation interval, from the moving sum.
     pub nr_accesses: u32,
-    /// Before the try, which begins it anew.
+    /// Before the try, which restarts it.
     pub age: u32,
     /// Samples in which each attribute probe held, in the order of the probes.
     pub probe_hits: [u32; PROBES_MAX],

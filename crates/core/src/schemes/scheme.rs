@@ -1,4 +1,4 @@
-//! One scheme as it stands in files, and what is refused about it.
+//! One scheme as written in files, and what is refused about it.
 
 use super::error::SchemeError;
 use super::filter::Filter;
@@ -52,7 +52,7 @@ const fn is_no(value: &bool) -> bool {
 }
 
 impl Scheme {
-    /// Checks what can be checked without a host. `is_physical`: of what it is for.
+    /// Checks what can be checked without a host. `is_physical`: it is for physical memory.
     ///
     /// # Errors
     /// The first value that makes no sense, its place in the scheme, and what is allowed.
@@ -114,13 +114,13 @@ impl Scheme {
         Ok(())
     }
 
-    /// Whether the host looks at pages one by one for it.
+    /// Whether the host visits pages one by one for it.
     pub(crate) fn has_page_filters(&self) -> bool {
         !self.ops_filters.is_empty()
     }
 
-    /// Pages that were accessed a moment ago are spared though their region is cold; not where the user says himself what
-    /// is to be done with young pages.
+    /// Pages that were accessed a moment ago are spared though their region is cold; not where the user has a filter on young
+    /// pages.
     pub(crate) fn spares_young(&self, is_physical: bool) -> bool {
         is_physical
             && self.action == Action::Pageout

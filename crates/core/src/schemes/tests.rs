@@ -181,7 +181,7 @@ fn an_address_filter_cuts_inside_the_try() {
     }
 }
 
-/// Section 4: tried regions begin a new age, whatever came of it; not with `stat`.
+/// Section 4: tried regions begin a new age, whatever the result; not with `stat`.
 #[test]
 fn a_try_resets_the_age() {
     for (action, refusal, age) in [
@@ -245,7 +245,7 @@ fn schemes_see_one_another() {
     assert_eq!(rig.report(1).last_pass.of(Reason::TooYoung).bytes, 10);
 }
 
-/// Section 11: a look at the last region of each target is a snapshot.
+/// Section 11: a pass over the last region of each target is a snapshot.
 #[test]
 fn snapshots_run_out() {
     let scheme = Scheme { max_nr_snapshots: 3, ..Scheme::default() };
@@ -261,7 +261,7 @@ fn snapshots_run_out() {
     assert_eq!(rig.report(0).last_pass.of(Reason::SnapshotsUsedUp).regions, 3);
 }
 
-/// Section 8: `pageout` of physical memory spares young pages, unless the user says himself what is done with them.
+/// Section 8: `pageout` of physical memory spares young pages, unless the user has a filter on them.
 #[test]
 fn pageout_spares_young_pages() {
     let young = Filter::new(FilterType::Young, true, true);
@@ -275,7 +275,7 @@ fn pageout_spares_young_pages() {
     }
 }
 
-/// Section 6: the goal of memory on a node looks at the pattern, not at filters. The fake tells no nodes: told once.
+/// Section 6: the goal of memory on a node uses the pattern, not filters. The fake reports no nodes: reported once.
 #[test]
 fn a_goal_that_cannot_be_read_is_told() {
     let mut scheme = sized(Action::LruPrio, 30);

@@ -22,10 +22,10 @@ impl Rest {
 }
 
 /// Calls `visit` for each region from left to right. With `join_up_to`, each then joins its left neighbour if the two have
-/// equal counts and ages and are no larger together; nothing is lost but the probe hits of the right one.
+/// equal counts and ages and are no larger together. Only the probe hits of the right one are lost.
 ///
-/// That is meant for pieces that quotas cut off, but any such pair is joined, as in the kernel: a scheme that is applied more
-/// often than once an aggregation also joins random halves that had equal samples so far.
+/// That is meant for pieces that quotas cut off, but any such pair is joined, as in the kernel. A scheme applied more often
+/// than once per aggregation also joins random halves that had equal samples so far.
 pub(crate) fn walk(
     regions: &mut Vec<Region>,
     spare: &mut Vec<Region>,

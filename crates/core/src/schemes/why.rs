@@ -1,4 +1,4 @@
-//! Why nothing happened: for each scheme, what became of every region that it was shown.
+//! Why nothing happened: for each scheme, the result for every region that it was shown.
 
 use super::filter::Verdict;
 use crate::host::Untreated;
@@ -27,7 +27,7 @@ impl Tally {
     }
 }
 
-/// What became of a region. Each that is shown to a scheme ends in exactly one of these.
+/// The result for a region. Each that is shown to a scheme ends in exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The region is smaller than the pattern asks for.
@@ -103,7 +103,7 @@ pub const REASONS: [(Reason, &str); 22] = [
 ];
 
 impl Reason {
-    /// What a region is counted as of which nothing was treated, or which counts as treated and was not.
+    /// How a region is counted that was not treated, or that counts as treated and was not.
     pub(crate) fn of_untreated(untreated: &Untreated) -> Option<Self> {
         let reasons = [Self::NoSwap, Self::SwapFull, Self::NothingThere, Self::Free, Self::Elsewhere];
         let mut largest = None;
@@ -136,9 +136,9 @@ pub struct Why {
     /// Regions left alone by each filter of the core layer, and last those that none matched.
     pub core_filters: Vec<Tally>,
     /// Bytes left alone by each filter of the operations layer, and last those that none matched. A filter that the core
-    /// adds (`young`, for `pageout` of physical memory) stands between.
+    /// adds (`young`, for `pageout` of physical memory) comes between.
     pub page_filter_bytes: Vec<u64>,
-    /// Bytes of what was tried with which nothing could be done, also of regions of which a part was treated.
+    /// Bytes that were tried and could not be treated, also in regions that were treated in part.
     pub untreated: Untreated,
     /// What the host said the last time that it refused something.
     pub last_refusal: Option<String>,
@@ -185,7 +185,7 @@ impl Why {
         add_each(&mut self.page_filter_bytes, stopped_bytes);
     }
 
-    /// For a scheme with so many filters.
+    /// For a scheme with this number of filters.
     pub(crate) fn clear(&mut self, core_filters: usize, page_filters: usize) {
         *self = Self {
             core_filters: vec![Tally::default(); core_filters + 1],

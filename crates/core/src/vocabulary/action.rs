@@ -100,7 +100,7 @@ impl Action {
         if is_physical { self.entry().physical } else { self.entry().virtual_space }
     }
 
-    /// Whether it needs to be told a node.
+    /// Whether it needs a node.
     pub const fn migrates(self) -> bool {
         matches!(self, Self::MigrateHot | Self::MigrateCold)
     }

@@ -13,7 +13,7 @@ impl Level {
     pub const LEAF: Self = Self(0);
 }
 
-/// One place to look at: the entry at `level` on the way to `address`.
+/// One place to probe: the entry at `level` on the way to `address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Virtual or physical byte address, depending on the target.
@@ -22,7 +22,7 @@ pub struct Probe {
     pub level: Level,
 }
 
-/// What the accessed bit of an entry said.
+/// The result of reading an accessed bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seen {
     /// It was set: something below the entry was walked since it was last cleared.
@@ -32,7 +32,7 @@ pub enum Seen {
     Idle,
     /// There is no entry: nothing is mapped at the address.
     NotMapped,
-    /// The entry changed its kind between clear and test, or could not be looked at: drop the sample.
+    /// The entry changed its kind between clear and test, or could not be read: drop the sample.
     Unknown,
 }
 
@@ -40,6 +40,6 @@ pub enum Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeResult {
     pub seen: Seen,
-    /// The level of the entry that was really looked at.
+    /// The level of the entry that was really read.
     pub level: Level,
 }

@@ -1,4 +1,4 @@
-//! What filters of schemes look at: one table of all types.
+//! What filters of schemes test: one table of all types.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What is written to `lru_gen` (docs/spec/mglru.md#s14-2). `Display` gives the kernel's text of one command.
+//! Commands for `lru_gen` (docs/spec/mglru.md#s14-2). `Display` gives the kernel's text of one command.
 
 use super::Lruvec;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ impl Swappiness {
     /// With this number.
     ///
     /// # Errors
-    /// A number above [`SWAPPINESS_MAX`], in words.
+    /// A number above [`SWAPPINESS_MAX`], as text.
     pub fn of(number: u32) -> Result<Self, String> {
         match number {
             0..=SWAPPINESS_MAX => Ok(Self::Of(number)),
@@ -99,10 +99,10 @@ pub struct Ageing {
     /// The youngest generation as it was last read. One that is older than the youngest by now does no harm; a number from the
     /// future is refused.
     pub max_gen_nr: u64,
-    /// The kernel's `can_swap`: which types are looked at. Pages of the others grow old in use. Nothing that a machine lacks is
-    /// needed for it: 1 looks at both types also without swap.
+    /// The kernel's `can_swap`: which types are scanned. Pages of the others grow old in use. It needs no swap: 1 scans both
+    /// types also without it.
     pub swappiness: Swappiness,
-    /// Whether the walk looks everywhere. Otherwise it passes over what it believes idle.
+    /// Whether the walk scans everywhere. Otherwise it skips what it believes idle.
     pub force_scan: bool,
 }
 

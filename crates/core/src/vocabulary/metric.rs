@@ -1,4 +1,4 @@
-//! What goals of schemes look at: one table of all metrics.
+//! What goals of schemes measure: one table of all metrics.
 
 use serde::{Deserialize, Serialize};
 

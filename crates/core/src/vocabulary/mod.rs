@@ -1,5 +1,5 @@
-//! What the core and its hosts talk about: addresses, actions, page filters, metrics, free blocks, generations. Data and tables; what is
-//! decided with them lies in the features.
+//! Types shared by the core and its hosts: addresses, actions, page filters, metrics, free blocks, generations. Data and tables;
+//! the features decide with them.
 
 mod action;
 mod address;

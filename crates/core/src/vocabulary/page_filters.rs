@@ -9,8 +9,8 @@ pub enum PageTest {
     Active,
     /// Its folio is charged to this memory cgroup. `None` names a group that is gone: no page is.
     Memcg(Option<u64>),
-    /// It was accessed since this was last asked, through any mapping or by an idle mark that was taken away. Asking takes
-    /// the accessed state of a young one away.
+    /// It was accessed since this was last asked, through any mapping or by an idle mark that was taken away. Asking
+    /// clears the accessed state of a young one.
     Young,
     /// Bytes of its folio, both ends included.
     FolioBytes { min: u64, max: u64 },
@@ -40,7 +40,7 @@ pub struct PageFilters {
 }
 
 impl PageFilters {
-    /// Filters of which the first that matches decides. Pages that none matches pass unless `rejects_unmatched`.
+    /// Filters; the first that matches decides. Pages that none matches pass unless `rejects_unmatched`.
     pub fn new(filters: Vec<PageFilter>, rejects_unmatched: bool) -> Self {
         let stopped_bytes = vec![0; filters.len() + 1];
         Self { filters, rejects_unmatched, passed_bytes: 0, stopped_bytes }

@@ -27,7 +27,7 @@ pub enum PageRule {
 pub struct PageMarks {
     /// No access was seen since a scan set this (`PG_idle`).
     pub idle: bool,
-    /// A scan took an accessed bit away (`PG_young`), which reclaim has yet to learn of.
+    /// A scan cleared an accessed bit (`PG_young`) that reclaim has not seen yet.
     pub young: bool,
     /// Reclaim saw an access (`PG_referenced`), or descriptors made one.
     pub referenced: bool,
@@ -44,7 +44,7 @@ pub struct ScannedPage {
     pub node: NodeId,
     /// Its accessed bit is set, or that of a guest.
     pub accessed: bool,
-    /// A file page whose lock cannot be had: its bit stays.
+    /// A file page whose lock cannot be taken: its bit stays.
     pub is_locked: bool,
     /// Unevictable, mapped by several spaces, or on no list.
     pub is_unmovable: bool,
@@ -159,7 +159,7 @@ impl ScanFilter {
         if page.is_locked { Bit::Keep } else { Bit::Clear }
     }
 
-    /// So many base pages of a node whose bits are clear, and whose marks are idle and nothing else: counted in one go, as
+    /// A number of base pages of a node whose bits are clear and whose only mark is idle: counted in one go, as
     /// [`see`](Self::see) would change none of them.
     pub fn see_idle(&mut self, node: NodeId, pages: u64) {
         self.present += pages;
@@ -191,7 +191,7 @@ impl ScanFilter {
         }
     }
 
-    /// Whether the node is of the top tier; so is one that nobody named.
+    /// Whether the node is of the top tier; so is one that was never named.
     fn count(&mut self, page: &ScannedPage, accessed: bool) -> bool {
         let Some(tally) = self.nodes.iter_mut().find(|tally| tally.node == page.node) else { return true };
         tally.scanned += u64::from(page.pages);
@@ -208,7 +208,7 @@ impl ScanFilter {
         }
     }
 
-    /// Starts a range anew: counts to zero, but for the tallies of nodes, which last as long as the scan.
+    /// Restarts for a new range: counts to zero, except the tallies of nodes, which last as long as the scan.
     pub(crate) fn restart(&mut self) {
         self.runs.clear();
         (self.useful, self.touched) = (0, 0);
@@ -227,7 +227,7 @@ mod tests {
         ScanFilter { rule, nodes: vec![tally(0, true), tally(1, false)], ..ScanFilter::default() }
     }
 
-    /// Which of these looks at one page find it useful.
+    /// Which of these scans of one page find it useful.
     fn looks(rule: PageRule, accessed: &[bool], change: fn(usize, &mut PageMarks)) -> Vec<bool> {
         let (mut filter, mut marks) = (filter(rule), PageMarks::default());
         let look = |(index, &accessed): (usize, &bool)| {
@@ -239,7 +239,7 @@ mod tests {
         accessed.iter().enumerate().map(look).collect()
     }
 
-    /// docs/spec/promotion.md#s1-6: first sight counts, and young stays until reclaim takes it.
+    /// docs/spec/promotion.md#s1-6: the first scan counts, and young stays until reclaim takes it.
     #[test]
     fn first_access_finds_a_page_at_first_sight_and_while_it_is_young() {
         let first = PageRule::FirstAccess;
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!((filter.nodes[1].scanned, filter.nodes[1].accessed, filter.idle), (525, 515, 10));
     }
 
-    /// What the first look finds proves nothing, whenever the page came to be there.
+    /// An access found by the first scan proves nothing, whenever the page was faulted in.
     #[test]
     fn two_intervals_begin_after_the_first_look() {
         let two = PageRule::TwoIntervals;

@@ -4,7 +4,8 @@ use super::{Findings, Fixture};
 use crate::host::{Action, Applied, Applying, HostError, NodeId, Order, PageFilter, PageFilters, PageTest, TargetId};
 use crate::vocabulary::ACTIONS;
 
-/// Plays it through on the process: actions that it has not are refused, `stat` changes nothing, what no page passes treats nothing.
+/// Exercises it on the process: unsupported actions are refused, `stat` changes nothing, and filters that no page passes treat
+/// nothing.
 pub fn applying(host: &mut dyn Applying, fixture: &Fixture) -> Findings {
     let mut findings = Findings::default();
     let can = host.scheme_capabilities(fixture.process);

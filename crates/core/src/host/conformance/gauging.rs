@@ -6,7 +6,8 @@ use crate::host::{Gauge, Gauging, HostError, Metric, NodeId};
 /// A node that no machine has.
 const NO_NODE: NodeId = NodeId(u32::MAX);
 
-/// Plays it through: numbers of one call are of one moment, free memory is part of all, what is not there has no number.
+/// Exercises it: numbers of one call are of one moment, free memory is part of all, an absent node or group has no
+/// number.
 pub fn gauging(host: &mut dyn Gauging, fixture: &Fixture) -> Findings {
     let mut findings = Findings::default();
     let can = host.gauge_capabilities(fixture.process);

@@ -4,7 +4,7 @@ use super::Findings;
 use crate::host::{Ageing, Answer, Eviction, Generational, Listing};
 use crate::vocabulary::Swappiness;
 
-/// Plays it through: listings are in order, each order has an answer, a command from the future is refused.
+/// Exercises it: listings are in order, each order has an answer, a command from the future is refused.
 pub fn generations(host: &mut dyn Generational) -> Findings {
     let mut findings = Findings::default();
     let can = host.generation_capabilities();

@@ -1,8 +1,8 @@
-//! What every host keeps to, role by role: one suite for the simulated machine, for live Linux, and for the fakes of tests.
+//! The contract of every host, role by role: one suite for the simulated machine, for live Linux, and for the fakes of tests.
 //!
-//! Each function plays one role through on a host of which the caller says what is there, and finds what the contract forbids. Nothing
-//! else may act on the host meanwhile: no program touches its memory, nothing reclaims. A host that answers "not here" for all of a
-//! role keeps the contract of that role, as long as it says so in its capabilities too.
+//! Each function exercises one role on a host whose contents the caller describes, and finds violations of the contract. Nothing
+//! else may act on the host meanwhile: no program touches its memory, nothing reclaims. A host that answers "not here" for all of
+//! a role keeps the contract of that role, as long as it says so in its capabilities too.
 
 mod applying;
 mod compacting;
@@ -34,7 +34,7 @@ pub struct Fixture {
     pub mapped: AddressRange,
     /// A byte address at which nothing is mapped, not even near.
     pub hole: u64,
-    /// A target that has ended, if the host can tell such.
+    /// A target that has ended, if the host recognises such targets.
     pub gone: Option<TargetId>,
 }
 
@@ -49,7 +49,7 @@ impl Findings {
         }
     }
 
-    /// A call that the host says it has answers; one that it says it has not is "not here".
+    /// A call that the host claims to have answers; one that it claims not to have is "not here".
     fn expect_offered<T>(&mut self, is_offered: bool, call: &str, answer: &Result<T, HostError>) {
         let is_not_here = matches!(answer, Err(HostError::NotHere(_)));
         if is_offered && is_not_here {
@@ -60,7 +60,7 @@ impl Findings {
         }
     }
 
-    /// What was asked of a target that has ended is answered so.
+    /// A call for a target that has ended says that it has ended.
     fn expect_gone<T>(&mut self, call: &str, target: TargetId, answer: &Result<T, HostError>) {
         let is_so = match answer {
             Err(HostError::Gone(gone)) => *gone == target,
@@ -78,7 +78,7 @@ impl Findings {
     /// For tests.
     ///
     /// # Panics
-    /// Something was found: with all of it.
+    /// If something was found: with all findings.
     #[track_caller]
     pub fn assert_none(&self) {
         assert!(self.0.is_empty(), "the host breaks its contract:\n  {}", self.0.join("\n  "));

@@ -3,7 +3,8 @@
 use super::{Findings, Fixture};
 use crate::host::{Level, Probe, ProbeResult, Probing, Seen};
 
-/// Plays it through: bits that nobody sets stay clear, tests change nothing, what is not mapped is said not to be.
+/// Exercises it: bits that no access sets stay clear, tests change nothing, and unmapped addresses are reported as
+/// such.
 pub fn probing(host: &mut dyn Probing, fixture: &Fixture) -> Findings {
     let mut findings = Findings::default();
     let Fixture { process, mapped, hole, gone } = *fixture;

@@ -1,4 +1,4 @@
-//! The fakes of the features' tests keep the contract; hosts that break it in one place are found out.
+//! The fakes of the features' tests keep the contract; hosts that break it in one place are detected.
 
 use super::*;
 use crate::compaction::fake::{Machine as ZoneMachine, Zone};
@@ -79,7 +79,7 @@ fn a_host_without_a_role_that_says_so_keeps_the_contract() {
     tiering(&mut Nothing, &FIXTURE).assert_none();
 }
 
-/// A world that is right but for one thing.
+/// A world that is right except for one thing.
 struct Broken {
     world: World,
     how: &'static str,
@@ -154,7 +154,7 @@ impl Gauging for Broken {
     }
 }
 
-/// Zones that are right but for one thing.
+/// Zones that are right except for one thing.
 struct BrokenZones {
     zones: ZoneMachine,
     how: &'static str,
@@ -187,7 +187,7 @@ impl Compacting for BrokenZones {
     }
 }
 
-/// Generations that are right but for one thing.
+/// Generations that are right except for one thing.
 struct BrokenGroups {
     groups: FakeHost,
     how: &'static str,
@@ -227,7 +227,7 @@ impl Generational for BrokenGroups {
     }
 }
 
-/// Tiers that are right but for one thing.
+/// Tiers that are right except for one thing.
 struct BrokenTiers {
     tiers: TierWorld,
     how: &'static str,
@@ -345,7 +345,7 @@ fn broken_tiers_are_found() {
     }
 }
 
-/// What is planted, and a part of what is found.
+/// The planted error, and a part of the finding.
 #[test]
 fn what_breaks_the_contract_is_found() {
     let broken = |how| Broken { world: world(), how };

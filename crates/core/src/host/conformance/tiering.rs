@@ -3,7 +3,7 @@
 use super::{Findings, Fixture, are_ordered};
 use crate::host::{Area, HostError, MoveOrder, NodeId, PageMove, TargetId, Tiering};
 
-/// Plays it through: areas are in order, pages have nodes, what was moved is where it was moved to.
+/// Exercises it: areas are in order, pages have nodes, and moved pages are on their new node.
 pub fn tiering(host: &mut dyn Tiering, fixture: &Fixture) -> Findings {
     let mut findings = Findings::default();
     let Fixture { process, mapped, hole, gone } = *fixture;
@@ -92,7 +92,7 @@ fn migrate(host: &mut dyn Tiering, target: TargetId, pages: &[u64], to: NodeId) 
         leaves_shared: false,
         only_promotes: false,
     };
-    // No call answers so by itself: what stays was not written.
+    // No call answers this by itself: it is left where nothing was written.
     let mut results = vec![PageMove::Dirty; pages.len()];
     host.migrate(target, &order, &mut results).map(|_| results)
 }

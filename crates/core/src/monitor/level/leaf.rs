@@ -1,4 +1,4 @@
-//! `leaf`: plain DAMON. One random page stands for its region.
+//! `leaf`: plain DAMON. One random page represents its region.
 //!
 //! Good where regions are small or evenly used. In a region of hundreds of GiB with a small hot part nearly every sample
 //! lands on a cold page, and the hot part is never found (docs/spec/page-table-profiling.md#s6-4).

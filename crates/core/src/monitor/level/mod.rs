@@ -1,7 +1,7 @@
-//! At which level of the page table a region is looked at, and what follows from it: strategies, one file each.
+//! At which level of the page table a region is sampled, and what follows from it: strategies, one file each.
 //!
-//! Hardware sets an accessed bit in every entry that a page walk goes through. A bit high up answers for a large span at
-//! once: "nothing below was accessed" is certain (translation caches apart), "something was" says only where to look.
+//! Hardware sets an accessed bit in every entry that a page walk goes through. A bit high up covers a large span: "nothing
+//! below was accessed" is certain (translation caches apart), "something was" says only where to scan.
 
 mod flex;
 mod leaf;
@@ -22,16 +22,16 @@ pub const STRATEGIES: &[StrategyEntry] =
 /// The largest number of page-table levels that is supported.
 pub const LEVELS_MAX: usize = 8;
 
-/// A strategy's name, and what it does differently from the others.
+/// A strategy's name, and its differences from the others.
 #[derive(Debug)]
 pub struct StrategyEntry {
     /// Name of the strategy in configuration files.
     pub name: &'static str,
     /// One line of description.
     pub summary: &'static str,
-    /// Looks at entries above the leaf, and so needs a target whose hardware sets their bits.
+    /// Reads entries above the leaf, and so needs a target whose hardware sets their bits.
     pub probes_upper: bool,
-    /// Scans tables below and beside accessed entries between samples, and splits at what it found.
+    /// Scans tables below and next to accessed entries between samples, and splits at what it found.
     pub(crate) walks_down: bool,
     /// The smallest region by default spans one entry of this level.
     pub(crate) smallest: Level,
@@ -137,7 +137,7 @@ impl Levels {
         (1..=self.highest).map(Level)
     }
 
-    /// Whether the table has entries at `level`, be their bits good or not.
+    /// Whether the table has entries at `level`, with usable bits or without.
     pub(crate) fn has(&self, level: Level) -> bool {
         usize::from(level.0) < self.shifts.len()
     }

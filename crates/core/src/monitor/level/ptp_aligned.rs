@@ -54,7 +54,7 @@ mod tests {
         let levels = four(3);
         // (start, end, offset, smallest, expected)
         let table = [
-            // Half of a GiB beside a border: rounding would leave nothing on the left.
+            // Half of a GiB next to a border: rounding would leave nothing on the left.
             (GIB, 3 * GIB, GIB / 10, 2 << 20, GIB / 10),
             // Below twice an entry of level 1, cuts fall on pages.
             (0, 3 << 20, (1 << 20) + 5, 4096, 1 << 20),

@@ -1,13 +1,13 @@
-//! `ptp-descend`: like `ptp-aligned`, and from an accessed entry the tables below and beside it are scanned, to cut regions
-//! at the very edges of what was used.
+//! `ptp-descend`: like `ptp-aligned`, but also scans the tables below and next to an accessed entry, to cut regions at the exact
+//! edges of used memory.
 //!
 //! A table's 512 words lie side by side: reading all costs less than two random probes. A scan clears the words, waits a few
 //! ticks, and reads them. It runs between CHECK and PREPARE of a tick, so it never takes a bit from a sample under way.
 //! Words read and cleared are bounded for each tick. Source: docs/spec/page-table-profiling.md#s7-1 and #s7-2 ("with evidence").
 //!
-//! What is kept of section 7.1 here: tables as frontier, the two-step scan, children before parents, runs with gaps of up to
-//! two, back-off where looking again found nothing new. What is not: density below the smallest region (one touched page in
-//! every 2 MiB looks like all of it), and serving by expected gain (candidates are served in turn).
+//! Kept from section 7.1: tables as frontier, the two-step scan, children before parents, runs with gaps of up to two, back-off
+//! where another scan found nothing new. Not kept: density below the smallest region (one touched page in every 2 MiB appears as
+//! all of it), and serving by expected gain (candidates are served in turn).
 
 use super::{LEVELS_MAX, Levels, StrategyEntry, pick, ptp_aligned};
 use crate::host::{AddressRange, HostError, Level, MonitorHost, Probe, Seen, TargetId};
@@ -29,7 +29,7 @@ pub(super) const ENTRY: StrategyEntry = StrategyEntry {
 const GAP_MAX: u64 = 2;
 /// A table with at least this share of set entries, in percent, is used evenly.
 const EVEN_PERCENT: u64 = 90;
-/// Runs of one table whose ends are looked at more closely.
+/// Runs of one table whose ends are scanned more finely.
 const RUNS_REFINED: usize = 8;
 
 /// Limits of the walk down from upper levels.
@@ -49,14 +49,14 @@ impl Default for DescendConfig {
     }
 }
 
-/// A table: where it hangs, by the level of the entry that points to it and the first address below.
+/// A table: its place, as the level of the entry that points to it and the first address below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Table {
     level: Level,
     start: u64,
 }
 
-/// What a table said: one bit an entry.
+/// The bits of a table: one per entry.
 #[derive(Clone, Copy, Debug)]
 struct Evidence {
     start: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Descent {
 impl Descent {
     /// Reads the tables that were cleared long enough ago. Call between CHECK and PREPARE.
     ///
-    /// The first failure is told; a table that cannot be read is given up.
+    /// The first failure is reported; a table that cannot be read is given up.
     pub(crate) fn read_due(
         &mut self,
         (id, levels, size_min): (TargetId, &Levels, u64),
@@ -162,7 +162,7 @@ impl Descent {
     }
 
     /// Chooses tables to scan from what this tick's probes saw, and clears them within the budget: a table below an accessed
-    /// entry first, then the one that the entry stands in. Call after [`read_due`](Self::read_due), before PREPARE.
+    /// entry first, then the table of the entry itself. Call after [`read_due`](Self::read_due), before PREPARE.
     pub(crate) fn clear_next(
         &mut self,
         (id, levels, size_min): (TargetId, &Levels, u64),
@@ -176,7 +176,7 @@ impl Descent {
             (regions.len(), regions.len()),
             "one probe a region, without companions"
         );
-        // Half of the budget, because what is cleared now is read by as much work in a later tick.
+        // Half of the budget, because reading what is cleared now costs as much in a later tick.
         let budget = usize::try_from(config.words_per_tick / 2).unwrap_or(usize::MAX);
         let mut queued: usize = self.waiting.iter().map(|table| cost(levels, table.level)).sum();
         for step in 0..regions.len() {
@@ -227,8 +227,8 @@ impl Descent {
         failure
     }
 
-    /// How `region` should be cut, by all that was read in this aggregation: the longest run of used entries at the highest
-    /// level that shows an edge, its ends refined by what was read below them.
+    /// How `region` should be cut, by all that was read in this aggregation. The cut is the longest run of used entries at the
+    /// highest level that shows an edge, with its ends refined by the entries read below them.
     pub(crate) fn cut(&self, levels: &Levels, region: AddressRange, size_min: u64) -> Cut {
         debug_assert!(!region.is_empty() && size_min > 0, "only what holds something is cut");
         let mut is_known = false;
@@ -240,7 +240,7 @@ impl Descent {
             let snap = |edge: u64, end: u64| edge.abs_diff(end) < size_min;
             let start = if snap(run.start, region.start) { region.start } else { run.start };
             let end = if snap(run.end, region.end) { region.end } else { run.end };
-            // A finer look at a part of a region that is used all over must not cut at the borders of the part.
+            // A finer scan of a part of a region that is used all over must not cut at the borders of the part.
             let is_edge = !is_known || nr_set * 100 < nr_all * EVEN_PERCENT;
             if end.saturating_sub(start) >= size_min && (start, end) != (region.start, region.end) && is_edge {
                 return Cut::Around(AddressRange::new(start, end));
@@ -250,8 +250,8 @@ impl Descent {
         if is_known { Cut::Even } else { Cut::Unknown }
     }
 
-    /// The longest run of set entries of one level in `region`, with the number of set entries and of all that were looked
-    /// at; `None` where none is set.
+    /// The longest run of set entries of one level in `region`, with the number of set entries and of all entries read; `None`
+    /// where none is set.
     fn longest_run(&self, levels: &Levels, entries: usize, region: AddressRange) -> Option<(AddressRange, u64, u64)> {
         debug_assert!(!region.is_empty(), "a run lies in a region");
         let seen = &self.evidence[entries];
@@ -323,8 +323,8 @@ impl Descent {
     }
 }
 
-/// Whether a region of this age is due for another look. One that stays as it is is looked at ever more rarely: at ages that
-/// are powers of two, and each 64 aggregations.
+/// Whether a region of this age is due for another scan. An unchanged region is scanned ever more rarely: at ages that are
+/// powers of two, and each 64 aggregations.
 fn is_due(age: u32) -> bool {
     age == 0 || age.is_power_of_two() || age.is_multiple_of(64)
 }

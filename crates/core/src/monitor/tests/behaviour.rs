@@ -1,4 +1,4 @@
-//! What happens in a tick, when, and what is told.
+//! What happens in a tick, when, and what is reported.
 
 use super::*;
 use crate::host::{Attribute, Level};
@@ -152,7 +152,7 @@ fn regions_of_a_process_follow_its_mappings() {
     bench.tick();
     bench.tick();
     assert_eq!(covered(&bench), (4 * GIB, 21 * GIB, MIB + 2 * GIB));
-    // A shrunken layout without two gaps: regions stay, and it is told.
+    // A shrunken layout without two gaps: regions stay, and it is reported.
     bench.world.map(TargetId(0), &[(4 * GIB, 5 * GIB)]);
     bench.tick();
     bench.tick();
@@ -171,7 +171,7 @@ fn a_process_without_ranges_gets_them_at_the_start() {
     assert_eq!(regions.last().unwrap().range.end, 10 * GIB);
 }
 
-/// The kernel would watch nothing; docs/mechanism/monitoring.md.
+/// The kernel would monitor nothing; docs/mechanism/monitoring.md.
 #[test]
 fn a_process_with_few_mappings_is_watched_as_it_is() {
     let world = World::new(&[(GIB, 2 * GIB)]);
@@ -257,7 +257,7 @@ fn a_commit_matches_targets_by_place() {
     bench.tick();
     assert_eq!(bench.monitor.targets().collect::<Vec<_>>(), [TargetId(1)]);
     assert_eq!(ranges(bench.monitor.regions(TargetId(1)).unwrap()), [range(4096, 8192)]);
-    // What cannot be is refused whole: also where a smaller unit would make ranges meet.
+    // An impossible change is refused whole: also where a smaller unit would make ranges meet.
     let coarse = MonitorConfig { addr_unit: Bytes::ZERO, ..config.clone() };
     assert!(bench.monitor.commit(coarse, None, &bench.world).is_err());
     for (changes, expected) in [
@@ -412,7 +412,7 @@ fn an_adaptive_flush_repairs_hidden_accesses() {
     assert_eq!((activity.upper_clear_but_leaf_set, activity.flushes), (0, 0), "nothing to repair");
 }
 
-/// docs/spec/page-table-profiling.md#s9-2, D17: one page in each GiB makes all of it look used all the time, at that level.
+/// docs/spec/page-table-profiling.md#s9-2, D17: one page in each GiB makes all of it appear used all the time, at that level.
 #[test]
 fn upper_entries_over_report() {
     let mut bench = Bench::fixed(&[(0, 64 * GIB)], |config| {
@@ -467,7 +467,7 @@ fn an_unknown_sight_is_no_sample() {
 }
 
 /// docs/spec/page-table-profiling.md#s9-3, T3: regions given between PREPARE and CHECK wait for the end of the CHECK, so that
-/// what is tested is what was cleared, at the same level.
+/// the cleared entries are tested, at the same level.
 #[test]
 fn regions_do_not_change_between_clear_and_test() {
     let mut bench = Bench::fixed(&[(0, 4 * GIB)], |config| config.strategy = "ptp".parse().unwrap());

@@ -97,7 +97,7 @@ fn joined(ranges: impl Iterator<Item = UnitRange>) -> Vec<UnitRange> {
     joined
 }
 
-/// What regions of target 0 are to cover now, if it can be told from outside: the fixed ranges.
+/// The ranges that regions of target 0 are to cover now, if it is known from outside: the fixed ranges.
 fn check(monitor: &Monitor, fixed: Option<&[UnitRange]>, nr_max_ever: usize) -> Result<(), TestCaseError> {
     let Some(regions) = monitor.regions(TargetId(0)) else { return Ok(()) };
     for region in regions {
@@ -169,7 +169,8 @@ proptest! {
                 if tick.events.contains(&Event::Committed) && let Some(layout) = waits.take() {
                     fixed = layout;
                 }
-                // Cutting what is too large comes after merging and may add: one piece of each range, beside min_nr.
+                // Cutting what is too large comes after merging and may add: one piece of each range, besides
+                // min_nr.
                 let bound = 2 * nr_max_ever + 60;
                 check(&monitor, is_fixed.then_some(&fixed), bound)?;
             }

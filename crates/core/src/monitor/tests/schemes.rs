@@ -1,4 +1,4 @@
-//! Schemes in a running monitor: when they run, what they see, what becomes of the record.
+//! Schemes in a running monitor: when they run, what they see, and what is recorded.
 
 use super::*;
 use crate::host::HostError;
@@ -174,7 +174,7 @@ fn a_commit_changes_schemes_at_the_next_tick() {
     assert!(refused.starts_with("schemes[0]: `target-nid` is not given; allowed: a node"), "{refused}");
 }
 
-/// docs/spec/schemes.md#s3: any change of attributes sets all next passes anew.
+/// docs/spec/schemes.md#s3: any change of attributes resets the times of all next passes.
 #[test]
 fn new_attributes_arm_schemes_again() {
     let second = Scheme { apply_interval: Duration::from_secs(1), ..Scheme::default() };

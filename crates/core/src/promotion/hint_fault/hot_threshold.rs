@@ -17,7 +17,7 @@ const HEADROOM_PAGES: u64 = 262_144;
 /// Knobs of promotion by hint faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotControls {
-    /// `numa_balancing_promote_rate_limit_MBps`. 0: nothing passes but through free memory.
+    /// `numa_balancing_promote_rate_limit_MBps`. 0: nothing passes, except through free memory.
     pub rate_limit_mbps: u64,
     /// `hot_threshold_ms`: the threshold that adaptation starts from, and half of the most.
     pub hot_threshold_ms: u64,
@@ -32,11 +32,11 @@ impl Default for HotControls {
     }
 }
 
-/// Whether a node has so much free memory that hot and cold need not be told apart.
+/// Whether a node has enough free memory that hot and cold need not be distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headroom {
     Ample,
-    /// It has not; hot and cold pages have to be told apart.
+    /// It has not; hot and cold pages have to be distinguished.
     Scarce,
 }
 
@@ -49,7 +49,7 @@ impl Headroom {
     }
 }
 
-/// What becomes of a page of a slow node that faulted.
+/// The decision about a page of a slow node that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HotDecision {
     /// Promoted as there is room for all (`pgpromote_candidate_nrl`).
@@ -69,7 +69,7 @@ impl HotDecision {
     }
 }
 
-/// What a node of the top tier keeps about pages that want to come. All counts are of base pages.
+/// The state of a node of the top tier about candidates for promotion. All counts are of base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HotFilter {
     /// The threshold in force; `None`: the knob's.
@@ -118,7 +118,7 @@ impl HotFilter {
         self.threshold_ms.unwrap_or(controls.hot_threshold_ms)
     }
 
-    /// Tiering was switched on: counting and adapting begin anew, from the knob's threshold.
+    /// Tiering was switched on: counting and adapting begin again, from the knob's threshold.
     pub fn reset(&mut self, now: Instant) {
         self.threshold_ms = None;
         (self.adapted_at, self.candidates_at_adaption) = (now, self.candidates);
@@ -171,7 +171,7 @@ mod tests {
         Instant::from_ns(ms * 1_000_000)
     }
 
-    /// The threshold after each window of a minute in which so many candidates came.
+    /// The threshold after each window of a minute with this number of candidates.
     fn thresholds(came: &[u64]) -> Vec<u64> {
         let mut filter = HotFilter::default();
         let mut now = 0;

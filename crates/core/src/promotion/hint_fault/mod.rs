@@ -1,8 +1,8 @@
 //! Decisions of the competitor: NUMA balancing, which makes pages inaccessible and learns from the faults (docs/spec/promotion.md#s4).
 //!
-//! What is decided here is apart from any page table: when a thread scans ([`TaskClock`]) and how much ([`ScanBudget`]), how its
-//! period adapts ([`ScanPeriod`]), and whether a page that faulted moves: by two references in a row ([`two_references()`], mode 1),
-//! or by the time since it was made inaccessible ([`HotFilter`], mode 2).
+//! The decisions are independent of any page table: when a thread scans ([`TaskClock`]) and how much ([`ScanBudget`]), how its
+//! period adapts ([`ScanPeriod`]), and whether a page that faulted moves. It moves after two references in a row
+//! ([`two_references()`], mode 1), or by the time since it was made inaccessible ([`HotFilter`], mode 2).
 
 mod hot_threshold;
 mod scan_budget;

@@ -6,9 +6,9 @@ use crate::host::AddressRange;
 
 /// Bytes of entries that one scan may make inaccessible.
 const ENTRIES: u64 = 256 << 20;
-/// So many times as much address space is passed at most.
+/// Address space passed at most, as a multiple of the budget.
 const SPACE_FACTOR: u64 = 8;
-/// A chunk ends at a border of so many bytes.
+/// A chunk ends at a multiple of this number of bytes.
 const CHUNK: u64 = 2 << 20;
 
 /// What is left of one scan.

@@ -10,7 +10,7 @@ const PERIOD_MIN_MS: u64 = 1000;
 const PERIOD_MAX_MS: u64 = 60_000;
 /// Parts of a period and of a ratio.
 const SLOTS: u64 = 10;
-/// Faults this local, or this private, speak for scanning less.
+/// Share of local, or of private, faults from which scans become rarer, in tenths.
 const THRESHOLD: u64 = 7;
 
 /// The period of one thread, in milliseconds, and its bounds.
@@ -36,7 +36,7 @@ pub struct FaultStats {
 }
 
 impl ScanPeriod {
-    /// That of a thread whose process has so many resident pages: it starts with the least.
+    /// That of a thread whose process has this number of resident pages: it starts with the least.
     pub fn start(resident_pages: u64) -> Self {
         let windows = resident_pages.div_ceil(SCAN_PAGES).max(1);
         let min_ms = FLOOR_MS.max(PERIOD_MIN_MS / windows);
@@ -47,7 +47,7 @@ impl ScanPeriod {
     /// Takes in the faults of a sequence. `true`: the space, too, is to wait a whole period for its next scan.
     ///
     /// Faults stay counted while the period doubles, so that after one failed move each sequence doubles it, until there is
-    /// neither failure nor lack of faults; which a process that has failed once never gets to. In mode 2 nothing is ever counted
+    /// neither failure nor lack of faults. A process that has failed once never reaches that. In mode 2 nothing is ever counted
     /// as local or shared, and a period never shrinks.
     pub fn adapt(&mut self, stats: &mut FaultStats, private: u64, shared: u64) -> bool {
         if stats.local + shared == 0 || stats.failed > 0 {

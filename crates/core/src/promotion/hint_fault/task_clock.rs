@@ -4,10 +4,10 @@
 
 use isotherm_units::{Duration, Instant};
 
-/// A scan of so much CPU time is followed by 32 times as much without: an overhead of 3 %.
+/// A scan is followed by 32 times its CPU time without one: an overhead of 3 %.
 const REST: u64 = 32;
 
-/// What the threads of a space share.
+/// The state that the threads of a space share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceClock {
     /// The space is not scanned before this time.
@@ -21,7 +21,7 @@ impl SpaceClock {
     }
 }
 
-/// When a thread thinks of scanning next, in its own CPU time.
+/// When a thread considers scanning next, in its own CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskClock {
     stamp: Duration,
@@ -66,7 +66,7 @@ impl TaskClock {
         true
     }
 
-    /// The scan took so much of the thread's CPU time.
+    /// The scan took this part of the thread's CPU time.
     pub fn worked(&mut self, used: Duration) {
         self.stamp += used.saturating_mul(REST);
     }

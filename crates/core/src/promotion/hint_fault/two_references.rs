@@ -1,26 +1,26 @@
 //! Mode 1: a page follows a thread once two faults in a row came from the same node.
 //!
 //! Source: Linux `kernel/sched/fair.c`, `should_numa_migrate_memory`, without groups of threads of several processes, which the
-//! project does not model: a shared fault of a thread without a group moves the page.
+//! project does not model. A shared fault of a thread without a group moves the page.
 
 use crate::host::NodeId;
 
 /// Sequences in which first and private faults move pages at once.
 const EARLY_SEQUENCES: u64 = 4;
 
-/// Who faulted last on a page, as far as the page remembers.
+/// The last thread that faulted on a page, as far as the page remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastFault {
     /// No fault yet.
     #[default]
     Unset,
-    /// What is there was a time, left by mode 2, and names no processor.
+    /// The stored value is a time, left by mode 2, and names no processor.
     Invalid,
     /// A thread, by the low 8 bits of its number, on a node.
     By {
         /// The node on which the thread ran.
         node: NodeId,
-        /// Low bits of its number. Two threads in 256 look alike.
+        /// Low bits of its number. One thread in 256 has the same bits.
         thread: u8,
     },
 }

@@ -1,10 +1,10 @@
-//! What is found how soon: docs/spec/promotion.md#s7, example 27, and section 3.
+//! How soon hot memory is found: docs/spec/promotion.md#s7, example 27, and section 3.
 
 use super::*;
 use crate::host::{AddressRange, PageMove};
 
-/// A space of 512 MiB areas, all idle but for `hot`, which is used from now on; the number of scans until some of it is found, and
-/// the time that takes. The daemon has run before for long enough to be slow.
+/// A space of 512 MiB areas, all idle except `hot`, which is used from now on. Returns the number of scans until some of it is
+/// found, and the time. The daemon has run before for long enough to be slow.
 struct Search {
     world: World,
     promotion: Promotion,
@@ -51,7 +51,7 @@ fn a_hot_chunk_at_the_far_end_is_found_in_a_lap_and_not_after_all_areas() {
     let seconds = v0.now.since(begin).ns() / 1_000_000_000;
     assert!((319..=322).contains(&seconds), "example 27: v0 in {seconds} s");
 
-    // Wherever the cursor stands when the chunk becomes hot: a lap takes 12 scans, and it may just have passed.
+    // Wherever the cursor is when the chunk becomes hot: a lap takes 12 scans, and it may just have passed.
     let mut worst = 0;
     for head_start in 0..13 {
         let mut rch = Search::new(Mode::Rch, 32 * GIB, hot);
@@ -106,10 +106,11 @@ fn in_a_tebibyte_too() {
     assert!(done.since(begin) < Duration::from_secs(6), "{}", done.since(begin));
 }
 
-/// Where upper entries tell what was used, an idle space costs next to nothing and a chunk that becomes hot is found by the next scan.
+/// Where upper entries show what was used, an idle space costs next to nothing and a chunk that becomes hot is found by the next
+/// scan.
 #[test]
 fn upper_entries_tell_at_once_what_of_a_large_space_is_used() {
-    // Space, what becomes hot of it, regions. In the last two a region is larger than what an idle space may look at in a scan.
+    // Space, its part that becomes hot, regions. In the last two a region is larger than what a scan of an idle space may cover.
     let table =
         [(32 * GIB, 8 * MIB, 4096), (1 << 40, 256 * MIB, 4096), (3 << 39, 64 * MIB, 3072), (8 << 40, 64 * MIB, 8192)];
     for (size, bytes, regions) in table {
@@ -149,8 +150,8 @@ fn upper_entries_tell_at_once_what_of_a_large_space_is_used() {
     }
 }
 
-/// A little of each area was filled when the process began, all of it before the first look. That is as hot as can be then, and must
-/// not keep a chunk waiting that becomes hot later.
+/// A little of each area was filled when the process began, all of it before the first scan. That has the largest heat then, and
+/// must not delay a chunk that becomes hot later.
 #[test]
 fn what_was_filled_everywhere_does_not_delay_what_becomes_hot() {
     let mut world = World::new();
@@ -264,7 +265,7 @@ fn huge_world() -> World {
     world
 }
 
-/// Time until so many huge pages have moved.
+/// Time until this number of huge pages have moved.
 fn moved(promotion: &mut Promotion, world: &mut World, from: Instant, nr: u64) -> Duration {
     let end = from + Duration::from_secs(1000);
     let now = drive(promotion, world, from, end, |_, world, _, _| world.moves < nr);
@@ -293,8 +294,8 @@ fn a_large_space_that_is_hot_all_over_is_home_in_seconds() {
     }
 }
 
-/// Each probe looks at the pages that the one before has armed, so that what was touched once, when the program began, does not send
-/// the scanner through all of memory.
+/// Each probe reads the pages that the one before has armed. So pages touched once, when the program began, do not send the
+/// scanner through all of memory.
 #[test]
 fn bits_from_long_ago_are_no_hits() {
     let mut world = huge_world();
@@ -309,7 +310,7 @@ fn bits_from_long_ago_are_no_hits() {
     assert!(took <= Duration::from_secs(70), "{took}");
 }
 
-/// A sweep each second is met by one of two looks 400 ms apart, and by each of two that are a second apart.
+/// A sweep each second is met by one of two scans 400 ms apart, and by each of two that are a second apart.
 #[test]
 fn what_is_used_once_a_second_is_hot() {
     let mut world = World::new();
@@ -332,7 +333,7 @@ fn what_is_used_once_a_second_is_hot() {
     assert_eq!(world.moves, 16_384, "all of it, and nothing else");
 }
 
-/// Pages that are touched once and never twice in a row make `rch` look again soon, and then slow down; none of them moves.
+/// Pages that are touched once and never twice in a row make `rch` scan again soon, and then slow down; none of them moves.
 #[test]
 fn what_is_touched_once_neither_moves_nor_keeps_the_daemon_fast() {
     let mut world = World::new();

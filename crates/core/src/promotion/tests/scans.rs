@@ -9,7 +9,7 @@ fn areas(nr: u64, size: u64) -> Vec<(u64, u64)> {
     (0..nr).map(|nth| (nth * size, (nth + 1) * size)).collect()
 }
 
-/// A space whose areas begin with so many pages each, used all the time, that nobody can move.
+/// A space whose areas begin with this number of pages each, used all the time, that cannot be moved.
 fn world(areas: &[(u64, u64)], pages: &[u64]) -> World {
     let mut world = World::new();
     world.map(0, areas).hot = areas.iter().map(|&(start, end)| crate::host::AddressRange::new(start, end)).collect();
@@ -186,7 +186,8 @@ fn idle_spaces_cost_a_few_scans_and_then_little() {
         }
         let before = world.shown;
         drive(&mut promotion, &mut world, ms(60_000), ms(120_000), |_, _, _, _| true);
-        // Two looks at all in a minute: v0 looks at 1 GiB every second scan, `rch` at a quarter of it each scan... at most 12 scans.
+        // Two scans of everything in a minute: v0 covers 1 GiB every second scan, `rch` a quarter of it each scan... at most 12
+        // scans.
         let scans = (world.shown - before) / (8 * GIB / 4096);
         assert!(scans <= 6, "{mode:?}: {scans} looks at everything in a minute");
         assert_eq!(promotion.counters().migrated, 0);

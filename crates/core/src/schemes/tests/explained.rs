@@ -1,4 +1,4 @@
-//! The five ways in which a configuration is broken most often are told by their true cause.
+//! The five most frequent mistakes in a configuration are reported with their true cause.
 
 use super::*;
 

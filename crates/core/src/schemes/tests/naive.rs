@@ -1,4 +1,5 @@
-//! The pass of docs/spec/schemes.md#s4, #s5 and #s7 written down step by step on one list of regions, beside the real one.
+//! The pass of docs/spec/schemes.md#s4, #s5 and #s7 written down step by step on one list of regions, to compare with the
+//! real one.
 
 use super::invariants::{regions, scheme};
 use super::*;

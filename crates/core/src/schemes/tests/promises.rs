@@ -1,5 +1,5 @@
-//! What users are promised of random schemes on machines whose speed changes: quotas hold, priorities and watermarks do what
-//! they say.
+//! Guarantees to users, with random schemes on machines whose speed changes: quotas hold, priorities and watermarks do what they
+//! say.
 
 use super::invariants::regions;
 use super::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const PAGE: u64 = 4;
 
-/// A quota in bytes, time or both, over windows of so many passes, with weights.
+/// A quota in bytes, time or both, over windows of this number of passes, with weights.
 fn limited() -> impl Strategy<Value = (Scheme, usize)> {
     let action = prop::sample::select(vec![Action::Pageout, Action::LruPrio, Action::LruDeprio]);
     let limits = (prop::option::of(1..600u64), prop::option::of(1..4u64))
