@@ -1,4 +1,4 @@
-//! What it costs to age pages under the Multi-Gen LRU: a walk over the page tables of a process.
+//! The cost of ageing pages under the Multi-Gen LRU: a walk over the page tables of a process.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. A process maps memory and faults it in; then generations are
 //! made with the command that user space has for it, and timed. Without `--bench` it runs small and only checks that it works.
@@ -22,16 +22,16 @@ use isotherm_units::Pages;
 enum Frames {
     /// Of their addresses.
     InOrder,
-    /// None: as after long use.
+    /// No order: as after long use.
     Scattered,
 }
 
-/// What was touched since the walk before.
+/// Pages touched since the walk before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Touched {
     /// Every page.
     All,
-    /// One page of so many, scattered.
+    /// One page of this number, scattered.
     OneOf(u64),
     /// No page.
     None,
@@ -66,7 +66,7 @@ fn measure(pages: u64, frames: Frames, touched: Touched, heuristic: bool, round:
         table.test_and_clear_young(dense);
     }
     let amount = Some(u64::from(!heuristic));
-    // The first walk goes everywhere, since the process is new to it; the second one counts. Generations that either makes
+    // The first walk scans everything, since the process is new to it; the second one counts. Generations that either makes
     // room for are empty, so that no page is moved from list to list.
     touch(&mut memory, space, pages, touched, round);
     age(&mut memory, &mut policy, amount);

@@ -1,4 +1,4 @@
-//! What it costs to take free memory and to give it back: single pages, from the lists at hand and from the buddy allocator, and
+//! The cost of taking free memory and giving it back: single pages, from the lists at hand and from the buddy allocator, and
 //! blocks of 2 MiB, in zones of 1 and of 100 GiB.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. All of a zone is taken, three pages in four are given back in
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// So many pages of it.
+/// Memory of this number of pages.
 type Make = fn(u32) -> Box<dyn Memory>;
 
 /// Name, how to make the memory, order of blocks.
@@ -104,7 +104,7 @@ fn measure(mut memory: Box<dyn Memory>, order: u32, pages: u32, exchanges: u32, 
     let mut at = 0;
     for _ in 0..rounds {
         let start = Clock::now();
-        // What is in use lies in no order: to go through it in turn is to choose at random.
+        // Memory in use lies in random order: taking it in turn is a random choice.
         for _ in 0..exchanges {
             let place = at % kept;
             at += 1;

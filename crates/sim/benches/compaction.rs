@@ -1,4 +1,4 @@
-//! What it costs to compact a whole zone of which one page in four is in use, of 1 and of 100 GiB.
+//! The cost of compacting a whole zone with one page in four in use, of 1 and of 100 GiB.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. In each 2 MiB 384 pages are free and 128 are a process's; a
 //! pass moves them until its scanners meet. Without `--bench` it runs small and only checks that it works.

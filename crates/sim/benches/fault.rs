@@ -1,9 +1,10 @@
-//! What one fault costs together with the eviction that makes room for it: host time, and instructions where Valgrind is installed.
+//! The cost of one fault together with the eviction that makes room for it: host time, and instructions where Valgrind is
+//! installed.
 //!
-//! Prints one JSON object a line: `name, unit, bar, value, pass`. A program writes to twice as many pages as its group may hold, always
-//! to the one that it left longest ago: each write faults, takes its page from compressed swap, and pushes another one there. What is
-//! told is the difference of two runs, divided by the faults that one has more. Without `--bench` it runs small and only checks that
-//! it works.
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. A program writes to twice as many pages as its group may hold,
+//! always to the one used longest ago. Each write faults, takes its page from compressed swap, and pushes another one there. The
+//! value is the difference of two runs, divided by the additional faults of the longer one. Without `--bench` it runs small and
+//! only checks that it works.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output")]
 
@@ -29,7 +30,7 @@ const PAGES_COUNTED: u64 = 1 << 14;
 /// An odd number scatters pages over a power of two of them.
 const APART: u64 = 0x9e37_79b1;
 const BASE: u64 = 1 << 20;
-/// Before the words of a run that is counted: policy, pages, rounds.
+/// Comes before the arguments of a counted run: policy, pages, rounds.
 const COUNTED: &str = "--counted";
 
 fn main() {
@@ -55,7 +56,7 @@ fn main() {
     }
 }
 
-/// The least time of so many runs in ns, and the faults of one.
+/// The least time of `times` runs in ns, and the faults of one.
 fn best_of(times: u32, policy: &str, pages: u64, rounds: u64) -> (f64, u64) {
     let runs = (0..times).map(|_| play(policy, pages, rounds));
     runs.reduce(|best, run| (best.0.min(run.0), run.1)).expect("at least one")

@@ -1,5 +1,6 @@
-//! What monitors cost a replay: the `lru-sort` and `reclaim` presets beside a program of the density of a long recording, and beside
-//! programs that do little or sleep, where ticks of 5 ms are nearly all that happens; there a monitor of the program alone as well.
+//! The cost of monitors in a replay: the `lru-sort` and `reclaim` presets next to a program of the density of a long recording,
+//! and next to programs that do little or sleep. With the latter, ticks of 5 ms are nearly all that happens; they also run with a
+//! monitor of the program alone.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. Times are CPU times of the program that simulates, not simulated
 //! ones: the least of some runs. Without `--bench` it runs small and only checks that it works.
@@ -73,7 +74,7 @@ fn reclaim() -> MonitorConfig {
     Preset::Reclaim(preset).setup().expect("allowed").config
 }
 
-/// A program that touches a page now and then, for so long.
+/// A program that touches a page now and then, for this time.
 struct Load {
     touches: Touches,
     length_ms: u64,
@@ -134,7 +135,7 @@ struct Touches {
     think_ns: u32,
     /// They spread over two to the power of this many pages.
     spread: u32,
-    /// It sleeps for so long after every 64.
+    /// It sleeps for this time after every 64.
     naps: Option<Duration>,
 }
 

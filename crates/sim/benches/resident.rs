@@ -1,7 +1,7 @@
-//! What an access to resident memory costs, with one kind of memory and with two, and how much memory the machine's own tables take.
+//! The cost of an access to resident memory, with one kind of memory and with two, and the memory of the machine's own tables.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. A machine plays one thread that first writes all of its
-//! memory and then touches it at random or in order; only time spent in the machine counts, not the making of accesses.
+//! memory and then touches it at random or in order. Only time spent in the machine counts, not the making of accesses.
 //! Without `--bench` it runs small and only checks that it works.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
@@ -91,7 +91,7 @@ fn report(name: &str, unit: &str, bar: Option<f64>, value: f64, measuring: bool)
     println!(r#"{{"name": "{name}", "unit": "{unit}", "bar": {bar}, "value": {value:.3}, "pass": {pass}}}"#);
 }
 
-/// What a run is measured by.
+/// The measure of a run.
 #[derive(Clone, Copy)]
 struct Measured {
     /// Time in the machine per page touched, best round; infinite when nothing was measured.
@@ -109,7 +109,7 @@ fn play(mapped: u64, touched: u64, pattern: Pattern, accesses: u64) -> Measured 
     play_on(vec![NodeConfig { memory, ..NodeConfig::default() }], mapped, touched, pattern, accesses)
 }
 
-/// The same on a machine whose slow memory holds the half that the fast one has no room for.
+/// The same on a machine whose fast memory holds one half, and whose slow memory holds the other.
 fn play_on_two_kinds(pages: u64, pattern: Pattern, accesses: u64) -> Measured {
     let half = Bytes::new(pages * 4096 / 2);
     let rest = Bytes::new(pages * 4096 * 3 / 4 + (64 << 20));
@@ -152,7 +152,7 @@ fn play_on(nodes: Vec<NodeConfig>, mapped: u64, touched: u64, pattern: Pattern, 
     *measured.lock().expect("one thread")
 }
 
-/// Touches pages and watches how long the machine takes.
+/// Touches pages and measures the machine's time.
 struct Toucher {
     base: u64,
     mapped: u64,

@@ -1,8 +1,8 @@
-//! A program of 5 TiB that uses 10 GiB of it: memory of the simulator, speed of accesses, speed of looks at accessed bits.
+//! A program of 5 TiB that uses 10 GiB of it: memory of the simulator, speed of accesses, speed of probes of accessed bits.
 //!
-//! Prints one JSON object a line: `name, unit, bar, value, pass`. A machine plays one thread that touches pages at random;
-//! only time spent in the machine counts, not the making of accesses. The program's memory is premapped, but in one row. Without
-//! `--bench` it runs small and only checks that it works.
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. A machine plays one thread that touches pages at random; only
+//! time spent in the machine counts, not the making of accesses. The program's memory is premapped, except in one row of the
+//! output. Without `--bench` it runs small and only checks that it works.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
@@ -100,7 +100,7 @@ fn report(name: &str, unit: &str, bar: Option<f64>, value: f64, pass: bool) {
     println!(r#"{{"name": "{name}", "unit": "{unit}", "bar": {bar}, "value": {value:.3}, "pass": {pass}}}"#);
 }
 
-/// What a run is measured by.
+/// The measure of a run.
 #[derive(Clone, Copy)]
 struct Measured {
     /// Time in the machine per access, best round.
@@ -168,7 +168,7 @@ const BATCH: u64 = 4096;
 /// Many short rounds: the best one is little disturbed by other programs.
 const ROUNDS: u32 = 60;
 
-/// Touches every hot page once, then hot pages at random, and watches how long the machine takes.
+/// Touches every hot page once, then hot pages at random, and measures the machine's time.
 struct Toucher {
     setup: Setup,
     measured: Arc<Mutex<Measured>>,
@@ -223,7 +223,7 @@ impl Stream for Toucher {
     }
 }
 
-/// A run of so many simulated seconds with a monitor: how many times faster than real time, and the memory of this
+/// A run of this number of simulated seconds with a monitor: the speed as a multiple of real time, and the memory of this
 /// process at the last snapshot.
 fn monitor(setup: Setup, strategy: &str, seconds: u64) -> (f64, u64) {
     struct Steady(Setup, Random);
@@ -256,7 +256,7 @@ fn monitor(setup: Setup, strategy: &str, seconds: u64) -> (f64, u64) {
     (seconds as f64 / begun.elapsed().as_secs_f64(), resident)
 }
 
-/// Time per look of one who clears and tests `looks` entries at `level`, 1000 at a time, best time of them, in ns.
+/// Time per probe, in ns, to clear and test `looks` entries at `level`, 1000 at a time: the best time.
 fn look(mapped: u64, level: u8, looks: u64) -> f64 {
     struct Sleeper(u32);
     impl Stream for Sleeper {

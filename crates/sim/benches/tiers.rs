@@ -1,4 +1,4 @@
-//! What tiers cost the simulator: scans of accessed bits, moves, and how both grow.
+//! The cost of tiers for the simulator: scans of accessed bits, moves, and how both grow.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. Times are those of the program that simulates, not simulated
 //! ones. Without `--bench` it runs small and only checks that it works.
@@ -97,8 +97,8 @@ impl World {
         Self { memory, policy, pressure, targets, space, pages, promotion }
     }
 
-    /// Milliseconds of the daemon's next scan that looks at pages, and how many it was shown. After a scan that reached its budget
-    /// with the last mapping comes one that looks at nothing (docs/spec/promotion.md#s1-5). What it would move stays.
+    /// Milliseconds of the daemon's next scan that reads pages, and the number of pages it was shown. After a scan that reached
+    /// its budget with the last mapping comes one that reads none (docs/spec/promotion.md#s1-5). What it would move stays.
     fn scan(&mut self) -> (f64, u64) {
         (0..3).map(|_| self.next_scan()).find(|(_, seen)| *seen > 0).expect("one of two in a row looks at pages")
     }
@@ -126,7 +126,7 @@ impl World {
         (ms, self.promotion.counters().scanned - before)
     }
 
-    /// Nanoseconds to move a page to the fast node, of so many pages; then they go back.
+    /// Nanoseconds to move a page to the fast node, over this number of pages; then they go back.
     fn migrate(&mut self, together: u32, nr_pages: u64) -> f64 {
         let nr_pages = usize::try_from(nr_pages).expect("fits");
         let addresses: Vec<u64> = self.pages[..nr_pages].iter().map(|page| page << 12).collect();
@@ -159,7 +159,7 @@ impl World {
             if to == 0 {
                 ns = begun.elapsed().as_nanos() as f64 / nr_pages as f64;
             }
-            // What was in flight has arrived.
+            // Pages in flight have arrived.
             let spent = self.memory.ledger.take();
             self.memory.now = Instant::from_ns(self.memory.now.ns() + spent);
         }

@@ -1,11 +1,11 @@
-//! What things cost: the one table behind every nanosecond of the simulated clock.
+//! Costs: the one table behind every nanosecond of the simulated clock.
 //!
-//! Each entry has a name, a value, a unit and a source; [`Costs::entries`] lists them for `docs/mechanism/machine.md#costs` and for
-//! results. Fields can be read inside this crate only and never set, so that no scenario can tune an outcome: a scenario chooses
-//! hardware (memory latency of a node, the kind of device), not the price of kernel code.
+//! Each entry has a name, a value, a unit and a source; [`Costs::entries`] lists them for `docs/mechanism/machine.md#costs` and
+//! for results. Fields can be read inside this crate only and never set, so that no scenario can tune an outcome. A scenario
+//! chooses hardware (memory latency of a node, the kind of device), not the price of kernel code.
 //!
-//! Prices of kernel code are for a server core of about 3 GHz on bare metal. Where only a measurement in a virtual machine
-//! was at hand, [`Basis`] and the source say so: nested paging makes faults there about twice as dear.
+//! Prices of kernel code are for a server core of about 3 GHz on bare metal. Where only a measurement in a virtual machine was at
+//! hand, [`Basis`] and the source say so: nested paging makes faults there cost about twice as much.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use std::fmt;
 pub enum Basis {
     /// We measured exactly this.
     Measured,
-    /// Somebody else measured and published it.
+    /// Others measured and published it.
     Published,
     /// The maker's data sheet.
     DataSheet,
@@ -42,7 +42,7 @@ impl fmt::Display for Basis {
 pub struct CostEntry {
     /// Name of the field; ends in its unit.
     pub name: &'static str,
-    /// What it is the price of.
+    /// What the price is for.
     pub what: &'static str,
     /// In `unit`.
     pub value: u64,
@@ -359,8 +359,8 @@ costs! {
         "Makers give the outermost zone, about 250 MB/s; the innermost has half of it";
 }
 
-/// What does not grow with the number of pages. Monitors look at as many regions of a sample as of the whole. Memory is priced where it is
-/// accessed, devices in their models. Most switches between tasks end time slices.
+/// What does not grow with the number of pages. Monitors probe as many regions of a sample as of the whole. Memory is priced
+/// where it is accessed, devices in their models. Most switches between tasks end time slices.
 const NOT_BY_PAGES: [&str; 13] = [
     "context_switch_ns",
     "lru_gen_read_ns",
@@ -394,8 +394,8 @@ impl Costs {
         self.entries().into_iter().find(|entry| entry.name == name)
     }
 
-    /// One look at an accessed bit, in ns. `level` is that of the entry where the walk ended, 0 for a base page's; `is_leaf`: it maps
-    /// memory.
+    /// One probe of an accessed bit, in ns. `level` is that of the entry where the walk ended, 0 for a base page's; `is_leaf`: it
+    /// maps memory.
     pub fn probe_of_ns(&self, level: u8, is_leaf: bool) -> u64 {
         let check = match level {
             0 => self.probe_pte_ns,
@@ -417,7 +417,7 @@ impl Costs {
         self.tlb_flush_ns + nr_others * self.tlb_flush_cpu_ns
     }
 
-    /// The table as Markdown, as it stands in `docs/mechanism/machine.md#costs`.
+    /// The table as Markdown, as it is in `docs/mechanism/machine.md#costs`.
     pub fn to_markdown(&self) -> String {
         let mut text = String::from("| name | value | what | basis | source |\n|---|--:|---|---|---|\n");
         for entry in self.entries() {

@@ -1,7 +1,7 @@
 //! The counters of `/proc/vmstat` and `memory.stat` that memory management moves (docs/spec/pressure.md#s5).
 //!
-//! Who increments which is said at each counter. "Events" count occurrences, all others count base pages. Kernels split
-//! `pgskip` and `allocstall` by zone; here each is one sum over the zones.
+//! Each counter says what increments it. "Events" count occurrences, all others count base pages. Kernels split `pgskip`
+//! and `allocstall` by zone; here each is one sum over the zones.
 
 use std::fmt;
 
@@ -49,9 +49,9 @@ counters! {
     PgScanKhugepaged = "pgscan_khugepaged",
     /// Scanned on request: `memory.reclaim` and schemes.
     PgScanProactive = "pgscan_proactive",
-    /// Anonymous pages scanned, whoever did it.
+    /// Anonymous pages scanned, by all.
     PgScanAnon = "pgscan_anon",
-    /// File pages scanned, whoever did it.
+    /// File pages scanned, by all.
     PgScanFile = "pgscan_file",
     /// Freed or demoted by the node's daemon.
     PgStealKswapd = "pgsteal_kswapd",
@@ -61,9 +61,9 @@ counters! {
     PgStealKhugepaged = "pgsteal_khugepaged",
     /// Freed or demoted on request.
     PgStealProactive = "pgsteal_proactive",
-    /// Anonymous pages freed or demoted, whoever did it.
+    /// Anonymous pages freed or demoted, by all.
     PgStealAnon = "pgsteal_anon",
-    /// File pages freed or demoted, whoever did it.
+    /// File pages freed or demoted, by all.
     PgStealFile = "pgsteal_file",
     /// Classic: active pages scanned; multi-gen: pages moved to a younger generation while scanning.
     PgRefill = "pgrefill",
@@ -77,7 +77,7 @@ counters! {
     PgLazyFree = "pglazyfree",
     /// Lazily freeable pages freed.
     PgLazyFreed = "pglazyfreed",
-    /// Pages passed over because their zone is too high.
+    /// Pages skipped because their zone is too high.
     PgSkip = "pgskip",
     /// Events: entries into global direct reclaim (not at a group's limit).
     AllocStall = "allocstall",
@@ -103,7 +103,7 @@ counters! {
     WorkingsetRestoreFile = "workingset_restore_file",
     /// Nodes of shadows pruned.
     WorkingsetNodeReclaim = "workingset_nodereclaim",
-    /// Entries made inaccessible so that their next use tells who uses them.
+    /// Entries made inaccessible so that their next use shows who uses them.
     NumaPteUpdates = "numa_pte_updates",
     /// Events: of these, entries of huge pages.
     NumaHugePteUpdates = "numa_huge_pte_updates",
@@ -129,7 +129,7 @@ counters! {
     PgDemoteKhugepaged = "pgdemote_khugepaged",
     /// Pages moved to a lower tier on request.
     PgDemoteProactive = "pgdemote_proactive",
-    /// Pages moved to other frames, by whomever.
+    /// Pages moved to other frames, by all.
     PgMigrateSuccess = "pgmigrate_success",
     /// Pages that could not be moved after all tries.
     PgMigrateFail = "pgmigrate_fail",
@@ -139,21 +139,21 @@ counters! {
     ThpMigrationFail = "thp_migration_fail",
     /// Events: huge pages split because they could not be moved as such.
     ThpMigrationSplit = "thp_migration_split",
-    /// Events: direct compactions that were neither passed over nor deferred in all zones.
+    /// Events: direct compactions that were neither skipped nor deferred in all zones.
     CompactStall = "compact_stall",
     /// Events: of these, those that got their page.
     CompactSuccess = "compact_success",
     /// Events: of these, those that did not.
     CompactFail = "compact_fail",
-    /// Pages looked at for sources, by whomever.
+    /// Pages scanned for sources, by all.
     CompactMigrateScanned = "compact_migrate_scanned",
-    /// Pages looked at for targets, by whomever.
+    /// Pages scanned for targets, by all.
     CompactFreeScanned = "compact_free_scanned",
     /// Pages isolated, sources and targets.
     CompactIsolated = "compact_isolated",
     /// Events: runs of kcompactd on demand; those of its own accord do not count.
     CompactDaemonWake = "compact_daemon_wake",
-    /// Pages looked at for sources by kcompactd, and by other passes that no thread waits for.
+    /// Pages scanned for sources by kcompactd, and by other passes that no thread waits for.
     CompactDaemonMigrateScanned = "compact_daemon_migrate_scanned",
     /// Likewise, for targets.
     CompactDaemonFreeScanned = "compact_daemon_free_scanned",
@@ -208,7 +208,7 @@ impl Counters {
             self.add(counter, n);
         }
     }
-    /// What was added since `earlier` was copied from these counters; zero where `earlier` is higher.
+    /// The counts added since `earlier` was copied from these counters; zero where `earlier` is higher.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut grown = *self;
         for (value, before) in grown.0.iter_mut().zip(earlier.0) {

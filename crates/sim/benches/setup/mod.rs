@@ -1,6 +1,6 @@
-//! What benches of memories share: memory and a policy with one process, and a line of results.
+//! Shared parts of benches of memories: memory and a policy with one process, and a line of results.
 //!
-//! Tests have a kit for it (`src/testkit`), which needs what only the crate itself sees; benches see what users do.
+//! Tests have a kit for it (`src/testkit`), which needs private items of the crate; benches use the public ones.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 

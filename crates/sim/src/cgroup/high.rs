@@ -8,7 +8,7 @@ use isotherm_units::Duration;
 const OVERAGE_SHIFT: u32 = 20;
 /// Softens the quadratic curve.
 const SCALING_SHIFT: u32 = 14;
-/// The penalty is for so many pages; fewer pay in proportion.
+/// Pages that the penalty is for; fewer pay in proportion.
 const CHARGE_BATCH: u64 = 64;
 /// Seconds that a penalty may last.
 const PENALTY_MAX_S: u64 = 2;
@@ -42,7 +42,7 @@ pub fn penalty(memory_overage: u64, swap_overage: u64, pending_pages: u64, rate:
 pub enum HighStep {
     /// Go on running: no penalty worth sleeping for.
     Return,
-    /// Reclaim so many pages from the over-limit group, then ask again.
+    /// Reclaim this number of pages from the over-limit group, then ask again.
     Reclaim(u64),
     /// Sleep; the time counts as memory stall.
     Sleep(Duration),
@@ -55,7 +55,7 @@ pub struct HighThrottle {
 }
 
 impl HighThrottle {
-    /// Begins: reclaim `pending_pages` first and call [`next`](Self::next) with what came of it.
+    /// Begins: reclaim `pending_pages` first and call [`next`](Self::next) with the result.
     pub const fn start(pending_pages: u64) -> (Self, HighStep) {
         (Self { retries_left: RETRIES }, HighStep::Reclaim(pending_pages))
     }

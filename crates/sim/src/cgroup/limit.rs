@@ -12,7 +12,7 @@ pub enum Limit {
     /// `max`: no limit.
     #[default]
     Unlimited,
-    /// So many pages.
+    /// A number of pages.
     At(Pages),
 }
 

@@ -10,7 +10,7 @@ const BATCH_MIN: u64 = 32;
 /// Fruitless batches before giving up.
 const RETRIES: u32 = 16;
 
-/// What is written to `memory.reclaim`: `bytes [swappiness=N|max]`. Bytes may carry the kernel's suffixes K to E.
+/// A write to `memory.reclaim`: `bytes [swappiness=N|max]`. Bytes may carry the kernel's suffixes K to E.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProactiveRequest {
     /// Pages asked for; a tail below one page is cut off.
@@ -77,7 +77,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
 /// What to do next for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProactiveStep {
-    /// Run limit reclaim for so many pages, then report to [`ProactiveReclaim::record`].
+    /// Run limit reclaim for this number of pages, then report to [`ProactiveReclaim::record`].
     Batch(u64),
     /// All that was asked for is reclaimed.
     Done,

@@ -26,7 +26,7 @@ pub struct Effective {
     pub low: u64,
 }
 
-/// Where a group stands against its effective protection.
+/// A group's usage compared with its effective protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// At or below effective `min`: skip it.
@@ -130,7 +130,7 @@ pub fn update_effective(nodes: &[ProtectionNode], target: usize, recursive: bool
 pub struct Offer {
     /// Pages, before the priority shift.
     pub pages: u64,
-    /// `low` held some back: a second pass that ignores it may find more.
+    /// `low` protected some: a second pass that ignores it may find more.
     pub low_skipped: bool,
 }
 

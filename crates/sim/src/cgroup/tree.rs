@@ -265,7 +265,7 @@ impl Cgroups {
         })
     }
 
-    /// Charges without looking at limits (victims of the out-of-memory killer).
+    /// Charges without checking limits (victims of the out-of-memory killer).
     #[inline]
     pub fn charge_exactly(&mut self, id: CgroupId, pages: u64) {
         self.for_lineage(id, |group| {

@@ -69,7 +69,7 @@ pub enum AllocateStep {
     Again,
     /// Sleeps until then, or until a write to a device ends.
     Wait(Instant),
-    /// The first frame of the block; nobody is charged.
+    /// The first frame of the block; no group is charged.
     Got(FrameId),
     /// There is none.
     Failed,
@@ -242,7 +242,7 @@ impl HugeAllocation {
         }
     }
 
-    /// After compaction: the page that was kept, or another look. Source: `__alloc_pages_direct_compact`.
+    /// After compaction: the page that was kept, or another try. Source: `__alloc_pages_direct_compact`.
     fn compacted(
         &mut self,
         memory: &mut Memory,
@@ -397,7 +397,7 @@ impl HugeAllocation {
         true
     }
 
-    /// A look at all zones. Source: `get_page_from_freelist`.
+    /// A search of all zones. Source: `get_page_from_freelist`.
     fn walk(&self, memory: &mut Memory, above: Above) -> Option<FrameId> {
         for &(node, at) in &self.zones {
             let reserve = memory.nodes.get(node).reserve(at);

@@ -1,4 +1,4 @@
-//! What of compaction a machine is set up with.
+//! Compaction settings of a machine.
 
 use crate::migrate::Flush;
 use serde::{Deserialize, Serialize};

@@ -65,7 +65,7 @@ impl DirectCompaction {
         let result = match step {
             RunStep::Done(_) if got.is_some() => CompactResult::Success,
             RunStep::Done(result) => result,
-            // Before waiting: what was kept is on no list, and would be lost.
+            // Before waiting: the kept page is on no list, and would be lost.
             RunStep::Again | RunStep::Throttled(_) if got.is_some() => {
                 run.end(memory);
                 CompactResult::Success

@@ -9,7 +9,7 @@ use crate::memory::{FrameId, Memory};
 use crate::migrate::MigrateMode;
 use isotherm_core::compaction::COSTLY_ORDER;
 
-/// What searches of a pass remember.
+/// The memory of searches of a pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FastSearch {
     /// Searches in vain since the last hit.
@@ -34,7 +34,7 @@ impl FastSearch {
         Self { order: order.map_or(0, |order| order.saturating_sub(1)), ..Self::default() }
     }
 
-    /// Entries that a search may look at: halved by each failure. Source: `freelist_scan_limit`.
+    /// Entries that a search may examine: halved by each failure. Source: `freelist_scan_limit`.
     pub(super) const fn limit(fails: u32) -> u64 {
         (CLUSTER >> if fails < 15 { fails } else { 15 }) + 1
     }
@@ -51,7 +51,7 @@ impl FastSearch {
 }
 
 impl ZoneRun {
-    /// Where to look for sources next: a page block that has a large free block already, so that there is less to move.
+    /// Where to scan for sources next: a page block that has a large free block already, so that there is less to move.
     /// Source: `fast_find_migrateblock`.
     pub(super) fn fast_source(&mut self, memory: &mut Memory) -> u32 {
         let first = self.zone(memory).first_frame();
@@ -119,7 +119,7 @@ impl ZoneRun {
         }
     }
 
-    /// Looks for targets high up in the zone. Source: `fast_isolate_freepages`.
+    /// Searches for targets high up in the zone. Source: `fast_isolate_freepages`.
     pub(super) fn fast_targets(&mut self, memory: &mut Memory) {
         let Some(wanted) = self.request.order.filter(|&order| order > 0) else { return };
         let mut limit = (FastSearch::limit(self.fast.fails) / 2).max(1);

@@ -13,7 +13,7 @@ use isotherm_units::{Duration, Instant};
 /// Sleep of a thread while too many pages are isolated (`VMSCAN_THROTTLE_ISOLATED`, HZ/50).
 const ISOLATED_THROTTLE: Duration = Duration::from_ms(20);
 
-/// What one visit to a page block gave.
+/// The result of one visit to a page block.
 #[derive(Clone, Debug)]
 pub(super) enum Isolated {
     /// Pages to move.
@@ -26,7 +26,7 @@ pub(super) enum Isolated {
     Throttled(Instant),
 }
 
-/// What was met in the page block at hand.
+/// The state of the current page block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SeenBlock {
     block: u32,
@@ -44,7 +44,7 @@ enum Candidate {
     Movable,
     /// Kernel memory.
     Unmovable,
-    /// Held by somebody.
+    /// Pinned.
     Pinned,
     /// On its way somewhere: being written, on no list.
     Busy,
@@ -64,7 +64,7 @@ impl ZoneRun {
         while end <= self.free {
             let is_start = low.is_multiple_of(BLOCK_PAGES) || low == first;
             if is_start && !is_found && !self.is_worth_a_look(memory, low) {
-                // Looked at a moment ago.
+                // Scanned a moment ago.
             } else if !self.is_source(memory, low) {
                 let mode = self.request.mode;
                 self.zone_mut(memory).compaction.advance_migrate(end, mode);
@@ -179,7 +179,7 @@ impl ZoneRun {
                         self.seen.pinned = true;
                     }
                     if !std::mem::replace(&mut is_marked, true) && is_whole && !self.request.ignores_skip {
-                        // Whoever marks the block first has it to itself.
+                        // The first run to mark the block has it to itself.
                         let was = self.zone_mut(memory).compaction.set_skip(low);
                         if was && !self.finishes_block {
                             low = end;

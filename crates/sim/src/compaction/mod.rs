@@ -1,12 +1,12 @@
 //! Compaction: pages in use move to the top of a zone, so that free ones join at its bottom (docs/spec/compaction.md#s4,
 //! `docs/mechanism/compaction.md`).
 //!
-//! Two scanners work towards each other: one takes movable pages from the bottom up, the other free pages from the top down.
-//! A [`ZoneRun`] is one pass over a zone, stepped batch by batch by whoever compacts: a thread that wants a huge page
+//! Two scanners work towards each other: one takes movable pages from the bottom up, the other free pages from the top down. A
+//! [`ZoneRun`] is one pass over a zone, stepped batch by batch by its caller: a thread that wants a huge page
 //! ([`HugeAllocation`]), the node's [kcompactd](Kcompactd), or a design of `isotherm-core` through its host. The CPU time of a
 //! step passes before the next, and pages that it moved are out of reach meanwhile.
 //!
-//! Behaviour follows `mm/compaction.c` of Linux 7.2. Left out: CMA, contention for locks (nobody else holds them between
+//! Behaviour follows `mm/compaction.c` of Linux 7.2. Left out: CMA, contention for locks (no other thread holds them between
 //! two steps), pages of drivers that can be moved (zsmalloc, balloons), `defrag_mode`.
 
 mod allocate;
@@ -71,20 +71,21 @@ impl Zone {
 }
 
 impl Node {
-    /// What a request that may use all zones leaves of zone number `zone` to others.
+    /// Pages of zone number `zone` that a request that may use all zones leaves to others.
     pub(crate) fn reserve(&self, zone: usize) -> u64 {
         if zone + 1 == self.zones.len() { 0 } else { self.zones[zone].marks.lowmem_reserve }
     }
 }
 
-/// Whether so many pages are isolated that others must not isolate more; `inactive` and `active` pages of the node's lists. Who
-/// may write to file systems is held to an eighth of the others' share, so that those can help it. Source: `too_many_isolated`.
+/// Whether too many pages are isolated for others to isolate more; `inactive` and `active` pages of the node's lists. A task
+/// that may write to file systems is limited to an eighth of the share of those that may not, so that those can help it.
+/// Source: `too_many_isolated`.
 pub const fn too_many_isolated(isolated: u64, inactive: u64, active: u64, may_enter_fs: bool) -> bool {
     let (inactive, active) = if may_enter_fs { (inactive >> 3, active >> 3) } else { (inactive, active) };
     isolated > u64::midpoint(inactive, active)
 }
 
-/// Who compacts, and for what: of the table in docs/spec/compaction.md#s4-2.
+/// Who compacts, and for what: the table in docs/spec/compaction.md#s4-2.
 impl Request {
     /// A thread that wants 2^`order` pages.
     pub const fn direct(order: u32, wanted: MigrateType, priority: Priority) -> Self {
@@ -118,7 +119,7 @@ impl Request {
         }
     }
 
-    /// Nobody in particular: the whole zone, until `until`.
+    /// No allocation in particular: the whole zone, until `until`.
     pub const fn whole(mode: crate::migrate::MigrateMode, until: Until) -> Self {
         Self {
             order: None,

@@ -40,7 +40,7 @@ pub struct Request {
     pub mode: MigrateMode,
     /// From the ends of the zone, not from where the last pass stopped.
     pub whole_zone: bool,
-    /// Looks at page blocks again that were not worth it.
+    /// Scans page blocks again that were not worth it.
     pub ignores_skip: bool,
     /// Moves pages into page blocks of any type.
     pub ignores_type: bool,
@@ -67,15 +67,15 @@ pub struct Work {
     pub moved: u64,
     /// Pages that could not be moved after all tries.
     pub failed: u64,
-    /// Pages looked at for sources.
+    /// Pages scanned for sources.
     pub scanned_migrate: u64,
-    /// Pages looked at for targets.
+    /// Pages scanned for targets.
     pub scanned_free: u64,
     /// Page blocks that became wholly free.
     pub blocks_freed: u64,
-    /// Page blocks gone through that hold pages that never move.
+    /// Page blocks scanned that hold pages that never move.
     pub blocks_unmovable: u64,
-    /// Likewise, pages that somebody holds.
+    /// Likewise, pages that are pinned.
     pub blocks_pinned: u64,
 }
 
@@ -327,12 +327,12 @@ impl ZoneRun {
         }
     }
 
-    /// Whether it stands at the beginning of a page block.
+    /// Whether it is at the beginning of a page block.
     pub fn is_between_blocks(&self) -> bool {
         self.migrate.is_multiple_of(BLOCK_PAGES)
     }
 
-    /// Gives back what it holds, and looks there again when it goes on.
+    /// Gives back the pages it holds, and scans there again when it goes on.
     pub fn pause(&mut self, memory: &mut Memory) {
         let Memory { nodes, frames, .. } = memory;
         let zone = nodes.zone_mut(self.node, self.zone);
@@ -376,7 +376,7 @@ impl Zone {
 }
 
 impl Memory {
-    /// Forgets which page blocks of a zone are not worth a look, if that was asked for.
+    /// Forgets which page blocks of a zone are not worth a scan, if that was asked for.
     pub(crate) fn flush_compaction_hints(&mut self, node: NodeId, zone: usize) {
         let Self { nodes, frames, .. } = self;
         nodes.zone_mut(node, zone).flush_hints(frames);

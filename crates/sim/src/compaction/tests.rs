@@ -1,4 +1,4 @@
-//! The worked examples of the specification, and what holds of every pass whatever it meets.
+//! The worked examples of the specification, and the invariants of every pass.
 
 use super::*;
 use crate::memory::watermarks::WatermarkConfig;
@@ -12,7 +12,7 @@ use isotherm_units::access::{Advice, LayoutChange};
 use isotherm_units::{PageRange, Pages};
 
 const NODE: NodeId = NodeId(0);
-/// Pages of the zone below the one that is looked at, so that this begins at page frame 4096.
+/// Pages of the zone below the one under test, so that this begins at page frame 4096.
 const BELOW: u64 = 4096;
 const ZONE: usize = 1;
 
@@ -160,7 +160,7 @@ fn e19_pages_in_flight_are_not_in_the_score() {
     }
 }
 
-/// E20: to the end. The block beside the scanner for sources takes no pages, so that one block more stays in pieces where
+/// E20: to the end. The block next to the scanner for sources takes no pages, so that one block more stays in pieces where
 /// targets are taken one by one.
 #[test]
 fn e20_a_manual_run_goes_on_until_the_scanners_meet() {
@@ -187,7 +187,7 @@ fn e20_a_manual_run_goes_on_until_the_scanners_meet() {
     }
 }
 
-/// E32: after an empty block the scanner for targets looks at every second page, in a run that may wait as well.
+/// E32: after an empty block the scanner for targets reads every second page, in a run that may wait as well.
 #[test]
 fn e32_the_stride_of_the_scanner_for_targets_doubles() {
     let (mut rig, space) = full(4);
@@ -223,8 +223,8 @@ fn allocate(rig: &mut Rig, effort: HugeEffort) -> (Option<FrameId>, HugePath) {
     panic!("it does not end");
 }
 
-/// docs/spec/compaction.md#s2-7: what is free comes first, then what direct compaction makes and keeps for the thread, and in the
-/// end there is nothing.
+/// docs/spec/compaction.md#s2-7: free blocks come first, then those that direct compaction makes and keeps for the thread, and in
+/// the end there is nothing.
 #[test]
 fn an_allocation_goes_from_what_is_free_to_what_it_makes() {
     use crate::counters::Counter;
@@ -245,7 +245,7 @@ fn an_allocation_goes_from_what_is_free_to_what_it_makes() {
         while failed < 100 {
             let (block, path) = allocate(&mut rig, effort);
             assert_eq!(path, HugePath::Fallback, "{pattern:?}");
-            // Scanners that met, and what is deferred then, are failures that pass.
+            // Scanners that met, and the deferral after it, are temporary failures.
             let Some(block) = block else {
                 failed += 1;
                 continue;
@@ -254,8 +254,8 @@ fn an_allocation_goes_from_what_is_free_to_what_it_makes() {
             blocks.push(block);
             made += 1;
         }
-        // Six of eight could be free. Where every fourth page is in use, a search that looks at every 32nd finds nothing free:
-        // what waits for nothing marks one block after the other as not worth a look, and later searches pass them over.
+        // Six of eight could be free. Where every fourth page is in use, a search that reads every 32nd finds nothing free. An
+        // asynchronous run marks one block after the other as not worth a scan, and later searches skip them.
         let least = if pattern == Pattern::Contig { 5 } else { 3 };
         assert!((least..=6).contains(&made), "{pattern:?}: {made}");
         assert_eq!(rig.memory.counters.get(Counter::CompactSuccess), made, "{pattern:?}");
@@ -341,7 +341,7 @@ mod properties {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// What a random zone is made of.
+    /// The contents of a random zone.
     #[derive(Clone, Debug)]
     struct Scene {
         /// Pages dropped, by number.

@@ -1,4 +1,4 @@
-//! What compaction remembers of a zone from run to run: where scanners stopped, which page blocks are not worth another look,
+//! What compaction remembers of a zone from run to run: where scanners stopped, which page blocks are not worth another scan,
 //! what failed (docs/spec/compaction.md#s4-4, #s4-6).
 
 use super::{BLOCK_PAGES, ZoneRun};
@@ -49,7 +49,7 @@ impl ZoneCompaction {
         ((block / 64) as usize, 1 << (block % 64))
     }
 
-    /// Whether the page block around a frame is not worth a look.
+    /// Whether the page block around a frame is not worth a scan.
     pub(super) fn is_skipped(&self, frame: u32) -> bool {
         let (word, bit) = self.bit(frame);
         self.skip.get(word).is_some_and(|word| word & bit != 0)
@@ -72,7 +72,7 @@ impl ZoneCompaction {
         (self.end - 1) & !(BLOCK_PAGES - 1)
     }
 
-    /// Where scanners go on. Positions outside of the zone are mended.
+    /// Where scanners go on. Positions outside of the zone are corrected.
     pub(super) fn positions(&mut self, mode: MigrateMode) -> (u32, u32) {
         let zone = self.first..self.end;
         if !zone.contains(&self.cached_free) {
@@ -93,7 +93,7 @@ impl ZoneCompaction {
         self.cached_migrate[1] = self.cached_migrate[0];
     }
 
-    /// Sources were looked for up to `to`.
+    /// Sources were searched up to `to`.
     pub(super) fn advance_migrate(&mut self, to: u32, mode: MigrateMode) {
         self.cached_migrate[0] = self.cached_migrate[0].max(to);
         if mode != MigrateMode::Async {
@@ -101,7 +101,7 @@ impl ZoneCompaction {
         }
     }
 
-    /// Targets were looked for down to the page block at `to`.
+    /// Targets were searched down to the page block at `to`.
     pub(super) fn lower_free(&mut self, to: u32) {
         self.cached_free = self.cached_free.min(to);
     }
@@ -122,8 +122,8 @@ impl ZoneCompaction {
         self.cached_free = self.last_block();
     }
 
-    /// Forgets hints if that was asked for: of page blocks with a page on a list or, if pages may move there, a free one; every
-    /// eighth page is looked at. Runs go on at the outermost of them. Source: `__reset_isolation_suitable`.
+    /// Forgets hints if that was asked for. Hints go for page blocks with a page on a list or, if pages may move there, a free
+    /// one; every eighth page is read. Runs go on at the outermost of them. Source: `__reset_isolation_suitable`.
     pub(crate) fn flush_hints(&mut self, buddy: &Buddy, frames: &Frames) {
         if !std::mem::take(&mut self.flush_wanted) {
             return;

@@ -123,7 +123,7 @@ fn will_need(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId
         let pages = PageRange::at(first_page + (range.start - vma.pages().start), range.len());
         let cgroup = memory.space(space).cgroup;
         let window = FileWindow { file, pages, mark: None, cgroup };
-        // A shortage ends it: nobody waits for these pages.
+        // A shortage ends it: no task waits for these pages.
         let _ended_early = begin_file_window(memory, policy, &mut state, window);
     }
 }

@@ -26,8 +26,8 @@ pub enum MemoryPolicy {
     Bound,
 }
 
-/// A frame for a page that `cgroup` pays for, from `node` if it has one, else from the other nodes in the order in which they
-/// help out; from no other where `policy` is [bound](MemoryPolicy::Bound).
+/// A frame for a page that `cgroup` pays for, from `node` if it has one, else from the other nodes in their fallback order.
+/// It comes from no other where `policy` is [bound](MemoryPolicy::Bound).
 ///
 /// Free memory stays above the low watermark of every node at first; if that fails, the daemons are asked for
 /// ([`Memory::kswapd_wanted`]) and the min watermark is the limit. Pages charged are added to [`Memory::charged`].
@@ -76,7 +76,7 @@ pub fn allocate(
 }
 
 /// A block of 2^`order` frames of `node` for one huge page, charged in one go; `None` leaves everything as it was. Pages at
-/// hand are joined first if that may help; nothing is compacted. Does not wake daemons: whoever asks has a smaller page to fall
+/// hand are joined first if that may help; nothing is compacted. Does not wake daemons: the caller has a smaller page to fall
 /// back on.
 pub(super) fn allocate_block(memory: &mut Memory, cgroup: CgroupId, node: NodeId, order: u32) -> Option<Vec<FrameId>> {
     let pages = 1_u32 << order;
@@ -86,7 +86,7 @@ pub(super) fn allocate_block(memory: &mut Memory, cgroup: CgroupId, node: NodeId
     let Memory { nodes, frames, ledger, costs, .. } = memory;
     let first = match nodes.take_block(frames, node, order, Mark::Low) {
         Ok(first) => first,
-        // What is at hand counts for no watermark of blocks, and cannot be joined.
+        // Pages at hand count for no watermark of blocks, and cannot be joined.
         Err(_) if nodes.drain(frames, node) > 0 => {
             ledger.spend(costs.drain_lists_ns);
             nodes.take_block(frames, node, order, Mark::Low).ok()?

@@ -86,7 +86,7 @@ fn one_page(
         Faulting { memory: &mut *memory, policy: &mut *policy, state: &mut *state, space, page, dense, vma, need };
     let shared = reading.memory.files.get(file).kind == FileKind::SharedMemory;
     if write {
-        // `read()` looks at pages without their lock.
+        // `read()` accesses pages without their lock.
         if let CachePage::Frame(frame) = reading.memory.files.get(file).page(file_page) {
             reading.wait_for_lock(frame)?;
         }

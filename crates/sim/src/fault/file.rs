@@ -13,7 +13,7 @@ use isotherm_units::access::{Advice, Backing, FileKind, Sharing};
 
 /// Pages of the aligned block that fault-around maps (`fault_around_bytes` = 64 KiB).
 const FAULT_AROUND_PAGES: u64 = READY_MAX as u64;
-/// So many of them at most can be ready in the cache.
+/// The most of them that can be ready in the cache.
 const READY_MAX: usize = 16;
 /// The request size that disks like best (`max_sectors_kb` = 1280, the usual default).
 const DEVICE_OPTIMUM_PAGES: u64 = 320;
@@ -25,7 +25,7 @@ impl Faulting<'_> {
             return Ok(());
         }
         let frame = self.file_page(file, page)?;
-        // A fault that had to read is begun anew, and finds its neighbours in the cache too (`VM_FAULT_RETRY`).
+        // A fault that had to read is retried, and finds its neighbours in the cache too (`VM_FAULT_RETRY`).
         if self.need == Need::Read && self.current().major && self.fault_around(file, page) {
             return Ok(());
         }
@@ -122,10 +122,10 @@ impl Faulting<'_> {
         }
     }
 
-    /// The first look found the page in the cache: readahead learns from it and may go on.
+    /// The first lookup found the page in the cache: readahead learns from it and may go on.
     fn cached_in_file(&mut self, file: FileId, page: u64, frame: FrameId) -> Step {
         let (kind, release) = (mapping_kind(&self.vma), self.memory.config.release);
-        // A page under read says nothing about misses, but in 6.12.
+        // A page under read says nothing about misses, except in 6.12.
         let reading = self.memory.frames.has(frame, Flag::Reading) && release == KernelRelease::V7_2;
         let marked = !kind.is_random(release) && self.memory.frames.take(frame, Flag::Readahead);
         let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| match reading {
@@ -173,7 +173,7 @@ impl Memory {
     }
 }
 
-/// What `madvise` said, in readahead's words.
+/// The advice of `madvise`, in readahead's terms.
 pub(super) fn order(advice: Advice) -> Order {
     match advice {
         Advice::Random => Order::Random,
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(resident, (84..116).collect::<Vec<_>>());
         assert_eq!(marks(&rig), [108]);
         assert_eq!((rig.count(PgFault), rig.count(PgMajFault)), (1, 1));
-        // The aligned block 96..112 is mapped, but for the marked page.
+        // The aligned block 96..112 is mapped, except the marked page.
         let mapped: Vec<u64> = (0..1000).filter(|&page| rig.frame(space, page).is_some()).collect();
         assert_eq!(mapped, (96..112).filter(|&page| page != 108).collect::<Vec<_>>());
         assert_eq!(rig.memory.space(space).nr_resident, 15);
@@ -388,8 +388,8 @@ mod tests {
         }
     }
 
-    /// Linux 7.2, `filemap_map_pages`: the retry of a fault that had to read takes nothing off `mmap_miss`, so that 101 misses in a
-    /// row turn read-around off, however fast the device.
+    /// Linux 7.2, `filemap_map_pages`: the retry of a fault that had to read does not lower `mmap_miss`, so 101 misses in a row
+    /// turn read-around off, however fast the device.
     #[test]
     fn a_fault_that_is_begun_anew_is_no_hit() {
         for device in [DeviceKind::Nvme, DeviceKind::Ram] {

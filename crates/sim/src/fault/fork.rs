@@ -10,9 +10,9 @@ use isotherm_units::access::{Backing, Sharing};
 
 /// Gives `child`, a new empty space, all mappings of `parent`.
 ///
-/// Anonymous pages and swap slots are shared, read-only on both sides. File pages are not entered for the child, which
-/// faults on them (they are cached), unless their mapping holds private copies too: then its entries are copied whole, as
-/// in Linux. Huge entries of the parent are split first: shared huge pages are not modelled.
+/// Anonymous pages and swap slots are shared, read-only on both sides. File pages are not mapped for the child, which
+/// faults on them (they are cached). If their mapping holds private copies too, its entries are copied whole, as in
+/// Linux. Huge entries of the parent are split first: shared huge pages are not modelled.
 ///
 /// # Errors
 /// The first page that the child's table cannot hold.
@@ -78,7 +78,7 @@ fn share_slot(memory: &mut Memory, slot: SlotId, to: (SpaceId, DensePage)) {
     child.nr_swapped += 1;
 }
 
-/// Lists the child with its relatives: where sharers of a page are looked for.
+/// Lists the child with its relatives: where sharers of a page are searched.
 fn join_family(memory: &mut Memory, parent: SpaceId, child: SpaceId) {
     if memory.space(parent).family.is_empty() {
         memory.space_mut(parent).family.push(parent);

@@ -1,11 +1,10 @@
 //! Huge mappings: 2 MiB of anonymous memory under one entry, one level up.
 //!
-//! The first store to a mapping marked `huge`, in an aligned 2 MiB block that it covers whole and of which nothing is
-//! resident or swapped, gets all 512 pages in one fault, charged in one go; without enough free memory or room under the
-//! limit it gets a base page. The block is remembered in [`AddressSpace::huge_blocks`](crate::mmu::AddressSpace) as long as
-//! one entry maps it; the accessed bit that hardware has for it is the one at
-//! [`Level::PMD`]. The 512 frames are not one page to the policy: they stand on its lists one by one, and whoever takes one
-//! of them away splits the entry first ([`Memory::split_huge`]).
+//! The first store to a mapping marked `huge`, in an aligned 2 MiB block that it covers whole and where nothing is resident or
+//! swapped, gets all 512 pages in one fault, charged in one go. Without enough free memory or room under the limit it gets a base
+//! page. The block is remembered in [`AddressSpace::huge_blocks`](crate::mmu::AddressSpace) as long as one entry maps it; the
+//! accessed bit that hardware has for it is the one at [`Level::PMD`]. The policy does not see the 512 frames as one page: they
+//! are on its lists one by one, and the entry is split before one of them is taken away ([`Memory::split_huge`]).
 
 use super::allocate::{allocate_block, charge_block};
 use super::{FaultOutcome, FaultState, Faulting, Step};
@@ -28,7 +27,7 @@ pub(super) const BLOCK_ORDER: u32 = BLOCK_PAGES.ilog2();
 pub(super) enum Making {
     /// Under way.
     Allocating(Box<HugeAllocation>),
-    /// Over: the first frame, charged to nobody.
+    /// Over: the first frame, charged to no group.
     Over(Option<FrameId>),
 }
 
@@ -117,7 +116,7 @@ impl Faulting<'_> {
         Ok(true)
     }
 
-    /// The block around the page, if a huge page can stand there.
+    /// The block around the page, if a huge page fits there.
     fn huge_block(&self) -> Option<PageRange> {
         if !self.vma.mapping.huge || self.need == Need::Read || self.policy.is_exact() {
             return None;

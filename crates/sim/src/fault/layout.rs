@@ -76,7 +76,7 @@ pub(super) fn add_vma(memory: &mut Memory, space: SpaceId, vma: Vma) {
     }
 }
 
-/// `munmap`: frees the pages and slots of `range` that nobody else needs. Parts that are not mapped are passed over.
+/// `munmap`: frees the pages and slots of `range` that no other process needs. Parts that are not mapped are skipped.
 pub fn unmap(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, range: PageRange) {
     huge::split_range(memory, space, range);
     memory.space_mut(space).table.cut_premapped(range);

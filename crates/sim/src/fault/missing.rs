@@ -1,7 +1,7 @@
 //! Anonymous pages that are not there: the two common faults, and where they go on after a shortage.
 //!
-//! A fault that is short of memory is called again when its thread has reclaimed. Where nothing can have changed in between but free
-//! memory and charges, what was found out about the page still holds, and is kept in its [`FaultState`].
+//! A fault that is short of memory is called again when its thread has reclaimed. Where only free memory and charges can have
+//! changed in between, what is known about the page still holds, and is kept in its [`FaultState`].
 
 use super::{FaultOutcome, FaultState, Step, allocate};
 use crate::cgroup::CgroupId;
@@ -22,7 +22,7 @@ pub(super) struct Missing {
     pub(super) contents: Contents,
 }
 
-/// What is in it.
+/// Contents of the page.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Contents {
     Zeroes,
@@ -33,8 +33,8 @@ pub(super) enum Contents {
     },
 }
 
-/// Goes on with a fault that was short of memory, after its thread has reclaimed and before anybody else has run: the same as
-/// [`fault`](super::fault), which is called where more has to be found out.
+/// Goes on with a fault that was short of memory, after its thread has reclaimed and before another one has run: the same as
+/// [`fault`](super::fault), which is called where less is known.
 pub(crate) fn fault_again(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

@@ -77,7 +77,7 @@ pub enum FaultOutcome {
     },
 }
 
-/// What a thread remembers between the calls of one fault or system call.
+/// The state of a thread between the calls of one fault or system call.
 #[derive(Clone, Debug, Default)]
 pub struct FaultState {
     /// Memory of this node is preferred: where the thread runs, unless its program's policy names another.
@@ -195,8 +195,8 @@ fn wait_for_arrival(memory: &mut Memory, space: SpaceId, until: Instant, mover: 
 }
 
 impl Faulting<'_> {
-    /// A page of a file that is written to, or mapped, is locked before; one on its way to another frame is locked by who moves
-    /// it. Source: `__filemap_get_folio` with `FGP_LOCK`, `filemap_fault`.
+    /// A page of a file that is written to, or mapped, is locked before; one on its way to another frame is locked by its
+    /// mover. Source: `__filemap_get_folio` with `FGP_LOCK`, `filemap_fault`.
     fn wait_for_lock(&mut self, frame: FrameId) -> Step {
         let Some((until, mover)) = self.memory.arrival_at(frame) else { return Ok(()) };
         self.memory.migration.note_stall(until.since(self.memory.now), mover);

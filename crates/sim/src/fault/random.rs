@@ -1,5 +1,5 @@
 //! Random sequences of everything a process can do, under every kind of swap device. [`Rig`] checks all invariants after
-//! each step; in the end nothing may be left but what files keep.
+//! each step; in the end only the pages and slots of files may be left.
 
 use super::writeback::flush_old;
 use crate::memory::{FrameId, Mark, NodeId};
@@ -51,7 +51,7 @@ enum Step {
         pages: u64,
         advice: Advice,
     },
-    /// Moves pages of a process to other frames, after somebody pinned one of them.
+    /// Moves pages of a process to other frames, after one of them was pinned.
     Migrate {
         process: usize,
         start: u64,
@@ -144,7 +144,7 @@ impl World {
         self.alive[process % self.alive.len()]
     }
 
-    /// Pages that a machine without swap cannot give back: keep well below the limit.
+    /// Pages that a machine without swap cannot reclaim: keep well below the limit.
     fn has_room(&mut self) -> bool {
         let room = self.rig.memory.cgroups.get(self.rig.cgroup).max.pages().unwrap();
         if self.rig.usage() + 80 < room {

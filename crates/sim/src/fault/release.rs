@@ -11,7 +11,7 @@ use isotherm_units::access::Advice;
 /// its way to or from a device.
 const NEEDED_ELSEWHERE: [Flag; 5] = [Flag::FileOwned, Flag::Shared, Flag::SwapCache, Flag::Reading, Flag::Writeback];
 
-/// Whether use of a mapping says that its pages will be used again.
+/// Whether use of a mapping predicts further use of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recency {
     Meant,
@@ -28,8 +28,8 @@ impl Recency {
     }
 }
 
-/// Empties one entry. The page or slot behind it is freed if nothing else needs it; a file page stays in the page cache
-/// and learns that it was dirty or, if `recency` says that this means something, young.
+/// Empties one entry. The page or slot behind it is freed if nothing else needs it. A file page stays in the page cache: it
+/// becomes dirty if the entry was, and young if the entry was and `recency` says that this counts.
 pub(super) fn zap(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -139,8 +139,8 @@ fn drop_slot_entry(
     }
 }
 
-/// `dense` of `space` does not refer to the anonymous page `frame` any more, neither as a page nor as its slot. Frees it if
-/// nobody else does, else hands it to one who does.
+/// `dense` of `space` does not refer to the anonymous page `frame` any more, neither as a page nor as its slot. Frees it if no
+/// other entry does, else hands it to a process whose entry does.
 pub(super) fn anonymous_unmapped(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

@@ -16,7 +16,7 @@ impl Faulting<'_> {
         if self.memory.io.swap_is_synchronous()
             && let Some((cgroup, shadow)) = self.memory.slots.sole_use(slot)
         {
-            // The usual page in compressed memory: nothing is read ahead, and nobody else will want the slot.
+            // The usual page in compressed memory: nothing is read ahead, and no other entry will want the slot.
             self.count_major();
             self.current().tried = true;
             self.pay_once(self.memory.costs.swap_in_fault_ns);
@@ -27,7 +27,7 @@ impl Faulting<'_> {
         self.map_swapped(slot, frame)
     }
 
-    /// The up-to-date page of `slot`, read if it is not in the swap cache. `owner` is whose page it is.
+    /// The up-to-date page of `slot`, read if it is not in the swap cache. `owner` owns the page.
     pub(super) fn slot_up_to_date(&mut self, slot: SlotId, owner: PageOwner) -> Step<FrameId> {
         if let Some(frame) = self.memory.slots.cached(slot) {
             self.note_swap_cache_hit(frame);
@@ -104,7 +104,7 @@ impl Faulting<'_> {
                 if neighbour == asked_for.slot {
                     planned.push(asked_for);
                 } else if self.memory.slots.is_used(neighbour) {
-                    // Whose page it is comes out when somebody touches it; here it is certainly not.
+                    // Whose page it is becomes known at its next touch; here it is certainly not.
                     let owner = PageOwner::Anonymous { space: self.space, page: self.dense };
                     planned.push(Planned { slot: neighbour, owner, neighbour: true });
                 }

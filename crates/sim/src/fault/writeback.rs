@@ -1,7 +1,7 @@
 //! Dirty file pages on their way to the disk: the flusher (docs/spec/classic-lru.md#s3-4).
 //!
-//! As in Linux a file is written as a whole once its oldest dirty page is 30 s old; the flusher looks every 5 s, or when
-//! reclaim wakes it because it finds nothing but dirty pages. Not modelled: throttling of writers by dirty ratios.
+//! As in Linux a file is written as a whole once its oldest dirty page is 30 s old; the flusher checks every 5 s, or
+//! when reclaim wakes it because it finds nothing but dirty pages. Not modelled: throttling of writers by dirty ratios.
 
 use crate::memory::{CachePage, FileId, Flag, FrameId, Memory, PageOwner};
 use isotherm_units::access::FileKind;
@@ -92,7 +92,7 @@ impl Memory {
         }
     }
 
-    /// Takes a page off the flusher's list, because it is freed or was written by somebody else.
+    /// Takes a page off the flusher's list, because it is freed or was written by another thread.
     pub(crate) fn forget_dirty(&mut self, file: FileId, page: u32) {
         if let Some(dirty) = self.flusher.dirty.get_mut(&file) {
             dirty.pages.remove(&page);

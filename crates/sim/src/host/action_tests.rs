@@ -243,8 +243,8 @@ fn every_question_about_pages_is_answered() {
     assert_eq!(stage.apply_through(PageFilters::default(), Action::Stat, at(file)), (0, 0), "its frame is free");
 }
 
-/// The test takes away what it finds: through any mapping, by a mark that was taken away, and once for a huge page. What
-/// nobody looked at so far counts as young.
+/// The test takes away what it finds: through any mapping, by a mark that was taken away, and once for a huge page. A page that
+/// was never tested counts as young.
 #[test]
 fn young_pages_are_young_once() {
     let mut stage = Stage::new("classic", DeviceKind::Zram);
@@ -361,7 +361,7 @@ fn hugepage_and_nohugepage_decide_what_a_first_store_gets() {
     assert_eq!(stage.memory.space(space).nr_resident, 514, "the rest is no whole block any more");
     stage.apply(target, Action::Nohugepage, PageRange::new(0, 2048)).unwrap();
     assert_eq!((vmas(&stage), stage.memory.space(space).huge_blocks.len()), (1, 1), "what is mapped stays huge");
-    // Advice for ever changing ranges leaves no crumbs.
+    // Advice for ever changing ranges leaves no small ranges.
     for page in 0..200 {
         stage.apply(target, Action::Hugepage, PageRange::at(page * 3, 7)).unwrap();
     }
@@ -498,7 +498,7 @@ fn gauges_read_nodes_lists_groups_and_stalls() {
     for (gauge, expected) in table {
         assert_eq!(stage.gauge(gauge), Ok(expected), "{gauge:?}");
     }
-    // What accounting last sampled, no more: looking takes no sample.
+    // What accounting last sampled, no more: reading takes no sample.
     let ms = |ms| Instant::START + Duration::from_ms(ms);
     stage.pressure.task_change(ms(0), 0, [CgroupId::ROOT], TaskState::ASLEEP, TaskState::ASLEEP.stalled());
     stage.pressure.handle_timeout(ms(500));
@@ -513,7 +513,7 @@ fn gauges_read_nodes_lists_groups_and_stalls() {
     assert!(matches!(stage.node_bytes(target, &ranges), Err(HostError::NotHere(_))));
 }
 
-/// In ns: a try, a look at each frame, and what is done to each page.
+/// In ns: a try, the visit of each frame, and what is done to each page.
 #[test]
 fn work_is_paid_for() {
     let (mut stage, space, target) = written("classic", DeviceKind::Zram, 100);

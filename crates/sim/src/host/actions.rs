@@ -1,7 +1,7 @@
 //! Actions of schemes: which there are, and what each does to page frames (docs/spec/schemes.md#s10).
 //!
-//! What a huge page maps are 512 frames that stand on lists one by one and need not lie together. So a walk over physical
-//! memory treats each frame inside the range, 4 KiB at a time; only questions about a folio answer for the whole huge page.
+//! A huge page maps 512 frames that are on lists one by one and need not lie together. So a walk over physical memory
+//! treats each frame inside the range, 4 KiB at a time; only questions about a folio answer for the whole huge page.
 
 use super::folios::{Folio, YoungBlocks};
 use super::{HostTarget, MemoryHost};
@@ -19,7 +19,7 @@ use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
 
 impl MemoryHost<'_> {
-    /// What schemes can have done to `target`.
+    /// What schemes can do to `target`.
     pub(super) fn offers(&self, target: HostTarget) -> SchemeCapabilities {
         use FilterType as Type;
         let is_physical = target == HostTarget::Physical;
@@ -35,7 +35,7 @@ impl MemoryHost<'_> {
         SchemeCapabilities { actions, filtered_actions, filters }
     }
 
-    /// What it would need to do `action`, if it cannot.
+    /// What is missing for `action`, if it is not possible.
     fn refusal(&self, target: HostTarget, action: Action) -> Option<&'static str> {
         let unless = |can: bool, needs| (!can).then_some(needs);
         let is_physical = target == HostTarget::Physical;
@@ -60,14 +60,14 @@ impl MemoryHost<'_> {
         }
     }
 
-    /// Carries out an order, and says what it took.
+    /// Carries out an order, and returns its cost.
     pub(super) fn carry_out(&mut self, target: HostTarget, order: &mut Order<'_>) -> Result<Applied, HostError> {
         if let Some(needs) = self.refusal(target, order.action) {
             return Err(HostError::NotHere(needs));
         }
         let before = self.memory.ledger.peek();
         self.memory.ledger.spend(self.memory.costs.scheme_try_ns);
-        // Charges are counted against whoever returns to user mode next, which this thread does not.
+        // Charges are counted against the next thread that returns to user mode, which this one does not.
         let charged = self.memory.charged;
         let mut untreated = Untreated::default();
         let bytes = match target {
@@ -124,7 +124,7 @@ impl MemoryHost<'_> {
         Ok(picked.len() as u64 * PAGE_BYTES)
     }
 
-    /// Asks the gate about the folio in `frame`, of which `bytes` are at stake.
+    /// Asks the filter about `bytes` of the folio in `frame`.
     pub(super) fn admit(
         &mut self,
         filter: &mut PageFilters,
@@ -139,7 +139,7 @@ impl MemoryHost<'_> {
         filter.admit(bytes, |test| self.holds(&folio, test, young))
     }
 
-    /// Reclaims pages that stand on lists, used or not. Returns how many are free now: those that are being written go when
+    /// Reclaims pages that are on lists, used or not. Returns how many are free now: those that are being written go when
     /// reclaim meets them again.
     fn page_out(&mut self, frames: &[FrameId]) -> u64 {
         let memory = &mut *self.memory;

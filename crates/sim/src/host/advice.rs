@@ -100,8 +100,8 @@ impl MemoryHost<'_> {
         true
     }
 
-    /// Prioritises the pages that are mapped in a range. The bytes that stand on lists. No kernel does this to processes: on a live
-    /// machine it is done by the accessed-bit module (docs/mechanism/schemes.md).
+    /// Prioritises the pages that are mapped in a range. Returns the bytes that are on lists. No kernel does this to processes:
+    /// on a live machine it is done by the accessed-bit module (docs/mechanism/schemes.md).
     fn prioritise(&mut self, space: SpaceId, range: PageRange, marks_accessed: bool) -> u64 {
         let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
         let mut bytes = 0;
@@ -120,7 +120,7 @@ impl MemoryHost<'_> {
         bytes
     }
 
-    /// Asks the gate about each folio that is mapped in a range.
+    /// Asks the filter about each folio that is mapped in a range.
     fn count_folios(&mut self, space: SpaceId, range: PageRange, order: &mut Order<'_>) {
         let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
         let mut young = YoungBlocks::default();

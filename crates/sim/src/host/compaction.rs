@@ -48,7 +48,7 @@ impl MemoryHost<'_> {
                     let id = ZoneId { node: CoreNode(u32::from(node.0)), zone: u8::try_from(at).expect("few zones") };
                     let (blocks, movable) = (zone.buddy().blocks(), zone.buddy().blocks_of(MigrateType::Movable));
                     let (present, marks) = (zone.managed(), zone.core_marks());
-                    // No kernel knows what its page blocks hold without looking at every page.
+                    // No kernel knows what its page blocks hold without reading every page.
                     out.push(ZoneState { id, blocks, present, marks, movable: Some(movable), exact_yield: None });
                 }
             }

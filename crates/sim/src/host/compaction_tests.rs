@@ -33,7 +33,7 @@ fn a_request_to_a_level_is_carried_out_by_steps() {
     stage.host().zones(&mut zones).unwrap();
     let [zone] = &zones[..] else { panic!("one zone") };
     let before = zone.blocks.extfrag(9);
-    // 6 · 384 loose pages beside two blocks: 2304 of 3328.
+    // 6 · 384 loose pages next to two blocks: 2304 of 3328.
     assert_eq!((zone.blocks.pages(), zone.blocks.suitable(9), before), (3328, 2, 69));
     assert_eq!((zone.movable, zone.present, zone.exact_yield), (Some(zone.blocks), FRAMES, None));
     let request = Request::new(0, None, 9, 60, 40);

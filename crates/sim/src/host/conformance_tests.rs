@@ -42,7 +42,8 @@ fn the_simulated_machine_keeps_the_contract_of_hosts() {
         play(&|stage, fixture| tiering(&mut stage.host(), fixture).assert_none());
         play(&|stage, _| compacting(&mut stage.host()).assert_none());
         play(&|stage, _| generations(&mut stage.host()).assert_none());
-        // Page frames have neither mappings nor a table; what schemes and gauges promise holds for them too.
+        // Page frames have neither mappings nor a table; the contract of schemes and gauges holds for them
+        // too.
         let frames = |fixture: &Fixture| Fixture { process: TargetId(PHYSICAL), gone: None, ..fixture.clone() };
         play(&|stage, fixture| applying(&mut stage.host(), &frames(fixture)).assert_none());
         play(&|stage, fixture| gauging(&mut stage.host(), &frames(fixture)).assert_none());

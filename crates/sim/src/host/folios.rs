@@ -53,8 +53,8 @@ impl MemoryHost<'_> {
         }
     }
 
-    /// Whether it was accessed since it was last made old, by whom ever; a young one is made old. One that nobody ever
-    /// looked at counts as young.
+    /// Whether it was accessed since it was last made old, by whatever made it so; a young one is made old. One that was
+    /// never tested counts as young.
     fn is_young(&mut self, folio: &Folio, young: &mut YoungBlocks) -> bool {
         let number = u64::from(folio.frame.index_u32());
         if let Some(known) = folio.block.and_then(|block| young.get(&block).copied()) {

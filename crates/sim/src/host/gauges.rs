@@ -9,7 +9,7 @@ use isotherm_core::host::{AddressRange, Gauge, GaugeCapabilities, HostError, Met
 use isotherm_units::PAGE_SHIFT;
 
 impl MemoryHost<'_> {
-    /// What schemes on `target` can have read.
+    /// What schemes on `target` can read.
     pub(super) fn gauges_for(&self, target: HostTarget) -> GaugeCapabilities {
         let mut metrics = vec![
             Metric::SomeMemPsiUs,

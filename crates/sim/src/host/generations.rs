@@ -9,7 +9,7 @@ use isotherm_core::generations::{Ageing, Eviction, GenerationRow, Listing};
 use isotherm_core::host::{Answer, GenerationCapabilities, HostError, Lruvec, NodeId};
 use isotherm_units::PAGE_BYTES;
 
-/// What machines under other policies lack.
+/// The error of machines under other policies.
 const NEEDS_MGLRU: &str = "needs mglru: the policy of this machine has no generations";
 
 impl MemoryHost<'_> {
@@ -69,7 +69,7 @@ impl MemoryHost<'_> {
     }
 
     /// Pages of the types that an order is for, in the generations that it names. What a program would know from having read
-    /// them; nobody pays for it here.
+    /// them; no cost is charged for it here.
     fn pages_up_to(&mut self, order: &Eviction) -> u64 {
         let Some((mglru, memory)) = self.generations() else { return 0 };
         let Lruvec { memcg, node } = order.lruvec;

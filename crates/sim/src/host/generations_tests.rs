@@ -48,7 +48,7 @@ fn pass_second(stage: &mut Stage) {
     stage.pass_time(later);
 }
 
-/// What a tool reads as numbers is what the kernel's text says, and the core reads and writes that text byte for byte.
+/// Numbers that a tool reads are those of the kernel's text, and the core reads and writes that text byte for byte.
 #[test]
 fn what_is_read_is_the_text_of_lru_gen() {
     let mut stage = Stage::new("mglru", DeviceKind::Zram);
@@ -86,7 +86,7 @@ fn reads_and_commands_are_paid_for() {
     assert_eq!(spent(&mut stage, &mut |stage| drop(age(stage, ageing(99)))), command, "refused");
 }
 
-/// Spec 14.2, all that is refused, in words; nothing changes.
+/// Spec 14.2, all that is refused, as text; nothing changes.
 #[test]
 fn errors_of_commands() {
     let mut stage = Stage::new("mglru", DeviceKind::Zram);
@@ -151,7 +151,7 @@ fn e21_evictions() {
     let (space, _) = stage.process(600);
     // New pages wait in batches of 31.
     stage.write_all(space, PageRange::new(0, 496));
-    // The first walk finds the bits of the faults themselves; three more and nobody used the pages for long.
+    // The first walk finds the bits of the faults themselves; three more and the pages count as long unused.
     for seq in 3..7 {
         age(&mut stage, ageing(seq));
     }
@@ -169,7 +169,7 @@ fn e21_evictions() {
     assert_eq!(stage.gauge(Gauge::RefaultBytes { memcg: 77 }), Ok(None));
 }
 
-/// Pages that are in use after all, and pages without a place in swap, stay: that is told, and how much went.
+/// Pages that are in use after all, and pages without a place in swap, stay: that is reported, with how much went.
 #[test]
 fn what_stays_is_told() {
     let mut stage = Stage::new("mglru", DeviceKind::None);

@@ -1,8 +1,8 @@
-//! The simulated machine as a host in every role: what a monitor may ask of simulated memory and have done to it, and what that costs.
+//! The simulated machine as a host in every role: what a monitor may ask of simulated memory and do to it, and what that costs.
 //!
-//! Virtual targets are address spaces; the physical target is all page frames, behind them memory without frames. Clearing
-//! a page's accessed bit follows Linux (docs/spec/monitoring.md#s4): the use that it stood for is left to reclaim as a mark of the page.
-//! CPU time goes to [`Memory::ledger`], for whoever runs the monitor.
+//! Virtual targets are address spaces; the physical target is all page frames, behind them memory without frames. Clearing a
+//! page's accessed bit follows Linux (docs/spec/monitoring.md#s4): the use that it recorded is left to reclaim as a mark of the
+//! page. CPU time goes to [`Memory::ledger`], for the thread that runs the monitor.
 
 #[cfg(test)]
 mod action_tests;
@@ -54,7 +54,7 @@ use serde::Serialize;
 use untouched::Looks;
 pub(crate) use untouched::Samples;
 
-/// What a [`TargetId`] stands for: its index in the list of the host.
+/// What a [`TargetId`] refers to; the number is its index in the list of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostTarget {
     /// Virtual memory of a process.
@@ -63,7 +63,7 @@ pub enum HostTarget {
     Physical,
 }
 
-/// How often a monitor asked, by the level of the entry that was looked at: index 0 is the leaf of a base page.
+/// Probes by monitors, by the level of the entry that was read: index 0 is the leaf of a base page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProbeCounts {
     /// Accessed bits cleared, or found clear when they were to be cleared.
@@ -95,7 +95,7 @@ pub struct MemoryHost<'a> {
     caches: &'a mut [Caches],
     targets: &'a [HostTarget],
     counts: &'a mut ProbeCounts,
-    /// `None`: whoever changes memory between two calls does not say so.
+    /// `None`: changes of memory between two calls are not reported.
     samples: Option<&'a mut Samples>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> MemoryHost<'a> {
         Self { memory, policy, pressure, caches, targets, counts, samples: None }
     }
 
-    /// A host that remembers samples from one call to the next: whoever changes memory between them [says so](Memory::stir).
+    /// A host that remembers samples from one call to the next: changes of memory between them are [reported](Memory::stir).
     pub(crate) fn remembering(self, samples: &'a mut Samples) -> Self {
         Self { samples: Some(samples), ..self }
     }
@@ -126,7 +126,7 @@ impl<'a> MemoryHost<'a> {
         }
     }
 
-    /// The living process that a target stands for.
+    /// The living process that a target refers to.
     fn space_of(&self, id: TargetId, not_here: &'static str) -> Result<SpaceId, HostError> {
         match self.target(id)? {
             HostTarget::Space(space) => Ok(space),
@@ -134,7 +134,7 @@ impl<'a> MemoryHost<'a> {
         }
     }
 
-    /// Charges one look at an entry, where the walk ended.
+    /// Charges one read of an entry, where the walk ended.
     fn pay(&mut self, at: Level, is_leaf: bool) {
         self.memory.ledger.spend(self.memory.costs.probe_of_ns(at.number(), is_leaf));
     }
@@ -145,7 +145,7 @@ impl<'a> MemoryHost<'a> {
     }
 }
 
-/// What clears look at and what tests look at differ in places (docs/spec/monitoring.md#s4, traps), so both say which they are.
+/// What clears read and what tests read differ in places (docs/spec/monitoring.md#s4, traps), so both say which they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Clear,
@@ -465,13 +465,13 @@ impl MemoryHost<'_> {
         Ok(looks)
     }
 
-    /// Counts looks at entries of one level.
+    /// Counts probes of entries of one level.
     fn count(&mut self, wish: Wish, at: Level, nr_looks: u64) {
         let counts = if wish == Wish::Clear { &mut self.counts.clears } else { &mut self.counts.tests };
         counts[usize::from(at.number())] += nr_looks;
     }
 
-    /// Whether the page in `frame` may be looked at: it stands on a list of its policy.
+    /// Whether the page in `frame` may be probed: it is on a list of its policy.
     fn is_listed(&self, frame: FrameId) -> bool {
         self.memory.frames.has(frame, Flag::OnList)
     }

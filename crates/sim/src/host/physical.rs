@@ -27,8 +27,8 @@ impl MemoryHost<'_> {
     }
 
     /// One probe of page frame `number` where it takes no search: the page of one process, mapped by a base entry or not at all,
-    /// or nobody's. What it saw is what [`probe_frame`](Self::probe_frame) would have seen with the leaf as the highest level, and
-    /// what a look at the leaf costs is its caller's to pay. `None`: nothing was looked at.
+    /// or of no process. The result is that of [`probe_frame`](Self::probe_frame) with the leaf as the highest level; the caller
+    /// pays for reading the leaf. `None`: nothing was read.
     #[inline]
     pub(super) fn probe_plain(&mut self, wish: Wish, number: u64) -> Option<Seen> {
         let frame = self.frame(number)?;
@@ -72,7 +72,7 @@ impl MemoryHost<'_> {
             return Found::at(Seen::NotMapped, Level::LEAF);
         }
         if self.memory.frames.has(frame, Flag::Reading) {
-            // Locked: passed over, and no use is seen.
+            // Locked: skipped, and no use is seen.
             self.pay(Level::LEAF, true);
             return Found::at(if wish == Wish::Clear { Seen::Unknown } else { Seen::Idle }, Level::LEAF);
         }
@@ -100,8 +100,8 @@ impl MemoryHost<'_> {
     }
 
     /// The entries above the leaf at `leaf` that maps `page`, from `highest` down: cleared, or read as far as their bits are
-    /// set. Returns the level of the first that is clear, or that of the leaf. Clears are paid for here;
-    /// what the last look costs is its caller's to pay.
+    /// set. Returns the level of the first that is clear, or that of the leaf. Clears are paid for here; the caller pays for the
+    /// last read.
     fn pass_upper(&mut self, wish: Wish, space: SpaceId, page: u64, leaf: Level, highest: Level) -> Level {
         for number in (leaf.number() + 1..=highest.number()).rev() {
             let Some(level) = Level::new(number) else { continue };

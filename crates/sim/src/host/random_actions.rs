@@ -1,5 +1,5 @@
 //! Random sequences of what schemes, programs and reclaim do, under every policy and swap device: all invariants hold after
-//! each step, and in the end nothing is left but what files keep.
+//! each step, and in the end only pages and slots of files are left.
 
 use super::stage::{FRAMES, PHYSICAL, Stage};
 use crate::cgroup::CgroupId;
@@ -134,7 +134,7 @@ impl World {
         match result {
             Ok(applied) => {
                 assert!(offers.actions.contains(&action), "{action} is done, but not told");
-                // A huge page of which a part is in the range moves as a whole.
+                // A huge page that is partly in the range moves as a whole.
                 let reach = if action.migrates() { (2 * 511) << 12 } else { 0 };
                 assert!(applied.bytes <= (range.len() << 12) + reach, "{action}: {} bytes of {range:?}", applied.bytes);
                 let is_physical = target == PHYSICAL;

@@ -1,5 +1,5 @@
-//! Probes in a batch, of page frames or of a process, in random states of memory: a monitor that is driven over them sees, does, costs
-//! and leaves what it would if each probe were made alone, through the reverse map or by a whole walk.
+//! Probes in a batch, of page frames or of a process, in random states of memory. A monitor driven over them has the same
+//! results, actions, costs and effects as with each probe made alone, through the reverse map or by a whole walk.
 
 use super::random_actions::{Step, World, step};
 use super::stage::{FRAMES, PHYSICAL};
@@ -119,7 +119,7 @@ impl Watched {
         (0..nr_ticks).map_while(tick).collect()
     }
 
-    /// What probes leave: each frame's marks, and the accessed bits of all pages.
+    /// The state after probes: each frame's marks, and the accessed bits of all pages.
     fn marks(&self) -> Vec<[bool; 3]> {
         let memory = &self.world.stage.memory;
         let is_young = |mapper: &crate::memory::Mapper| memory.space(mapper.space).table.is_young(mapper.page);
@@ -135,7 +135,7 @@ impl Watched {
 #[derive(Clone, Debug)]
 enum Happening {
     Step(Step),
-    /// So many ticks, before which nothing else happens.
+    /// A number of ticks, before which nothing else happens.
     Ticks(u32),
     /// Other intervals, and other numbers of regions.
     Commit(Attributes),

@@ -1,5 +1,5 @@
-//! Random sequences of moves between nodes, demotion, reclaim, programs and failures: after each step every page is on exactly one
-//! node, what was answered is what happened, and the counters are the sums of what happened.
+//! Random sequences of moves between nodes, demotion, reclaim, programs and failures: after each step every page is on exactly
+//! one node, results say what happened, and the counters are their sums.
 
 use super::stage::Stage;
 use crate::counters::Counter;
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// What is answered is what happens.
+    /// Results say what happens.
     fn carry_out(&mut self, space: SpaceId, target: u32, order: &MoveOrder<'_>) {
         let place = |stage: &Stage, address: u64| {
             let frame = stage.frame(space, address >> 12)?;

@@ -1,4 +1,4 @@
-//! A machine of the [kit](crate::testkit) with a host: what monitors and schemes ask of it and have done to it.
+//! A machine of the [kit](crate::testkit) with a host: what monitors and schemes ask of it and do to it.
 
 use super::{HostTarget, MemoryHost, ProbeCounts};
 use crate::cgroup::CgroupId;
@@ -55,7 +55,7 @@ impl Stage {
         Self::with_nodes(policy, swap, &[FRAMES])
     }
 
-    /// Nodes of so many frames, slow ones but for the first, 1000 slots on `swap`, and a group `/app`.
+    /// Nodes of these numbers of frames, slow ones except the first, 1000 slots on `swap`, and a group `/app`.
     pub(super) fn with_nodes(policy: &str, swap: DeviceKind, nodes: &[u64]) -> Self {
         let mut stage = Self::around(policy, &setup(nodes, swap, 1000), MmuConfig::default());
         stage.bed.memory.cgroups.charge_batch = 1;
@@ -119,7 +119,7 @@ impl Stage {
         trouble.is_some()
     }
 
-    /// Frees so many pages of `/app` as `memory.reclaim` does.
+    /// Frees this number of pages of `/app` as `memory.reclaim` does.
     pub(super) fn reclaim(&mut self, pages: u64) {
         self.bed.run(Attempt::proactive(self.bed.cgroup, pages, 60));
     }

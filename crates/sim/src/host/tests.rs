@@ -115,7 +115,7 @@ fn a_page_is_idle_after_a_clear_and_accessed_after_a_use() {
     assert_eq!(rig.test(7, Level::LEAF), (Seen::Idle, 0));
 }
 
-/// docs/spec/monitoring.md#s4: the use that a clear takes away is left to reclaim.
+/// docs/spec/monitoring.md#s4: the use that a clear removes is left to reclaim.
 #[test]
 fn reclaim_does_not_lose_what_a_monitor_cleared() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());
@@ -134,7 +134,7 @@ fn reclaim_does_not_lose_what_a_monitor_cleared() {
     assert_eq!(rig.test(5, Level::LEAF), (Seen::Idle, 0));
 }
 
-/// docs/spec/monitoring.md#s4: a page is accessed as well if anybody met a use of it since it was marked.
+/// docs/spec/monitoring.md#s4: a page is accessed as well if a use of it was met since it was marked.
 #[test]
 fn a_use_through_a_descriptor_is_seen() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());
@@ -147,7 +147,7 @@ fn a_use_through_a_descriptor_is_seen() {
     let run = Run::read(9003, 1).through(isotherm_units::access::Channel::FileDescriptor);
     assert_eq!(rig.call(space, run), Trouble::default());
     assert_eq!(rig.test(9003, Level::LEAF).0, Seen::Accessed);
-    // Unmapped, the mark alone tells.
+    // Unmapped, only the mark shows it.
     rig.physical(u64::from(frame.index_u32()), Wish::Clear);
     rig.unmap(space, PageRange::at(9000, 64));
     assert_eq!(rig.physical(u64::from(frame.index_u32()), Wish::Test), Seen::Idle);
@@ -212,7 +212,7 @@ fn upper_entries_rule_frames_out() {
     assert_eq!(ask(&mut rig, Wish::Test), (Seen::Accessed, 0, Some(0)), "the other ruled out its own mapping only");
 }
 
-/// What the filter answers is what leaves alone would have answered, whatever was used in between.
+/// With the filter the answers are those of leaves alone, whatever was used in between.
 #[test]
 fn ruling_out_changes_no_answer() {
     let mut random = 1u64;
@@ -404,7 +404,7 @@ fn t6_new_tables_read_accessed_until_they_are_cleared() {
     assert_eq!(rig.test(1024 * GIB, Level::PUD).0, Seen::Idle);
 }
 
-/// T8: an entry that turns from leaf to table, or back, between clear and test tells nothing.
+/// T8: an entry that turns from leaf to table, or back, between clear and test says nothing.
 #[test]
 fn t8_an_entry_that_changed_its_kind_is_unknown() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());

@@ -15,7 +15,7 @@ use isotherm_units::access::Backing;
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 use std::collections::BTreeMap;
 
-/// Why a policy's pages cannot be moved.
+/// Why pages of a policy cannot be moved.
 const BASELINE: &str = "page-exact baselines know pages by their frames, which a move would change";
 
 impl MemoryHost<'_> {
@@ -51,7 +51,7 @@ impl MemoryHost<'_> {
         let owner = self.memory.space(space);
         let area = |vma: &Vma| {
             let pages = vma.pages();
-            // Text is what programs map to read it; what else they map of files they may write.
+            // Program text is mapped to be read; other file mappings may be written.
             let is_file = matches!(vma.mapping.backing, Backing::File { .. });
             let kind = AreaKind {
                 is_read_only_file: is_file && vma.mapping.executable,
@@ -65,7 +65,7 @@ impl MemoryHost<'_> {
         self.memory.ledger.spend(nr_read * self.memory.costs.read_mapping_ns);
     }
 
-    /// Shows the pages of a range to the gate, table by table.
+    /// Shows the pages of a range to the filter, table by table.
     pub(super) fn scan_space(&mut self, space: SpaceId, range: AddressRange, filter: &mut ScanFilter) -> Scanned {
         let before = self.memory.ledger.peek();
         let pages = PageRange::new(range.start >> PAGE_SHIFT, range.end.div_ceil(1 << PAGE_SHIFT));
@@ -107,7 +107,7 @@ impl MemoryHost<'_> {
     fn show(&mut self, space: SpaceId, dense: DensePage, filter: &mut ScanFilter) {
         let memory = &mut *self.memory;
         let table = &memory.spaces[space.index()].table;
-        let Some(frame) = table.frame_of(dense) else { return }; // the zero page is nobody's
+        let Some(frame) = table.frame_of(dense) else { return }; // the zero page belongs to no process
         let flags = memory.frames.flags(frame);
         let page = ScannedPage {
             address: table.page_of(dense) << PAGE_SHIFT,
@@ -122,7 +122,7 @@ impl MemoryHost<'_> {
         }
     }
 
-    /// A block of 2 MiB under one entry: its first frame stands for the folio.
+    /// A block of 2 MiB under one entry: its first frame represents the folio.
     fn show_huge(&mut self, space: SpaceId, block: u64, filter: &mut ScanFilter) {
         let first = block << Level::PMD.span_shift();
         self.memory.ledger.spend(self.memory.costs.probe_huge_ns);
@@ -253,7 +253,7 @@ impl MemoryHost<'_> {
         let vma = owner.vmas.find(page)?;
         let offset = match vma.mapping.backing {
             Backing::File { first_page, .. } => first_page,
-            Backing::Anonymous => vma.pages().start, // what stands for it in anonymous memory
+            Backing::Anonymous => vma.pages().start, // its counterpart in anonymous memory
         };
         let folio_order = if is_huge { Level::PMD.span_shift() } else { 0 };
         choose(order.destinations, interleave_index(offset, page - vma.pages().start, folio_order))
@@ -280,7 +280,7 @@ impl MemoryHost<'_> {
     }
 }
 
-/// Shows a folio with its marks, and keeps what became of them.
+/// Shows a folio with its marks, and keeps the new marks.
 fn see(memory: &mut Memory, frame: FrameId, page: &ScannedPage, filter: &mut ScanFilter) -> Bit {
     let frames = &mut memory.frames;
     let was = PageMarks {

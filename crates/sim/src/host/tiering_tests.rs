@@ -1,4 +1,4 @@
-//! What the simulated machine answers to promotion: facts of nodes and areas, scans, moves, and the daemon itself over it.
+//! The simulated machine as a host of promotion: facts of nodes and areas, scans, moves, and the daemon itself over it.
 
 use super::stage::{PHYSICAL, Stage};
 use crate::counters::Counter;
@@ -135,7 +135,7 @@ fn daemon(stage: &mut Stage, mode: Mode, target: u32) -> Promotion {
     promotion
 }
 
-/// 1024 pages on the slow node, of which 300 in the middle are used.
+/// 1024 pages on the slow node; the 300 in the middle are used.
 fn slow_process(stage: &mut Stage) -> (SpaceId, u32) {
     let (space, target) = stage.process(1024);
     stage.write_all(space, PageRange::new(0, 1024));
@@ -229,7 +229,7 @@ fn schemes_migrate_frames_and_pages_of_processes() {
         nodes(&mut stage, target, PageRange::new(9, 15)),
         [Some(0), Some(1), Some(1), Some(1), Some(1), Some(0)]
     );
-    // What is there already is left.
+    // Pages that are there already are left.
     assert_eq!(stage.apply(target, Action::MigrateCold, PageRange::new(0, 64)), Ok(60 * PAGE));
     stage.target_nid = Some(FAST);
     assert_eq!(stage.apply(target, Action::MigrateHot, PageRange::new(0, 16)), Ok(16 * PAGE));
@@ -268,7 +268,7 @@ fn count(stage: &Stage, counter: Counter) -> u64 {
     stage.memory.counters.get(counter)
 }
 
-/// docs/spec/promotion.md#s5-2: what would be reclaimed goes down a tier, swap or none, and counts as reclaimed.
+/// docs/spec/promotion.md#s5-2: pages to be reclaimed go down a tier, with swap or without, and count as reclaimed.
 #[test]
 fn reclaim_of_the_fast_node_demotes() {
     for policy in ["classic", "mglru"] {
@@ -330,7 +330,7 @@ fn with_no_room_below_pages_are_swapped_unless_reclaim_was_asked_for() {
     while stage.memory.nodes.get(slow).free() > min {
         stage.memory.take_target(slow, Mark::Min).expect("above the min watermark");
     }
-    // Not checked from here on: the frames taken are nobody's.
+    // Not checked from here on: the frames taken belong to no process.
     let mut attempt = Attempt::proactive(stage.cgroup, 32, 60);
     while attempt.step(&mut stage.bed.memory, stage.bed.policy.as_mut()) == ReclaimStep::Again {}
     assert_eq!((count(&stage, Counter::PgDemoteProactive), count(&stage, Counter::PswpOut)), (0, 0));

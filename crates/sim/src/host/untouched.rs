@@ -1,8 +1,8 @@
-//! Samples that need no second look at all places: what was used since accessed bits were cleared is known, mostly nothing.
+//! Samples that need no test of every probe: what was used since accessed bits were cleared is known, mostly nothing.
 //!
-//! A monitor clears bits at the end of a tick and tests them at the beginning of the next. Where memory was
-//! [stirred](crate::memory::Memory::stir) by nobody in between, a test walks the same ways, pays for them as the clear did, and finds
-//! idle what that cleared, but for the pages that programs [touched](crate::memory::Memory::note_touches).
+//! A monitor clears bits at the end of a tick and tests them at the beginning of the next. Where nothing
+//! [stirred](crate::memory::Memory::stir) memory in between, a test takes the same walks and pays for them as the clear did. It
+//! finds the cleared entries idle, except for the pages that programs [touched](crate::memory::Memory::note_touches).
 
 use super::{HostTarget, MemoryHost, Wish};
 use crate::mmu::SpaceId;
@@ -13,7 +13,7 @@ use isotherm_units::{PAGE_SHIFT, PageRange};
 #[derive(Debug, Default)]
 pub(crate) struct Samples(Vec<Sample>);
 
-/// What a test costs and counts if memory is not stirred before.
+/// The cost and counts of a test if memory is not stirred before.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     target: TargetId,
@@ -27,17 +27,17 @@ struct Sample {
     tests: [u64; 5],
 }
 
-/// What some looks have come across.
+/// What some probes have met.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Looks {
-    /// An entry that could not be looked at.
+    /// An entry that could not be read.
     pub(super) is_passed_over: bool,
     /// An entry above the leaf that maps something.
     pub(super) is_upper: bool,
 }
 
 impl MemoryHost<'_> {
-    /// After a clear, before which so much was spent and counted: remembers it if a test could look at nothing else.
+    /// After a clear; `ns` and `clears` are what was spent and counted before it. Remembers it if a test could read nothing else.
     pub(super) fn remember(&mut self, target: TargetId, probes: &[Probe], looks: Looks, (ns, clears): (u64, [u64; 5])) {
         let Some(Samples(samples)) = &mut self.samples else { return };
         samples.retain(|sample| sample.target != target);
@@ -48,7 +48,7 @@ impl MemoryHost<'_> {
             ascends &= last <= probe.address;
             last = probe.address;
         }
-        // A clear passes over pages at which a test looks, and of page frames a test ends at the first clear entry from the top.
+        // A clear skips pages that a test reads, and of page frames a test ends at the first clear entry from the top.
         if looks.is_passed_over || is_physical && highest > Level::LEAF {
             return;
         }
@@ -67,7 +67,7 @@ impl MemoryHost<'_> {
         self.memory.notes_touches = true;
     }
 
-    /// Books the test of a sample that is remembered, if it is known what came since: adds the places of the probes that were accessed.
+    /// Books the test of a remembered sample, if all later touches are known: adds the places of the probes that were accessed.
     pub(super) fn book_known(
         &mut self,
         target: TargetId,
@@ -90,7 +90,7 @@ impl MemoryHost<'_> {
         Ok(true)
     }
 
-    /// Looks at the probed pages that may have been touched, for nothing. `false`: one of them cannot be told.
+    /// Reads the probed pages that may have been touched, at no cost. `false`: one of them is not known.
     fn find_touched(
         &mut self,
         id: TargetId,

@@ -11,9 +11,8 @@ impl MemoryHost<'_> {
         owner.huge_blocks.is_empty() && owner.table.premapped().is_none()
     }
 
-    /// One probe of the leaf at `page` of a [plain](Self::is_plain) space. What it saw, and where the walk ended, is what
-    /// [`probe_space`](Self::probe_space) would say; what the look costs and counts is its caller's to book. `None`: nothing was
-    /// looked at.
+    /// One probe of the leaf at `page` of a [plain](Self::is_plain) space. Its result, and where the walk ended, are those of
+    /// [`probe_space`](Self::probe_space); the caller books cost and counts. `None`: nothing was read.
     #[inline]
     pub(super) fn probe_plain_page(&mut self, wish: Wish, space: SpaceId, page: u64) -> Option<(Seen, Level)> {
         let table = &self.memory.space(space).table;
@@ -76,8 +75,8 @@ impl MemoryHost<'_> {
     #[inline]
     fn look_at_page(&mut self, wish: Wish, space: SpaceId, page: u64, dense: DensePage) -> Seen {
         let entry = self.memory.space(space).table.entry(dense);
-        let Entry::Frame(frame) = entry else { return Seen::Idle }; // the zero page tells nothing
-        // As in Linux, a page that is off its list at this moment is passed over here, and not when it is tested.
+        let Entry::Frame(frame) = entry else { return Seen::Idle }; // the zero page says nothing
+        // As in Linux, a page that is off its list at this moment is skipped here, and not when it is tested.
         let is_passed_over = wish == Wish::Clear && !self.is_listed(frame);
         let table = &mut self.memory.space_mut(space).table;
         match wish {

@@ -1,4 +1,4 @@
-//! What accesses cost in each class of memory, with and without load.
+//! The cost of accesses in each class of memory, with and without load.
 
 use super::{MachineConfig, NodeOutcome};
 use crate::memory::{CLASSES_MAX, Node, NodeId, Nodes};
@@ -13,20 +13,20 @@ const WINDOW_NS: u64 = 1_000_000;
 /// Load beyond this, in ppm, does not raise latency further: at 95 % it is twenty times that of an idle node.
 const LOAD_MAX_PPM: u64 = 950_000;
 
-/// Latencies by class, and who was used how much.
+/// Latencies by class, and the load of each.
 #[derive(Clone, Debug)]
 pub(super) struct AccessCosts {
     nr_classes: usize,
     /// Pages that each page counts for.
     sample_pages: u64,
-    /// What a recording holds of it: the latency of DRAM.
+    /// The part that a recording holds already: the latency of DRAM.
     held_ns: u64,
     /// Without load.
     idle_ns: [u64; CLASSES_MAX],
     now_ns: [u64; CLASSES_MAX],
     /// Accesses of all programs so far.
     pub(super) hits: Hits,
-    /// Cache lines of which these are.
+    /// Their cache lines.
     lines: Hits,
     load: Option<Load>,
 }
@@ -78,8 +78,8 @@ impl AccessCosts {
         }
     }
 
-    /// The clock of a thread that plays from `now_ns` to `until_ns`. A recording holds the latency of DRAM already, or that of the
-    /// fastest memory where that is faster: it pays what its pages cost beyond that.
+    /// The clock of a thread that plays from `now_ns` to `until_ns`. A recording holds the latency of DRAM already, or that of
+    /// the fastest memory where that is faster: it pays the additional cost of its pages.
     #[inline]
     pub(super) fn pace(&mut self, timing: Timing, now_ns: u64, until_ns: u64) -> Pace {
         self.end_window(now_ns);
@@ -96,7 +96,7 @@ impl AccessCosts {
     /// Adds the pages that a thread touched.
     #[inline]
     pub(super) fn count(&mut self, timing: Timing, hits: &Hits) {
-        // So it is where all memory costs the same.
+        // This is so where all memory costs the same.
         if *hits == Hits::default() {
             return;
         }
@@ -110,7 +110,7 @@ impl AccessCosts {
         }
     }
 
-    /// Whether what a thread pays is the same until it touches something.
+    /// Whether a thread's cost stays the same until it touches something.
     #[inline]
     pub(super) const fn is_steady(&self) -> bool {
         self.load.is_none()
@@ -144,7 +144,7 @@ fn loaded_ns(idle_ns: u64, used: u64, most: u64) -> u64 {
 }
 
 impl super::Machine {
-    /// What became of each node; nothing on a machine with one.
+    /// The results of each node; none on a machine with one.
     pub(super) fn node_outcomes(&self) -> Vec<NodeOutcome> {
         let memory = &self.memory;
         if memory.nodes.len() == 1 {

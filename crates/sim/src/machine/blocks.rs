@@ -16,7 +16,7 @@ pub(super) struct Taking {
     taken: u64,
     failed: u64,
     current: Option<HugeAllocation>,
-    /// What is free was tried, and is not to be tried alone again.
+    /// Free blocks were tried, and are not to be tried alone again.
     is_fallback: bool,
 }
 
@@ -66,7 +66,7 @@ impl Machine {
         }
     }
 
-    /// CPU time of an allocation passes; what is over is noted with the program.
+    /// CPU time of an allocation passes; a finished one is noted with the program.
     fn book_blocks(&mut self, user: &mut UserTask, now: &mut Instant) {
         let ns = self.memory.ledger.take();
         user.time.fault_cpu_ns += ns;
@@ -144,7 +144,7 @@ impl Machine {
                 taking.is_fallback = false;
             }
             AllocateStep::Failed if effort == BlockEffort::LightThenFallback && !taking.is_fallback => {
-                // Each call is timed by itself (docs/spec/compaction.md#s9-1), and a try of what is free is none that failed.
+                // Each call is timed by itself (docs/spec/compaction.md#s9-1), and a failed try of free blocks is no failure.
                 self.memory.blocks_taken.pop();
                 taking.is_fallback = true;
             }
@@ -165,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// What a thread that ends has under way is given up.
+    /// Allocations under way are given up when their thread ends.
     pub(super) fn abandon_blocks(&mut self, user: &mut UserTask) {
         user.fault.abandon(&mut self.memory);
         if let Some(mut allocation) = user.taking.take().and_then(|taking| taking.current) {

@@ -68,7 +68,7 @@ fn a_driver_makes_huge_pages_and_others_wait_for_their_pages() {
         assert_eq!([user.ending, driver.ending], [Ending::Finished; 2], "{policy}");
         let got = |path| driver.blocks.iter().filter(|block| block.got && block.path == path).count();
         let (light, fallback) = (got(HugePath::Light), got(HugePath::Fallback));
-        // 64 MiB are 32 blocks, of which 28 are fragmented; three quarters of those can be freed.
+        // 64 MiB are 32 blocks, 28 of them fragmented; three quarters of those can be freed.
         assert!(light >= 1 && fallback >= 10 && light + fallback <= 26, "{policy}: {light} and {fallback}");
         assert_eq!(driver.blocks.iter().filter(|block| !block.got).count(), 100, "{policy}: all that may fail");
         let slowest_light =
@@ -88,7 +88,7 @@ fn a_driver_makes_huge_pages_and_others_wait_for_their_pages() {
     }
 }
 
-/// What faults do for a huge page, by `compaction`.
+/// The effort of faults for a huge page, by `compaction`.
 #[test]
 fn a_fault_compacts_if_it_may() {
     let of = |defrag| {
@@ -140,7 +140,7 @@ fn a_fault_compacts_if_it_may() {
 /// for that, and kcompactd after it.
 #[test]
 fn claims_wake_kswapd_and_kcompactd() {
-    // A driver takes so many whole page blocks before.
+    // A driver takes this number of whole page blocks before.
     let of = |whole: u64| {
         let mut steps = fragmenter(56 * MIB);
         steps.push((Vec::new(), After::Sleep(Duration::from_secs(1))));
@@ -160,7 +160,7 @@ fn claims_wake_kswapd_and_kcompactd() {
     assert_eq!(of(0), [0, 0], "whole page blocks are claimed without a boost");
 }
 
-/// Issue of bad input: a budget of nothing does nothing and says so, and so does a proactiveness that never starts.
+/// A budget of nothing does nothing and says so, and so does a proactiveness that never starts.
 #[test]
 fn daemons_that_can_do_nothing_say_so() {
     use isotherm_core::compaction::{Budget, Design, ExplicitConfig, MergedConfig, Proactiveness};
@@ -193,7 +193,7 @@ fn daemons_that_can_do_nothing_say_so() {
     }
 }
 
-/// Memory of the kernel is nobody's page: it stays where it is, and comes back when it is given back.
+/// Memory of the kernel is no process's page: it stays where it is, and comes back when it is given back.
 #[test]
 fn memory_of_the_kernel_is_taken_and_given_back() {
     let kinds = [(BlockKind::Unmovable, 0, 3000), (BlockKind::Reclaimable, 1, 500), (BlockKind::Movable, 9, 2)];

@@ -33,7 +33,7 @@ pub enum SimError {
     /// The policy refuses the workload.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// Whoever waits for the run does not want it any more.
+    /// The caller cancelled the run.
     #[error("the run was stopped before its end")]
     Stopped,
     /// A program is bound to a node that is not there.
@@ -58,7 +58,7 @@ pub enum SimError {
     /// A program refers to a thread it does not have.
     #[error("`{program}` starts thread {thread}, which does not exist or runs already")]
     NoSuchThread { program: String, thread: usize },
-    /// A monitor is to watch what is not there.
+    /// A monitor is to watch a process that is not there.
     #[error("monitor `{monitor}` watches process {process} of program {program}, which was not added")]
     NoSuchProcess {
         monitor: String,
@@ -66,7 +66,7 @@ pub enum SimError {
         /// Index in the program.
         process: usize,
     },
-    /// A daemon's configuration makes no sense here, or it needs what the machine has not.
+    /// A daemon's configuration makes no sense here, or it needs something that the machine lacks.
     #[error("{kind} `{name}`: {source}")]
     Daemon { kind: Kind, name: String, source: super::DriverError },
     /// A planned write to a file of the Multi-Gen LRU was refused.
@@ -78,7 +78,7 @@ pub enum SimError {
         text: String,
         source: Refusal,
     },
-    /// What is to run over the tiers of memory makes no sense.
+    /// The policy over the tiers of memory makes no sense.
     #[error("[tiering] {0}")]
     Tiering(#[source] ConfigError),
     /// The scan daemon lacks something on this machine.
@@ -246,7 +246,7 @@ impl MachineBuilder {
     /// Binds a program's memory to a node (`MPOL_BIND`): it comes from nowhere else, and only reclaim moves it, down a tier.
     ///
     /// # Errors
-    /// A node that the machine has not.
+    /// A node that the machine does not have.
     pub fn bind_memory(&mut self, program: ProgramId, node: usize) -> Result<(), SimError> {
         let ids: Vec<_> = self.machine.memory.nodes.ids().collect();
         let Some(&found) = ids.get(node) else { return Err(SimError::NoSuchNode { node, nodes: ids.len() }) };
@@ -451,7 +451,7 @@ impl Machine {
         let now = self.programs.iter().filter_map(|program| program.ended).fold(self.now, Instant::max);
         self.now = now;
         self.end_running(now);
-        self.memory.cgroups.drain_stock(CgroupId::ROOT); // charged ahead, used by nobody
+        self.memory.cgroups.drain_stock(CgroupId::ROOT); // charged ahead, used by none
         let ids: Vec<CgroupId> = self.memory.cgroups.ids().collect();
         let pressures: Vec<_> = ids.iter().map(|&id| self.pressure_totals(id)).collect();
         let programs = self.programs.iter().map(|state| ProgramOutcome {
@@ -539,7 +539,7 @@ impl Machine {
     }
 }
 
-/// Stands in for a stream that moved to its task.
+/// Placeholder for a stream that moved to its task.
 struct Ended;
 
 impl Stream for Ended {

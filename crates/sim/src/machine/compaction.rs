@@ -1,5 +1,5 @@
-//! Designs of proactive compaction as daemons of the simulated machine: what of kcompactd, a driver or a program of user space
-//! decides when, where and how far to compact a node.
+//! Designs of proactive compaction as daemons of the simulated machine: the part of kcompactd, a driver or a user-space program
+//! that decides when, where and how far to compact a node.
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{MachineBuilder, MachineConfig, Outcome, SimError};
@@ -23,7 +23,7 @@ pub struct CompactionRun {
     pub extfrag_before: u32,
     pub extfrag_after: u32,
     pub pages_moved: u64,
-    /// Pages looked at as sources.
+    /// Pages scanned as sources.
     pub pages_scanned: u64,
     /// Page blocks that became wholly free.
     pub blocks_freed: u64,
@@ -43,9 +43,9 @@ pub struct CompactionOutcome {
     pub wakeups: u64,
     /// How much later than it wanted it ran, all wake-ups together.
     pub late_ns: u64,
-    /// Looks at the node.
+    /// Checks of the node.
     pub checks: u64,
-    /// Looks that led to compaction.
+    /// Checks that led to compaction.
     pub starts: u64,
     /// Calls that the machine refused.
     pub refusals: u64,
@@ -56,7 +56,7 @@ pub struct CompactionOutcome {
     pub blocks_freed: u64,
     /// Zones finished with.
     pub runs: Vec<CompactionRun>,
-    /// All that in words, with what held it back.
+    /// All of it as text, with what held it back.
     pub words: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl MachineConfig {
     /// Whether [`MachineBuilder::compaction`] would take the daemon, without a machine: that takes memory in proportion to its own.
     ///
     /// # Errors
-    /// As [`MachineBuilder::compaction`], and a machine that cannot be.
+    /// As [`MachineBuilder::compaction`], and an impossible machine.
     pub fn check_compaction(&self, name: &str, design: &Design, node: u32) -> Result<(), SimError> {
         self.validate()?;
         let nodes = self.memory_setup().nodes;
@@ -108,7 +108,7 @@ fn daemon_on(nodes: Vec<Vec<u64>>, name: &str, design: &Design, node: u32) -> Re
     CompactionDaemon::start(design, NodeId(node), Instant::START).map_err(wrong)
 }
 
-/// What a design asks for and a node with zones of so many pages cannot give.
+/// What a design asks for and a node with zones of these sizes, in pages, cannot give.
 fn check(design: &Design, zones: &[u64]) -> Result<(), CompactionError> {
     let refuse = |place: &str, got: String, allowed: String| {
         Err(CompactionError::OutOfRange { place: place.to_owned(), got, allowed })

@@ -182,7 +182,7 @@ impl MachineConfig {
         }
     }
 
-    /// What policies are told when they are made for this machine. The Multi-Gen LRU follows the machine's release unless
+    /// Settings of policies when they are made for this machine. The Multi-Gen LRU follows the machine's release unless
     /// `[machine.mglru] baseline` names another.
     pub fn policy_settings(&self) -> PolicySettings {
         let baseline = self.mglru.baseline.unwrap_or_else(|| self.kernel.into());

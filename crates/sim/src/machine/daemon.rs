@@ -1,4 +1,4 @@
-//! Daemons in the machine: whatever is a [`Daemon`] of `isotherm-core` runs here, and nothing here knows which it is.
+//! Daemons in the machine: any [`Daemon`] of `isotherm-core` runs here, and nothing here depends on its kind.
 //!
 //! Each worker of a daemon is a kernel thread. It sleeps until it is due, waits for a processor like any other task (idle ones take
 //! it first, otherwise it delays threads), and pays for being woken and for all that the daemon asks of its
@@ -24,7 +24,7 @@ use isotherm_units::{Duration, Instant};
 /// A daemon that this machine can run.
 pub(super) type AnyDaemon = dyn for<'h> Daemon<MemoryHost<'h>> + Send;
 
-/// What a daemon's runs look at, which also says when it begins.
+/// The scope of a daemon's runs, which also says when it begins.
 pub(super) enum Watches {
     /// The machine as a whole, no page tables: it begins with the machine.
     Machine,
@@ -32,7 +32,7 @@ pub(super) enum Watches {
     Targets(Vec<MonitorTarget>),
     /// A control group, whose pressure is sampled before each run, as reading its file does. It begins with the machine.
     Group(CgroupId),
-    /// All address spaces by their numbers: it is told of each.
+    /// All address spaces by their numbers: each is reported to it.
     Spaces,
 }
 
@@ -45,18 +45,18 @@ pub(super) enum Wakeup {
     Program,
 }
 
-/// How a daemon goes about its work.
+/// How a daemon is driven.
 #[derive(Clone, Copy)]
 pub(super) struct Habits {
     pub(super) wakeup: Wakeup,
     /// Its runs are steps of larger pieces of work: only the first one after a sleep is a wake-up. Otherwise each run is, also one that
     /// is due at once: a daemon that wants to run again and again does not stop the clock.
     pub(super) goes_by_steps: bool,
-    /// It is told of waits for the pages that it moves.
+    /// Waits for the pages that it moves are reported to it.
     pub(super) asks_for_stalls: bool,
 }
 
-/// What a daemon's threads took.
+/// The cost of a daemon's threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ledger {
     /// When it began.
@@ -83,7 +83,7 @@ pub(super) struct Ended {
     pub(super) name: String,
     pub(super) daemon: Box<AnyDaemon>,
     pub(super) ledger: Ledger,
-    /// What it asked for.
+    /// Its probes.
     pub(super) probes: ProbeCounts,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Resident {
     is_called: bool,
     ledger: Ledger,
     probes: ProbeCounts,
-    /// What it has under way.
+    /// Its work under way.
     samples: Samples,
     /// A buffer.
     targets: Vec<HostTarget>,
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Tells daemons over all spaces that one has come.
+    /// Reports to daemons over all spaces that one has come.
     pub(super) fn notify_daemons_of(&mut self, space: SpaceId, parent: Option<SpaceId>, now: Instant) {
         for index in 0..self.daemons.len() {
             let NewDaemon { daemon, watches, .. } = &mut self.daemons[index].new;
@@ -181,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// Tells daemons over all spaces that one has ended.
+    /// Reports to daemons over all spaces that one has ended.
     pub(super) fn notify_daemons_end_of(&mut self, space: SpaceId) {
         for NewDaemon { daemon, watches, .. } in self.daemons.iter_mut().map(|daemon| &mut daemon.new) {
             if matches!(watches, Watches::Spaces) {
@@ -229,7 +229,7 @@ impl Machine {
         }
     }
 
-    /// Puts into `targets` what the next run of a daemon may look at, of what is there. `false`: not all has started.
+    /// Puts into `targets` those that are there and that the next run of a daemon may watch. `false`: not all have started.
     fn list_targets(&self, index: usize, targets: &mut Vec<HostTarget>) -> bool {
         targets.clear();
         match &self.daemons[index].new.watches {
@@ -250,7 +250,7 @@ impl Machine {
     pub(super) fn daemon_step(&mut self, index: usize, worker: usize, now: &mut Instant) -> Option<Verdict> {
         let Resident { new, workers, is_called, .. } = &mut self.daemons[index];
         let thread = &mut workers[worker];
-        // Who is called runs when it gets to it, and is not late.
+        // A called worker runs when it gets a processor, and does not count as late.
         let called = std::mem::take(is_called).then_some(*now);
         let Some(due) = called.or_else(|| new.daemon.poll_timeout(worker)) else {
             thread.has_slept = true;
@@ -304,7 +304,7 @@ impl Machine {
                 debug_assert_eq!(report.kind(), new.kind, "a daemon tells what its kind does");
                 new.recorder.note(report, ns, *now, &self.memory);
             }
-            // It has counted that, and goes on.
+            // The daemon has counted that, and goes on.
             Err(DaemonError::Refused(_)) => {}
             Err(DaemonError::Failed(source)) => {
                 self.failure = Some(SimError::Daemon { kind: new.kind, name: new.name.clone(), source });
@@ -315,17 +315,17 @@ impl Machine {
         self.follow_lowered_limits(*now);
         let Resident { new, workers, .. } = &self.daemons[index];
         if workers.len() == 1 && new.daemon.poll_timeout(worker).is_none() {
-            // Nobody else could give it work.
+            // Nothing else could give it work.
             return Some(Verdict::Park);
         }
         self.wake_workers(index, *now);
-        // What it wrote beyond the device's queue would have made it wait on the way; it waits afterwards.
+        // Writes beyond the device's queue would have made it wait on the way; it waits afterwards.
         let room_at = self.memory.io.swap_queue_has_room_at().filter(|_| has_written);
         room_at.map(|at| Verdict::Block(at, Blocked::Io))
     }
 
-    /// Drops translations that the kernel's changes of tables made void, before a daemon looks at these. Who goes over all spaces
-    /// passes over those that have ended.
+    /// Drops translations that the kernel's changes of tables made void, before a daemon reads these. A daemon over all spaces
+    /// skips those that have ended.
     fn drop_stale(&mut self, index: usize, targets: &[HostTarget]) {
         let passes_over_ended = matches!(self.daemons[index].new.watches, Watches::Spaces);
         for &target in targets {

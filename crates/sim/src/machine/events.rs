@@ -60,11 +60,11 @@ pub(super) enum Event {
     Flusher,
     /// A row of the time series is taken.
     Series,
-    /// Memory charges are looked at, for their means.
+    /// Memory charges are sampled, for their means.
     Usage,
 }
 
-/// Where an event stands among others at the same time.
+/// Position of an event among others at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place(u64);
 

@@ -1,5 +1,5 @@
-//! Ticks of monitors that take short cuts, where nothing happens or little is touched, against the same ticks without: the same is seen,
-//! done, booked and left, tick by tick, whatever programs do and whoever else watches.
+//! Ticks of monitors that take short cuts, where nothing happens or little is touched, compared with the same ticks without.
+//! Results, actions, costs and effects are the same, tick by tick, whatever programs and other monitors do.
 
 use super::tests::config;
 use super::*;
@@ -36,7 +36,7 @@ enum Then {
     Sleep(u64),
 }
 
-/// A monitor and what it watches: a process of a program, or all memory.
+/// A monitor and its target: a process of a program, or all memory.
 #[derive(Clone, Debug)]
 struct Watcher {
     config: MonitorConfig,

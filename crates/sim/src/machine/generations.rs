@@ -12,7 +12,7 @@ use isotherm_core::generations::{
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
 
-/// One look at generations.
+/// One reading of generations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GenerationsSample {
     /// Generations of each group, right after an ageing.
@@ -20,10 +20,10 @@ pub struct GenerationsSample {
     pub reading: Reading,
     /// Of all groups together.
     pub estimate: Estimate,
-    /// What was really used in the window that the estimate tells of, where there is ground truth and a window was told.
+    /// What was really used in the window of the estimate, where there is ground truth and a window was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
-    /// What was evicted, if that is what it does.
+    /// The eviction, if the daemon evicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pass: Option<GenerationsPass>,
 }
@@ -33,10 +33,10 @@ pub struct GenerationsSample {
 pub struct GenerationsPass {
     /// Bytes in generations of the threshold's age and more.
     pub cold_bytes: u64,
-    /// What it could spend.
+    /// Its budget.
     pub budget_bytes: u64,
     pub evicted_bytes: u64,
-    /// What came back since the pass before.
+    /// Bytes that came back since the pass before.
     pub refaulted_bytes: Option<u64>,
     /// Share of the time since then in which some task was stalled by memory, in millionths.
     pub stalled_ppm: Option<u64>,
@@ -54,18 +54,18 @@ pub struct GenerationsOutcome {
     pub wakeups: u64,
     /// How much later than it wanted it ran, all wake-ups together.
     pub late_ns: u64,
-    /// Intervals that passed without a look because it came too late.
+    /// Intervals without a reading because it came too late.
     pub missed: u64,
     pub evicted_bytes: u64,
-    /// All looks.
+    /// All readings.
     pub samples: Vec<GenerationsSample>,
-    /// What became of groups.
+    /// The results of groups.
     pub why: GenerationWhy,
     pub words: Vec<String>,
 }
 
 impl GenerationsOutcome {
-    /// Mean of the estimates that told something, in pages; `None` without any.
+    /// Mean of the estimates that had a value, in pages; `None` without any.
     pub fn mean_estimate_pages(&self) -> Option<u64> {
         mean(
             self.samples
@@ -75,7 +75,7 @@ impl GenerationsOutcome {
         )
     }
 
-    /// Mean of what was really used at the same looks, pages that are still there; `None` without ground truth.
+    /// Mean of what was really used at the same readings, pages that are still there; `None` without ground truth.
     pub fn mean_used_pages(&self) -> Option<u64> {
         mean(self.samples.iter().filter_map(|sample| sample.used).map(|used| used.present_pages))
     }
@@ -105,7 +105,8 @@ impl MachineBuilder {
         Ok(())
     }
 
-    /// Keeps ground truth on the machine, which sees every use of every page: estimates are then told together with the truth.
+    /// Keeps ground truth on the machine, which sees every use of every page: estimates are then reported together with the
+    /// truth.
     pub fn ground_truth(&mut self) {
         let frames = self.machine.memory.frames.len();
         self.machine.memory.ground_truth = Some(GroundTruth::new(frames));
@@ -157,7 +158,7 @@ impl Recorder for GenerationsRecorder {
     }
 }
 
-/// A look beside the truth.
+/// A reading next to the truth.
 fn judge(reading: Reading, pass: Option<GenerationsPass>, at: Instant, memory: &Memory) -> GenerationsSample {
     let estimate = reading.estimate();
     let used = estimate.reported_window_ms.and_then(|reported_ms| {

@@ -1,4 +1,4 @@
-//! Tools over generations in whole machines: what they tell is held against what was really used.
+//! Tools over generations in whole machines: their estimates are compared with what was really used.
 
 use super::kdamond_tests::hot_set;
 use super::tests::config;
@@ -12,7 +12,7 @@ const ALL: PageRange = PageRange { start: 70_001, end: 73_001 };
 const FILED: u64 = ALL.end - ALL.start - 24;
 const HOT: PageRange = PageRange { start: 71_001, end: 71_301 };
 
-/// 12 MiB on a machine of 64 MiB, of which a tenth is used, one page a microsecond.
+/// 12 MiB on a machine of 64 MiB; a tenth of them is used, one page a microsecond.
 fn play(policy: &str, tools: &[(&str, ToolConfig)], run: Duration) -> Outcome {
     play_on(MachineConfig::default().cpus, policy, tools, run)
 }
@@ -51,7 +51,7 @@ fn reclaimer(change: impl FnOnce(&mut ReclaimerConfig)) -> ToolConfig {
     ToolConfig::Reclaim(config)
 }
 
-/// Spec 14.3 and E22 on a whole machine: right after an ageing the estimate is the truth, page for page, but for pages that
+/// Spec 14.3 and E22 on a whole machine: right after an ageing the estimate is the truth, page for page, except pages that
 /// belong to no generation yet.
 #[test]
 fn the_working_set_is_told_page_for_page() {
@@ -74,7 +74,7 @@ fn the_working_set_is_told_page_for_page() {
     assert!(reported.cpu_ns > 11 * 3000 && reported.cpu_ns < 20_000_000, "walks are paid for: {}", reported.cpu_ns);
 }
 
-/// A watched program gets less done where there is no idle processor: less by what the daemon takes.
+/// A monitored program gets less done where there is no idle processor: less by the daemon's CPU time.
 #[test]
 fn the_daemon_competes_for_processors() {
     let run = Duration::from_ms(500);
@@ -92,7 +92,7 @@ fn the_daemon_competes_for_processors() {
     assert!(with_room > beside, "idle processors take them: {with_room} {beside}");
 }
 
-/// Spec 14.3: what is not used goes to swap before anybody needs the memory; what is used stays.
+/// Spec 14.3: unused memory goes to swap before it is needed elsewhere; memory in use stays.
 #[test]
 fn cold_memory_is_evicted_and_hot_memory_stays() {
     let outcome = play("mglru", &[("reclaim", reclaimer(|_| {}))], Duration::from_secs(1));

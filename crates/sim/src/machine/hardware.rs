@@ -8,7 +8,7 @@ use crate::swap::DeviceConfig;
 use crate::swap::device::{DeviceKind, DeviceModel, ZramModel};
 
 impl MachineConfig {
-    /// What the memory of this machine is made of. One zone a node.
+    /// The description of this machine's memory. One zone per node.
     pub(super) fn memory_setup(&self) -> MemorySetup {
         let pages = u64::from(self.sample);
         let costs = Costs::default().of_sample(pages);

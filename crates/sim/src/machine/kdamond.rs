@@ -9,11 +9,11 @@ use isotherm_core::monitor::{Monitor, MonitorConfig, Tick};
 use isotherm_units::access::Backing;
 use isotherm_units::{Bytes, Instant, PAGE_SHIFT};
 
-/// Told after each tick of a monitor: the monitor itself (its snapshot, activity, regions, schemes' reports), and what the tick
-/// did. A new snapshot is there if [`Tick::has_snapshot`].
+/// Called after each tick of a monitor with the monitor itself (its snapshot, activity, regions, schemes' reports), and what the
+/// tick did. A new snapshot is there if [`Tick::has_snapshot`].
 pub type TickSink = Box<dyn FnMut(&Monitor, &Tick) + Send>;
 
-/// What a monitor watches, and where. Without ranges a process's mappings are followed; physical memory needs ranges, see
+/// The target of a monitor, and its ranges. Without ranges a process's mappings are followed; physical memory needs ranges, see
 /// [`MachineBuilder::physical_range`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
@@ -22,7 +22,7 @@ pub struct Watched {
     pub ranges: Vec<UnitRange>,
 }
 
-/// A monitor whose targets are added when it begins, and whose ticks are told.
+/// A monitor whose targets are added when it begins, and whose ticks are reported.
 struct Kdamond {
     monitor: Monitor,
     /// To be added at the start, numbered by their place.
@@ -71,8 +71,9 @@ impl<'h> Daemon<MemoryHost<'h>> for Kdamond {
 }
 
 impl MachineBuilder {
-    /// Adds a kernel thread that monitors `watched`, target `i` being entry `i`, applies the schemes of `config`, and tells
-    /// `sink` of each tick. Its CPU time, probes and schemes' reports are in [`Outcome::monitors`](super::Outcome::monitors). See [`monitor`](Self::monitor) for when it begins.
+    /// Adds a kernel thread that monitors `watched`, target `i` being entry `i`, applies the schemes of `config`, and reports
+    /// each tick to `sink`. Its CPU time, probes and schemes' reports are in [`Outcome::monitors`](super::Outcome::monitors). See
+    /// [`monitor`](Self::monitor) for when it begins.
     ///
     /// # Errors
     /// A bad value in `config` ([`SimError::Daemon`]), or a process that was not added. What the machine cannot do for a

@@ -64,13 +64,13 @@ struct Seen {
     outcome: Outcome,
 }
 
-/// Share in percent of what the last second of snapshots calls hot that is hot, and of what is hot that it finds: more than
-/// five samples in all, as the author of page-table profiling counts (docs/spec/page-table-profiling.md#s6-2).
+/// Precision and recall of hot memory in the last second of snapshots, in percent. Hot is more than five samples in all, as the
+/// author of page-table profiling counts (docs/spec/page-table-profiling.md#s6-2).
 fn precision_and_recall(seen: &Seen, hot: PageRange) -> (u64, u64) {
     let hot = AddressRange::new(hot.start << 12, hot.end << 12);
     let windows = usize::try_from(1_000_000_000 / seen.snapshots[0].aggr_interval.ns()).unwrap();
     let last = seen.snapshots.len().saturating_sub(windows);
-    // Each region of the last window, with what the windows before say of its middle.
+    // Each region of the last window, with the results of the windows before for its middle.
     let count_at = |address: u64| -> u32 {
         let of = |snapshot: &Snapshot| {
             let holds = |range: AddressRange| range.start <= address && address < range.end;
@@ -100,7 +100,7 @@ fn watch(case: Case) -> Result<Seen, SimError> {
         think_ns: case.think_ns,
         random: Xoshiro256PlusPlus::seed_from_u64(1),
     };
-    // Code and stack far from the heap: a process is monitored as what lies around its two largest gaps.
+    // Code and stack far from the heap: a process is monitored as the ranges around its two largest gaps.
     let small = |start| Mapping::anonymous(PageRange::at(start, 20));
     let layout = vec![small(1024), Mapping { huge: case.huge, ..Mapping::anonymous(case.all) }, small(0x7_ffff_0000)];
     let program = Program {
@@ -139,7 +139,7 @@ fn strategy(name: &str) -> MonitorConfig {
     MonitorConfig { strategy: name.parse().unwrap(), ..MonitorConfig::default() }
 }
 
-/// 12 MiB on a machine of 64 MiB, of which a tenth is used.
+/// 12 MiB on a machine of 64 MiB; a tenth of them is used.
 fn small(monitor: MonitorConfig) -> Case {
     Case {
         all: PageRange::at(70_001, 3000),
@@ -153,7 +153,7 @@ fn small(monitor: MonitorConfig) -> Case {
     }
 }
 
-/// 5 TiB, of which 10 GiB are used.
+/// 5 TiB; 10 GiB of them are used.
 fn large(monitor: MonitorConfig) -> Case {
     let gib = 1u64 << 18;
     let all = PageRange::at(77_777, 5 * 1024 * gib);
@@ -260,7 +260,7 @@ fn what_a_machine_cannot_do_ends_the_run_with_a_reason() {
     assert_eq!(error, "monitor `k` watches process 3 of program 0, which was not added");
 }
 
-/// The target ends, its monitor with it; the machine's result does not depend on the monitor but through CPU time.
+/// The target ends, its monitor with it; the machine's result depends on the monitor only through CPU time.
 #[test]
 fn equal_runs_give_equal_snapshots() {
     let run = || watch(Case { run: Duration::from_ms(700), ..large(strategy("ptp")) }).unwrap();
@@ -269,7 +269,7 @@ fn equal_runs_give_equal_snapshots() {
 }
 
 /// T10, the pass criteria (1) to (4) of docs/spec/page-table-profiling.md#s6-4: leaves find less the larger the footprint, upper
-/// entries find nine tenths everywhere, and noise makes leaves dear at 10 GiB. There the specification's model has a recall
+/// entries find nine tenths everywhere, and noise makes leaves costly at 10 GiB. There the specification's model has a recall
 /// below one half; here it is six tenths.
 #[test]
 fn t10_the_published_shape_is_met() {

@@ -20,7 +20,7 @@ impl Machine {
         horizon: Instant,
     ) -> (Instant, Verdict) {
         let mut now = start;
-        // What a daemon does beside probes, its host tells.
+        // What a daemon does besides probes, its host reports.
         if !matches!(task, KernelTask::Daemon { .. }) {
             self.memory.stir();
         }
@@ -176,7 +176,7 @@ impl Machine {
         *now += Duration::from_ns(ns);
     }
 
-    /// Takes what an attempt freed; says when the job is over although something is left.
+    /// Counts the pages that an attempt freed; says when the job is over although something is left.
     fn job_progress(&mut self, job: &mut WriterJob, reclaimed: u64, now: Instant) -> Option<WriterStep> {
         match job {
             WriterJob::Reclaim { reclaim, step, .. } => {

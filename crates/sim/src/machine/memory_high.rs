@@ -8,7 +8,7 @@ use crate::reclaim::driver::Attempt;
 use isotherm_units::{Duration, Instant};
 
 impl Machine {
-    /// Books what the last fault charged; starts reclaiming if some level is over its `high`.
+    /// Books the charges of the last fault; starts reclaiming if some level is over its `high`.
     pub(super) fn pay_for_high(&mut self, id: TaskId, user: &mut UserTask, now: Instant) {
         let charged = std::mem::take(&mut self.memory.charged);
         if charged == 0 {

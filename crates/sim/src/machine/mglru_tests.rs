@@ -44,7 +44,7 @@ fn the_daemon_keeps_what_is_used_all_the_time() {
     }
 }
 
-/// With a time to live longer than the run everything is too young to be evicted: somebody is killed. Without, nobody is.
+/// With a time to live longer than the run everything is too young to be evicted: a process is killed. Without it, none is.
 #[test]
 fn a_time_to_live_kills_instead_of_thrashing() {
     for (min_ttl, killed) in [(Duration::from_secs(100), true), (Duration::ZERO, false)] {
@@ -56,7 +56,7 @@ fn a_time_to_live_kills_instead_of_thrashing() {
     }
 }
 
-/// A large area swept beside a hot set.
+/// A large area swept next to a hot set.
 fn busy() -> Vec<Program> {
     let mut runs = Vec::new();
     for page in 0..12_000u64 {
@@ -67,7 +67,7 @@ fn busy() -> Vec<Program> {
 }
 
 /// Patch 01: a processor that sets no accessed bits. Nothing is walked, so that making a generation clears nothing and brings
-/// no burst of faults; look-arounds and the reverse map clear some, each of which is at most one fault.
+/// no burst of faults; look-arounds and the reverse map clear some, each at the price of at most one fault.
 #[test]
 fn without_accessed_bits_faults_are_few_and_spread() {
     let mut machine = config(Bytes::from_mib(12), DeviceKind::Zram);
@@ -80,7 +80,7 @@ fn without_accessed_bits_faults_are_few_and_spread() {
     assert!(work.ageings > 0 && work.accessed_faults > 0, "{work:?}");
     assert!(work.accessed_faults <= work.entries_cleared, "a fault for each cleared bit at most: {work:?}");
     assert!(count(&without, Counter::PgFault) >= count(&without, Counter::PgMajFault) + work.accessed_faults);
-    // What is in use stays without walks too.
+    // Pages in use stay without walks too.
     assert!(count(&without, Counter::PgMajFault) < 9_000, "{}", count(&without, Counter::PgMajFault));
 }
 

@@ -12,7 +12,7 @@ use isotherm_units::access::{Backing, Mapping};
 /// Pages below 2^57 bytes.
 const PAGES_MAX: u64 = 1 << 45;
 
-/// What the page tables of the machine are like. A page-exact baseline must see every access, so it has no caches before it.
+/// The page-table settings of the machine. A page-exact baseline must see every access, so it has no caches before it.
 pub(super) fn mmu_under(policy: &dyn ReclaimPolicy, config: &MachineConfig) -> MmuConfig {
     let translation = config.mmu.translation.clone().filter(|_| !policy.is_exact());
     MmuConfig { translation, ..config.mmu.clone() }
@@ -26,7 +26,7 @@ pub(super) fn caches_of(mmu: &MmuConfig, nr_cpus: usize) -> Vec<Caches> {
 
 impl MachineBuilder {
     /// The anonymous memory with which the program's processes start was touched before the run: it is resident from the
-    /// start, costs no fault and never leaves. Such memory has no frames, stands on no list and is charged to nobody, so that
+    /// start, costs no fault and never leaves. Such memory has no frames, is on no list and is charged to no group, so that
     /// several terabytes of it fit (`docs/mechanism/machine.md#translation`); a forked process does not inherit it.
     pub fn premap(&mut self, program: ProgramId) {
         self.machine.programs[program.0].premapped = true;
@@ -70,7 +70,7 @@ impl Machine {
         table.play_in(caches, huge, runs, cursor, pace)
     }
 
-    /// Lays what a program that was [premapped](MachineBuilder::premap) maps at its start.
+    /// Makes the [premapped](MachineBuilder::premap) mappings of a program at its start.
     ///
     /// # Errors
     /// The first page beyond the address space.

@@ -1,7 +1,7 @@
 //! The machine: owns all state, moves the clock, gives CPUs to tasks. Mechanisms live elsewhere; this stays thin.
 //!
-//! Time advances from event to event. A task on a CPU plays its accesses up to the *horizon*: the next event of anybody
-//! else, but at least a [step](MachineConfig::step), so that two busy CPUs do not alternate page by page. State that other CPUs see is
+//! Time advances from event to event. A task on a CPU plays its accesses up to the *horizon*: the next event of another task, but
+//! at least a [step](MachineConfig::step), so that two busy CPUs do not alternate page by page. State that other CPUs see is
 //! therefore up to one step old; nothing waits longer than that.
 
 mod access;
@@ -92,12 +92,12 @@ use isotherm_units::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use task::{Task, TaskId, WriterJob};
 
-/// How often the flusher looks for old dirty pages (`dirty_writeback_centisecs`).
+/// Time between the flusher's searches for old dirty pages (`dirty_writeback_centisecs`).
 const FLUSHER_PERIOD: Duration = Duration::from_secs(5);
-/// Means of memory charges are over looks so far apart.
+/// Time between the samples of memory charges for their means.
 const USAGE_PERIOD: Duration = Duration::from_ms(10);
 
-/// A strict machine checks its invariants after so many events: each check looks at all of memory.
+/// Events between two checks of invariants on a strict machine: each check reads all of memory.
 const CHECK_EVERY: u64 = 8;
 
 /// A simulated machine with its programs. Made by [`MachineBuilder`], run once.
@@ -105,11 +105,11 @@ pub struct Machine {
     config: MachineConfig,
     memory: Memory,
     policy: Box<dyn ReclaimPolicy>,
-    /// What the policy wants to be told.
+    /// Which touches the policy wants reported.
     touches: Touches,
     access: AccessCosts,
     pressure: Pressure,
-    /// What pressure accounting was told last: CPUs may be a step apart, its time never goes back.
+    /// The last time given to pressure accounting: CPUs may be a step apart, its time never goes back.
     pressure_now: Instant,
     now: Instant,
     events: Events,
@@ -158,7 +158,7 @@ struct ProgramState {
     files: Vec<FileId>,
     /// The only node that its memory may come from, if it is bound to one.
     bound: Option<NodeId>,
-    /// What its mappings at the start are made of.
+    /// Its mappings at the start are premapped.
     premapped: bool,
     /// The node whose memory it takes first, wherever it runs.
     home: Option<NodeId>,
@@ -184,7 +184,7 @@ struct ProgramState {
     kernel_blocks: BTreeMap<u32, VecDeque<FrameId>>,
 }
 
-/// Charges of all groups, summed over looks while some program runs.
+/// Charges of all groups, summed over samples while some program runs.
 #[derive(Clone, Debug, Default)]
 struct UsageSums {
     looks: u64,
@@ -203,7 +203,7 @@ impl UsageSums {
         }
     }
 
-    /// Pages; `None` for a run that ended before the first look.
+    /// Pages; `None` for a run that ended before the first sample.
     fn mean(&self, index: usize) -> Option<u64> {
         Some(self.sums.get(index).copied().unwrap_or(0) / Some(self.looks).filter(|&looks| looks > 0)?)
     }
@@ -275,8 +275,9 @@ impl Machine {
         self.pressure.handle_timeout(self.pressure_now.max(at));
     }
 
-    /// Lets time pass up to `at`, when the only task that ran wants to go on, if nothing but looks at charges happens until then and at
-    /// that time: those come before the task, which is only woken before them. `false`: something else does, or may.
+    /// Lets time pass up to `at`, when the only task that ran wants to go on, if nothing except samples of charges happens until
+    /// then and at that time. Samples come before the task, which is only woken before them. `false`: something else does, or
+    /// may.
     fn pass_alone_to(&mut self, at: Instant) -> bool {
         let has_failed = self.failure.is_some() || self.policy.failure().is_some();
         if !self.folds_ticks || !self.queue.is_empty() || at > self.until || has_failed {

@@ -1,4 +1,4 @@
-//! Monitors in the machine: what they watch, what came of them, and drivers that look at memory in a way of their own.
+//! Monitors in the machine: their targets, their results, and drivers that monitor memory in their own way.
 
 use super::daemon::{AnyDaemon, Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{MachineBuilder, Outcome, ProgramId, SimError};
@@ -10,12 +10,12 @@ use isotherm_core::schemes::SchemeReport;
 use isotherm_units::Instant;
 use serde::Serialize;
 
-/// What a monitor thread runs that is no monitor of `isotherm-core`.
+/// The work of a monitor thread that is no monitor of `isotherm-core`.
 pub trait MonitorDriver: Send {
     /// Runs what is due at `now`; then says when it wants to run again, or `None` if it is done for good. Target `i` of the
     /// host is entry `i` of the list given to [`MachineBuilder::monitor`].
     ///
-    /// Called first when all processes to be watched have started. May come late when all processors are busy.
+    /// Called first when all monitored processes have started. May come late when all processors are busy.
     ///
     /// # Errors
     /// It cannot do its work on this machine: the run ends with [`SimError::Daemon`].
@@ -25,7 +25,7 @@ pub trait MonitorDriver: Send {
 /// Why a driver cannot go on.
 pub type DriverError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a monitor watches.
+/// A target of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MonitorTarget {
     /// Virtual memory of a process of a program, by its index in the program.
@@ -46,9 +46,9 @@ pub struct MonitorOutcome {
     pub wakeups: u64,
     /// How much later than it wanted it ran, all wake-ups together.
     pub late_ns: u64,
-    /// What it asked for.
+    /// Its probes.
     pub probes: ProbeCounts,
-    /// Its schemes in order, as they stood at the end.
+    /// Its schemes in order, as they were at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<SchemeReport>,
 }
@@ -123,7 +123,7 @@ impl MachineBuilder {
     }
 }
 
-/// Ticks are told to whoever listens to the monitor; only the end is recorded.
+/// Ticks are reported to the monitor's listener; only the end is recorded.
 struct MonitorRecorder;
 
 impl Recorder for MonitorRecorder {

@@ -10,7 +10,7 @@ use isotherm_units::access::{After, Mapping, Run};
 use isotherm_units::{Bytes, Duration, PageRange};
 use std::sync::{Arc, Mutex};
 
-/// When was what seen.
+/// What was seen, and when.
 type Seens = Arc<Mutex<Vec<(Instant, Result<Vec<Seen>, HostError>)>>>;
 
 /// Clears and tests the same probes every period.
@@ -61,7 +61,7 @@ fn a_monitor_sees_what_a_program_uses_and_pays_for_it() {
     assert_eq!(monitor.wakeups, 1 + seen.len() as u64);
     let nr_looks = monitor.probes.checks();
     assert_eq!(nr_looks, 3 * (2 * seen.len() as u64 + 1));
-    // A wake-up, and looks at two pages and one empty entry.
+    // A wake-up, and probes of two pages and one empty entry.
     assert!(monitor.cpu_ns >= monitor.wakeups * 1000 + nr_looks * 50, "{monitor:?}");
     assert!(monitor.cpu_ns <= monitor.wakeups * 1000 + nr_looks * 383, "{monitor:?}");
     let p = &outcome.programs[0];
@@ -143,7 +143,8 @@ fn premapped_memory_costs_no_frames_and_no_faults() {
     assert_eq!(seen[1].1, Ok(vec![Seen::Accessed, Seen::Idle, Seen::NotMapped]));
 }
 
-/// The 3.2 effect in a whole machine: 10 hot pages fit every cache, so that nothing is seen after the first look.
+/// The 3.2 effect in a whole machine: 10 hot pages fit every cache, so that nothing is seen after the first
+/// probe.
 #[test]
 fn with_translation_caches_hot_pages_look_idle() {
     let run = |translation| {

@@ -113,7 +113,7 @@ fn with_demotion_a_bound_program_spills_to_the_slow_node() {
     );
     assert_eq!(slow.traffic_bytes, Some(slow_accesses * 64 + demoted * 4096));
     assert_eq!((fast.free_pages, slow.free_pages), (2048, 2048), "the program has ended");
-    // Of a touched page 4 lines are used.
+    // 4 lines of a touched page are used.
     let outcome = play(&config, Timing::Lines(4), 3000, Some(0));
     let slow = &outcome.nodes[1];
     let moved = slow.moved_in_pages + slow.moved_out_pages;

@@ -164,7 +164,7 @@ fn adistance_versus(node: &NodeConfig, dram: &NodeConfig) -> u64 {
     let performance =
         |latency: Duration, mb: u64| Performance { latency_ns: 2 * latency.ns(), bandwidth_mb_per_s: 2 * mb };
     let distance = adistance(performance(node.latency, own), performance(dram.latency, other));
-    // At the same latency it would count as fast; but a node that nobody runs on is what the kernel's drivers add as slow.
+    // At the same latency it would count as fast; but the kernel's drivers add a node without processors as slow.
     distance.max(DRAM_ADISTANCE)
 }
 

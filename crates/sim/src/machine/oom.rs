@@ -1,4 +1,4 @@
-//! When nothing can be reclaimed: whom to kill, and how processes end.
+//! When nothing can be reclaimed: which process to kill, and how processes end.
 
 use super::task::{RunState, TaskId, UserTask, Work};
 use super::{Ending, Incident, Machine};

@@ -1,4 +1,4 @@
-//! What a run gave.
+//! The results of a run.
 
 use super::{CompactionOutcome, GenerationsOutcome, LimitsOutcome, MonitorOutcome, Residency, TieringOutcome};
 use crate::cgroup::MemoryEvents;
@@ -88,8 +88,8 @@ pub struct ProgramOutcome {
     pub time: ThreadTime,
     /// Highest number of resident pages of all its processes together, sampled at faults.
     pub peak_resident_pages: u64,
-    /// Allocations of several pages in a row that it made, in their order: huge pages of its faults where those may be made
-    /// (`[machine.compaction] compaction`), and memory of the kernel.
+    /// Allocations of several pages in a row that it made, in their order. These are huge pages of its faults, where they
+    /// may be made (`[machine.compaction] compaction`), and memory of the kernel.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockTaken>,
     /// Each wait for a page on its way to another frame in ns, sorted.
@@ -156,7 +156,7 @@ pub struct KernelTime {
     pub kcompactd_ns: u64,
 }
 
-/// Something worth telling that happened once.
+/// A single event that is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Incident {
@@ -193,7 +193,7 @@ pub struct NodeOutcome {
     /// Accesses to its memory, a cache line each; `None` where another node has the same latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses: Option<u64>,
-    /// Pages that came from other nodes, and that went to others, whoever moved them.
+    /// Pages that came from other nodes, and that went to others, moved by any.
     pub moved_in_pages: u64,
     /// See above.
     pub moved_out_pages: u64,
@@ -221,7 +221,7 @@ pub struct SeriesRow {
     pub touches: Option<(u64, u64)>,
 }
 
-/// Everything a run gave. Equal for equal input, to the last digit.
+/// All results of a run. Equal for equal input, to the last digit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// When the run ended.

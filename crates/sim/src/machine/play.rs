@@ -13,12 +13,12 @@ use crate::reclaim::driver::{Attempt, ReclaimStep};
 use isotherm_units::access::{After, Run};
 use isotherm_units::{Duration, Instant};
 
-/// So often may one access be short of memory although each reclaim succeeded. Some accesses need two pages at once (the
-/// source and the copy of a copy-on-write); where only one fits, each pushes the other out for ever, and the group is out of
-/// memory in all but name.
+/// Times that one access may be short of memory although each reclaim succeeded. Some accesses need two pages at once (the source
+/// and the copy of a copy-on-write). Where only one fits, each pushes the other out for ever, and the group is in effect out of
+/// memory.
 const SHORTAGES_MAX: u32 = 1000;
 
-/// Runs that are looked at together for faults to come.
+/// Runs that are searched together for faults to come.
 const LOOK_AHEAD: usize = 64;
 
 /// What to do after one step of a thread.
@@ -50,7 +50,7 @@ impl Machine {
         self.answer_flushes(user, &mut now);
         let in_faults_ns = self.tiering.hint_fault_ns();
         let stretch = self.run_stretch(id, user, now, horizon);
-        // What it asked for itself interrupts others only.
+        // The flushes that it asked for interrupt others only.
         user.flushes_seen = self.memory.space(user.space).shootdowns;
         if let Ok((end, _)) = stretch {
             user.last_stretch_ns = [self.tiering.hint_fault_ns() - in_faults_ns, end.since(start).ns()];
@@ -318,7 +318,7 @@ impl Machine {
     }
 
     fn out_of_memory(&mut self, id: TaskId, user: &mut UserTask, cgroup: CgroupId, now: Instant) -> Next {
-        user.reclaim = None; // tried anew after the kill
+        user.reclaim = None; // tried again after the kill
         if self.has_dying(cgroup) {
             return Next::Leave(Verdict::Block(now + VICTIM_WAIT, Blocked::Reclaim));
         }
@@ -326,7 +326,7 @@ impl Machine {
         Next::GoOn
     }
 
-    /// Everything in the batch is done: what follows it.
+    /// The batch is done: handles what follows it.
     fn batch_done(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Result<Next, SimError> {
         self.programs[user.program].operations += std::mem::take(&mut user.batch.operations);
         user.batch.clear();
@@ -363,7 +363,7 @@ impl Machine {
         Ok(Next::GoOn)
     }
 
-    /// Shows the policy, if it wants to see it, and ground truth what was touched between `before` and the cursor, in one call.
+    /// Reports the touches between `before` and the cursor to ground truth, and to the policy if it wants them, in one call.
     fn report_touches(&mut self, user: &UserTask, before: Cursor, to_policy: bool) {
         let (runs, after) = (&user.batch.runs, user.cursor);
         let mut report = |runs: &[Run]| {

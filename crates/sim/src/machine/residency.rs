@@ -1,4 +1,4 @@
-//! Which pages are resident when a run ends: what two worlds are compared by.
+//! Which pages are resident when a run ends: the basis for comparing two runs.
 
 use super::Machine;
 use crate::memory::{CachePage, PageOwner};

@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// One that grows: each limit is met late, and half of what is asked for first is played once.
+/// One that grows: each limit is met late, and half of the first run is played once.
 fn growing(policy: &'static str) -> Case {
     let step = |at: u64| (vec![(at * 50 % PAGES, 50, true, 5_000_000), (at * 7 % PAGES, 1, false, 0)], Then::GoOn);
     let steps = [(0..150).map(step).collect(), vec![step(3)]];

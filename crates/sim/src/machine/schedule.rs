@@ -1,4 +1,4 @@
-//! Who runs where: run queue, slices, blocking and waking, and what pressure accounting is told of it.
+//! Who runs where: run queue, slices, blocking and waking, and its reports to pressure accounting.
 
 use super::events::{CpuId, Event};
 use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
@@ -207,14 +207,14 @@ impl Machine {
         self.report_pressure(id, now);
     }
 
-    /// Tells pressure accounting what a task does now, if that changed.
+    /// Reports to pressure accounting what a task does now, if that changed.
     pub(super) fn report_pressure(&mut self, id: TaskId, now: Instant) {
         let task = &self.tasks[id.0];
         let Stall(memstall) = task.stall;
         let activity = match task.state {
             RunState::Running(_) => Activity::OnCpu,
             RunState::Queued(_) => Activity::Runnable,
-            // Who waits for a page on its way sleeps as for a device.
+            // A thread that waits for a page on its way sleeps as for a device.
             RunState::Blocked(_, Blocked::Io | Blocked::Migration) => Activity::IoWait,
             RunState::Blocked(..) | RunState::Parked | RunState::Dead => Activity::Asleep,
         };

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 const ALL: PageRange = PageRange { start: 70_001, end: 73_001 };
 const HOT: PageRange = PageRange { start: 71_001, end: 71_301 };
 
-/// A program of 3000 pages that uses 300 of them, and what is done to it.
+/// A program of 3000 pages that uses 300 of them, and the schemes on it.
 struct Case {
     policy: &'static str,
     swap: DeviceKind,
@@ -127,7 +127,7 @@ fn pageout_of_cold_memory_leaves_what_is_used() {
     assert!(untouched.cgroup("/app").unwrap().usage_pages >= 3000 && untouched.monitors[0].schemes.is_empty());
 }
 
-/// docs/spec/schemes.md#s8: a first look finds every page young, so that physical pageout spares all of them once.
+/// docs/spec/schemes.md#s8: a first test finds every page young, so that physical pageout spares all of them once.
 #[test]
 fn physical_pageout_spares_pages_that_nobody_looked_at() {
     let (outcome, reports) = Case::new(Operations::Paddr, vec![cold(Act::Pageout)]).play().unwrap();
@@ -150,7 +150,7 @@ fn sorted_lists_keep_what_is_used() {
     assert!(faults[1] * 4 < faults[0], "major faults without and with: {faults:?}");
     let lists = |outcome: &Outcome| outcome.cgroup("/app").unwrap().lists;
     assert!(lists(&sorted).active_anon >= 250, "{:?}", lists(&sorted));
-    // The other way round: what is used goes first.
+    // The other way round: pages in use go first.
     let wrong = pressed(vec![cold(Act::LruPrio), hot(Act::LruDeprio)]);
     assert!(major_faults(&wrong) > faults[0], "{} against {faults:?}", major_faults(&wrong));
 }
@@ -294,7 +294,7 @@ proptest! {
             if scheme.quotas.time.is_some_and(|time| spent_before >= time.ns()) && tried > 0 {
                 prop_assert_eq!(report.charged_bytes, bytes, "{:?}", report);
             }
-            // Not `is_active`: a tick ends with a look at watermarks, after its pass.
+            // Not `is_active`: a tick ends with a check of watermarks, after its pass.
             if report.last_pass.inactive_passes > 0 {
                 prop_assert_eq!(tried, 0, "off: {:?}", report);
             }

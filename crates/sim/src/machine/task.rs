@@ -86,10 +86,9 @@ pub(super) struct UserTask {
     /// The access at the cursor faulted, and has not gone through since.
     pub(super) faulted: bool,
     pub(super) reclaim: Option<OwnReclaim>,
-    /// The fault, by virtual page, for which it reclaims in this stretch: nothing but a fault can come of the access before it is
-    /// tried again.
+    /// The fault, by virtual page, for which it reclaims in this stretch: the access can only fault until it is tried again.
     pub(super) interrupted: Option<(u64, Need)>,
-    /// Runs of the batch before this one were looked at ahead of time.
+    /// Runs of the batch before this one were searched for faults ahead of time.
     pub(super) looked_ahead: usize,
     /// Shortages since the last access that went through.
     pub(super) nr_shortages: u32,
@@ -97,7 +96,7 @@ pub(super) struct UserTask {
     pub(super) taking: Option<Box<super::blocks::Taking>>,
     /// Computing still to be done before the stream goes on.
     pub(super) compute_left_ns: u64,
-    /// What it owes for being over `memory.high`.
+    /// The penalty for being over `memory.high`.
     pub(super) high: Option<HighDebt>,
     pub(super) time: ThreadTime,
     /// Flushes of its space that it has answered, or that came while it was on no processor.
@@ -155,9 +154,9 @@ pub(super) struct Task {
     pub(super) process: Option<usize>,
     /// Group whose pressure it feels; its ancestors come with it.
     pub(super) cgroup: CgroupId,
-    /// What pressure accounting believes.
+    /// Its state in pressure accounting.
     pub(super) pressure: TaskState,
-    /// Where pressure accounting believes it to be.
+    /// Its CPU in pressure accounting.
     pub(super) pressure_cpu: CpuId,
     pub(super) stall: Stall,
     /// CPU it ran on last.

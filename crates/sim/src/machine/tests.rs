@@ -1,4 +1,4 @@
-//! Whole machines, small: what a user of the simulator relies on.
+//! Small whole machines: what a user of the simulator relies on.
 
 use super::*;
 use crate::cgroup::CgroupId;
@@ -56,7 +56,7 @@ pub(super) fn program(name: &str, streams: Vec<Box<dyn Stream>>) -> Program {
     }
 }
 
-/// A process and its child, which the parent's steps start, with a file of so many pages.
+/// A process and its child, which the parent's steps start, with a file of this number of pages.
 pub(super) fn parent_and_child(layout: Vec<Mapping>, pages: u64, steps: [Vec<(Vec<Run>, After)>; 2]) -> Program {
     let [parent, child] = steps;
     let thread = |process, start, steps| Thread { process, start, stream: script(steps) };
@@ -249,7 +249,7 @@ fn layout_changes_threads_and_forks_take_effect() {
     program.threads[1].start = ThreadStart::ByThread;
     let outcome = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram)).play(vec![program]);
     assert_eq!(outcome.programs[0].ending, Ending::Finished);
-    // 100 + 50 first touches; after fork the parent copies 10 pages and the child 20 (of which 10 or fewer need no copy).
+    // 100 + 50 first touches; after fork the parent copies 10 pages and the child 20 (10 or fewer of them need no copy).
     let faults = count(&outcome, Counter::PgFault);
     assert!((170..=180).contains(&faults), "{faults}");
     assert_eq!(outcome.cgroups[1].usage_pages, 0);

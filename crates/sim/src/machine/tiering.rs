@@ -1,4 +1,4 @@
-//! The scan daemon of `isotherm-core` as kernel threads of the simulated machine, and what came of a policy over tiers.
+//! The scan daemon of `isotherm-core` as kernel threads of the simulated machine, and the results of a policy over tiers.
 //!
 //! One thread scans, another moves pages, as far as the mode has one. Spaces come with their processes and go with them, in the
 //! middle of a scan too.
@@ -18,7 +18,7 @@ use serde::Serialize;
 /// Name of the daemon that a policy runs.
 const DAEMON: &str = "tiering";
 
-/// Who decides what is on fast memory.
+/// The policy that decides which pages are on fast memory.
 #[derive(Default)]
 pub(super) struct Tiering {
     pub(super) policy: Option<&'static crate::tiering::TieringPolicy>,
@@ -46,7 +46,7 @@ impl Tiering {
         self.balancer.as_ref().map_or(0, |balancer| balancer.fault_ns)
     }
 
-    /// A thread answered flushes for so long, of which a part made hint faults longer.
+    /// A thread answered flushes for `ns`; `in_faults_ns` of them made hint faults longer.
     pub(super) fn interrupted(&mut self, ns: u64, in_faults_ns: u64) {
         self.interrupted_ns += ns;
         if let Some(balancer) = &mut self.balancer {
@@ -55,13 +55,13 @@ impl Tiering {
     }
 }
 
-/// What a policy over tiers did, and what it cost whom.
+/// What a policy over tiers did, and its cost to each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TieringOutcome {
     pub policy: String,
     /// CPU time of the daemon's scans; of the region monitor and its schemes, where that is the policy.
     pub daemon_scan_ns: u64,
-    /// CPU time of the daemon's moves, whichever of its threads makes them; of schemes, in the above.
+    /// CPU time of the daemon's moves, in whichever of its threads; that of schemes is in the above.
     pub daemon_move_ns: u64,
     /// CPU time of scans in threads' own time.
     pub thread_scan_ns: u64,
@@ -84,7 +84,7 @@ pub struct TieringOutcome {
 }
 
 impl TieringOutcome {
-    /// CPU time of finding and moving pages, by who does it. What that takes from others as it interrupts them is not in it.
+    /// CPU time of finding and moving pages, by who does it. The time that it costs others by interrupts is not in it.
     pub fn overhead_ns(&self) -> u64 {
         self.daemon_scan_ns + self.daemon_move_ns + self.thread_scan_ns + self.thread_fault_ns
     }
@@ -107,7 +107,7 @@ impl MachineBuilder {
     /// [under the policy](crate::tiering::TieringPolicy::applied_to), and all programs were added.
     ///
     /// # Errors
-    /// A value that makes no sense, or what the policy lacks on this machine.
+    /// A value that makes no sense, or something that the policy lacks on this machine.
     pub fn tiering(&mut self, spec: &TieringSpec, seed: u64) -> Result<(), SimError> {
         let policy = spec.check(&self.machine.config).map_err(SimError::Tiering)?;
         self.machine.tiering.policy = Some(policy);
@@ -148,7 +148,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What the policy did, but for what its daemon adds; `None` without one.
+    /// What the policy did, without what its daemon adds; `None` without one.
     pub(super) fn tiering_outcome(&self) -> Option<TieringOutcome> {
         let policy = self.tiering.policy?;
         let count = |name| Counter::from_name(name).map_or(0, |counter| self.memory.counters.get(counter));

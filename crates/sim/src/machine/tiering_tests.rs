@@ -1,4 +1,4 @@
-//! Policies over tiers on small machines: who finds the hot pages, what it costs whom, and that no page is lost on the way.
+//! Policies over tiers on small machines: which finds the hot pages, what each pays, and that no page is lost on the way.
 
 use super::tests::script;
 use super::*;
@@ -13,7 +13,7 @@ const PAGES: u64 = 2000;
 const PAGE_COUNT: u32 = 2000;
 const START: u64 = 70_000;
 
-/// Writes all pages, then reads the first `hot` again and again for so long.
+/// Writes all pages, then reads the first `hot` again and again for the rest of the time.
 struct Hot {
     hot: u64,
     until: Instant,
@@ -107,7 +107,7 @@ fn each_policy_promotes_what_is_hot_or_says_that_it_does_not() {
             "all-slow" => assert_eq!((tiering.promoted_pages, fast), (0, 0)),
             // Nothing is on an active list where nothing is reclaimed.
             "v2" => assert_eq!(tiering.promoted_pages, 0),
-            // Regions of a small machine are coarse: what it finds is not looked at here.
+            // Regions of a small machine are coarse: what it finds is not checked here.
             "damon-migrate" => assert!(tiering.daemon_scan_ns > 0),
             name => {
                 assert!((600..=PAGES).contains(&tiering.promoted_pages), "{name}: {tiering:?}");
@@ -138,7 +138,8 @@ fn hint_faults_are_paid_by_the_program() {
     assert!(tiering.candidates.0 + tiering.candidates.1 >= tiering.promoted_pages, "{:?}", tiering.candidates);
 }
 
-/// docs/spec/promotion.md#s4-1 and #s4-5: nothing passes a rate of zero but through free memory; here there is too little of it.
+/// docs/spec/promotion.md#s4-1 and #s4-5: nothing passes a rate of zero except through free memory; here there is too little of
+/// it.
 #[test]
 fn a_rate_of_zero_promotes_nothing() {
     let balancing = Some(BalancingConfig { promote_rate_limit_mbps: 0, ..BalancingConfig::default() });
@@ -172,7 +173,7 @@ fn a_new_program_is_scanned_when_it_is_due() {
     assert_eq!(outcome.tiering.map(|tiering| tiering.promoted_pages), Some(2 * PAGES));
 }
 
-/// docs/spec/promotion.md#s6-1: the seed tells scans from moves, though one thread makes both.
+/// docs/spec/promotion.md#s6-1: the original distinguishes scans from moves, though one thread makes both.
 #[test]
 fn moves_are_told_from_scans_whoever_makes_them() {
     for (policy, together) in [("v0", 1), ("rch", 512)] {

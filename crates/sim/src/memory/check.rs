@@ -1,4 +1,4 @@
-//! The invariants that hold between any two calls into the kernel paths: what tests and strict runs check.
+//! The invariants between any two calls into the kernel paths, which tests and strict runs check.
 
 use super::{CachePage, Flag, FrameId, Memory, PageOwner};
 use crate::cgroup::CgroupId;
@@ -8,7 +8,7 @@ use isotherm_units::PageRange;
 use isotherm_units::access::{Backing, FileKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a walk over page tables, page cache and swap cache found.
+/// The result of a walk over page tables, page cache and swap cache.
 #[derive(Default)]
 struct Census {
     /// Entries that map each frame.
@@ -26,10 +26,10 @@ struct Census {
 type Check = Result<(), String>;
 
 impl Memory {
-    /// Checks that every frame has one owner and every count is what it counts. Costs a walk over everything.
+    /// Checks that every frame has one owner and every count is right. Costs a walk over everything.
     ///
     /// # Errors
-    /// The first violation, in words.
+    /// The first violation, as text.
     pub fn check(&self) -> Result<(), String> {
         let mut census = Census::default();
         for index in 0..self.spaces.len() {
@@ -201,7 +201,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Each frame in use is counted by its node alone, entries know how fast their memory is, and what nodes count adds up.
+    /// Each frame in use is counted by its node alone, entries know how fast their memory is, and the counts of nodes add
+    /// up.
     fn check_nodes(&self, census: &Census) -> Check {
         let mut used = vec![0u64; self.nodes.len()];
         census.owned().into_iter().for_each(|frame| used[self.nodes.of(frame).index()] += 1);

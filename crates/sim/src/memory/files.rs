@@ -23,7 +23,7 @@ impl FileId {
     }
 }
 
-/// What the page cache knows of one page of a file.
+/// The state of one page of a file in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachePage {
     /// Never cached, or forgotten.
@@ -88,7 +88,7 @@ impl SimFile {
         self.pages.is_empty()
     }
 
-    /// What is cached of page `page`; pages beyond the end are absent.
+    /// The state of page `page`; pages beyond the end are absent.
     #[inline]
     pub fn page(&self, page: u64) -> CachePage {
         let word = usize::try_from(page).ok().and_then(|page| self.pages.get(page)).copied().unwrap_or(0);
@@ -104,7 +104,7 @@ impl SimFile {
         }
     }
 
-    /// Replaces what is known of page `page`, which lies in the file.
+    /// Replaces the state of page `page`, which lies in the file.
     fn set_page(&mut self, page: u64, to: CachePage) {
         debug_assert!(page < self.len(), "the page lies in the file");
         let before = self.page(page);
@@ -151,7 +151,7 @@ impl SimFile {
         self.grow(pages);
     }
 
-    /// All pages of which something is known, ascending.
+    /// All pages about which something is known, ascending.
     pub fn known_pages(&self) -> impl Iterator<Item = (u64, CachePage)> + '_ {
         (0..self.len()).filter_map(|page| match self.page(page) {
             CachePage::Absent => None,
@@ -231,7 +231,7 @@ impl Files {
     pub fn get_mut(&mut self, file: FileId) -> &mut SimFile {
         &mut self.files[file.index()]
     }
-    /// Replaces what is known of page `page`, which lies in the file. `lruvec`: that of the page that comes or goes.
+    /// Replaces the state of page `page`, which lies in the file. `lruvec`: that of the page that comes or goes.
     pub fn set_page(&mut self, file: FileId, page: u64, to: CachePage, lruvec: LruvecId) {
         let own = &mut self.files[file.index()];
         own.set_page(page, to);
@@ -241,8 +241,8 @@ impl Files {
         }
     }
 
-    /// Prunes nodes of shadows that `lruvec` has too many of, as reclaim does after each look at its lists. `pages`: on them, as far
-    /// as the kernel counts them; `priority`: of the reclaim, 0..=12. How many went.
+    /// Prunes nodes of shadows that `lruvec` has too many of, as reclaim does after each scan of its lists. `pages`: on them, as
+    /// far as the kernel counts them; `priority`: of the reclaim, 0..=12. Returns how many went.
     pub(crate) fn prune_shadows(&mut self, lruvec: LruvecId, pages: u64, priority: u32) -> u64 {
         debug_assert!(priority <= 12, "reclaim begins with priority 12 and goes down");
         let nodes = self.shadow_nodes.prune(lruvec, pages, priority);

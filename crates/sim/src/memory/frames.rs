@@ -1,8 +1,8 @@
 //! The frame table.
 //!
-//! Sketch: one record of links 4 + 4 B, owner 2 + 4 B, flags 2 B and cgroup 2 B, because who takes a page off the end of a list reads
-//! all of it: one cache line, seldom two. 18 B a frame; with the page table's 4.5 B a resident page costs 22.5 B. The swap slot
-//! of pages in the swap cache lies in a column that is untouched memory until swap is used.
+//! Sketch: one record of links 4 + 4 B, owner 2 + 4 B, flags 2 B and cgroup 2 B, because taking a page off the end of a list
+//! reads all of it: one cache line, seldom two. 18 B a frame; with the page table's 4.5 B a resident page costs 22.5 B. The swap
+//! slot of pages in the swap cache lies in a column that is untouched memory until swap is used.
 
 use super::marks::Marks;
 use crate::cgroup::CgroupId;
@@ -30,7 +30,7 @@ impl FrameId {
     }
 }
 
-/// What a frame's page is: the start of its reverse map.
+/// The owner of a frame's page: the start of its reverse map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PageOwner {
     /// Anonymous page, first mapped here. Further mappers after fork: the space's family, same page
@@ -110,13 +110,13 @@ const fn mask_of<const N: usize>(flags: [Flag; N]) -> u16 {
 
 const NONE: u32 = u32::MAX;
 
-/// All of a frame, side by side because most paths read most of it: the two halves of each neighbour in a list, owner, flags,
-/// group, and the two halves of the page number. An array of integers, for which fresh memory of the operating system serves as it
-/// is; of 16 bits, so that nothing is lost between two frames.
+/// All data of a frame, side by side because most paths read most of it: the two halves of each neighbour in a list, owner,
+/// flags, group, and the two halves of the page number. An array of integers, so that fresh zero pages of the operating system
+/// are valid as they are; of 16 bits, so that there is no padding between two frames.
 type Record = [u16; 9];
 const PREVIOUS: usize = 0;
 const NEXT: usize = 2;
-/// From here on it is about the page, before it about a list.
+/// From here on columns describe the page, before it a list.
 const OWNER: usize = 4;
 const FLAGS: usize = 5;
 const CGROUP: usize = 6;
@@ -146,7 +146,7 @@ impl Frames {
         self.records.is_empty()
     }
 
-    /// Makes `frame` the page of `owner`, paid by `cgroup`, with no flags but those that follow from the owner.
+    /// Makes `frame` the page of `owner`, paid by `cgroup`, with only the flags that follow from the owner.
     pub fn assign(&mut self, frame: FrameId, owner: PageOwner, cgroup: CgroupId) {
         debug_assert!(!self.has(frame, Flag::OnList), "a frame left its list before it got another page");
         let (id, place, flags) = match owner {
@@ -182,8 +182,8 @@ impl Frames {
         self.set_owner(frame, space.0, page.raw());
     }
 
-    /// Makes a page that nothing maps the page of `owner`, and keeps all else: swap readahead by slot reads pages before it
-    /// knows whose they are.
+    /// Makes a page that nothing maps the page of `owner`, and keeps all else: swap readahead by slot reads pages before it knows
+    /// their owners.
     pub fn adopt(&mut self, frame: FrameId, owner: PageOwner) {
         debug_assert!(
             self.has(frame, Flag::SwapCache),
@@ -201,7 +201,7 @@ impl Frames {
         }
     }
 
-    /// What `from` holds is in `to` from now on: owner, flags, group, slot, marks. `from` holds nothing afterwards.
+    /// The page in `from` is in `to` from now on: owner, flags, group, slot, marks. `from` holds nothing afterwards.
     pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId) {
         debug_assert!(from != to, "a page moves to another frame");
         let page: [u16; 5] = self.records[from.index()][OWNER..].try_into().expect("half of a record");
@@ -219,7 +219,7 @@ impl Frames {
         identity[OWNER] = owner;
     }
 
-    /// Who pays for the page.
+    /// The group that pays for the page.
     #[inline]
     pub fn cgroup(&self, frame: FrameId) -> CgroupId {
         CgroupId(self.records[frame.index()][CGROUP])
@@ -307,7 +307,7 @@ impl Frames {
     }
 }
 
-/// The number whose halves stand at `at`.
+/// The number whose halves are at `at`.
 #[inline]
 fn joined(record: &Record, at: usize) -> u32 {
     u32::from(record[at + 1]) << 16 | u32::from(record[at])

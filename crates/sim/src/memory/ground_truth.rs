@@ -1,5 +1,5 @@
-//! Who knows every use of every page: the truth that estimates are held against. Nobody on the machine can see it, and it
-//! costs no simulated time.
+//! Every use of every page: the truth that estimates are compared with. Nothing on the machine can see it, and it costs no
+//! simulated time.
 
 use super::{Flag, FrameId, Memory};
 use crate::cgroup::CgroupId;
@@ -15,7 +15,7 @@ pub struct GroundTruth {
     last_use: Vec<u64>,
     /// No frame from here on was ever used.
     end: usize,
-    /// By frame: one plus when its page was promoted to it, while nobody has judged that.
+    /// By frame: one plus when its page was promoted to it, while that was not judged yet.
     promoted_at: Vec<u64>,
     /// Pages that were promoted and not used before they left their frame.
     in_vain: u64,
@@ -33,7 +33,7 @@ pub struct Used {
 }
 
 impl GroundTruth {
-    /// Of a machine with so many frames, none used yet.
+    /// Of a machine with this number of frames, none used yet.
     pub fn new(frames: usize) -> Self {
         // Fresh zero pages: only those of used frames are ever touched.
         Self { last_use: vec![0; frames], end: 0, promoted_at: Vec::new(), in_vain: 0, gone: Vec::new() }
@@ -47,7 +47,7 @@ impl GroundTruth {
         self.promoted_at[frame.index()] = now.ns() + 1;
     }
 
-    /// Pages that were promoted and not used since, or not before they went elsewhere.
+    /// Pages that were promoted and not used since, or not before they left.
     pub fn promoted_in_vain(&self) -> u64 {
         let still = self.promoted_at.iter().zip(&self.last_use).filter(|&(&at, &used)| at > 0 && used <= at).count();
         self.in_vain + still as u64
@@ -84,7 +84,7 @@ impl GroundTruth {
 }
 
 impl Memory {
-    /// Notes what a process played up to now.
+    /// Notes the accesses that a process played up to now.
     pub(crate) fn ground_truth_uses(&mut self, space: SpaceId, runs: &[Run]) {
         let Some(ground_truth) = &mut self.ground_truth else { return };
         let owner = &self.spaces[space.index()];

@@ -1,7 +1,7 @@
 //! Transfers between memory and devices: what is in flight, when it ends, and how it is begun.
 //!
 //! A page in flight has [`Flag::Reading`] or [`Flag::Writeback`] and keeps its frame until
-//! [`complete_io`](crate::fault::complete_io) has seen the completion; whoever needs it earlier waits until
+//! [`complete_io`](crate::fault::complete_io) has seen the completion; a thread that needs it earlier waits until
 //! [`Io::due`].
 
 use super::{FileId, Flag, FrameId, Memory, PageOwner};
@@ -83,7 +83,7 @@ struct Ending {
     done: usize,
 }
 
-/// Writes that the queue of the swap device holds before who submits more has to wait: the order of `nr_requests` of the
+/// Writes that the queue of the swap device holds before further submitters wait: the magnitude of `nr_requests` of the
 /// block layer (64 to 256 with a scheduler).
 const SWAP_QUEUE_PAGES: u64 = 256;
 
@@ -146,7 +146,7 @@ impl Io {
         self.ending.map(|ending| ending.request.at).or_else(|| self.first().map(|request| request.at))
     }
 
-    /// The request that ends first, of those of which nothing was handed out.
+    /// The request that ends first, among those that were not handed out even in part.
     fn first(&self) -> Option<&Request> {
         let [read, write] = [&self.reads, &self.writes].map(|queue| queue.peek().map(|Reverse(request)| request));
         match (read, write) {
@@ -186,7 +186,7 @@ impl Io {
         ending.or_else(|| self.writes.peek().map(|Reverse(request)| *request)).map(|request| request.at)
     }
 
-    /// Whether the queue of the swap device takes no more writes: who reclaims waits for its turn, as in the block layer.
+    /// Whether the queue of the swap device takes no more writes: a reclaimer waits for its turn, as in the block layer.
     pub fn swap_queue_is_full(&self) -> bool {
         self.nr_swap_writes >= SWAP_QUEUE_PAGES
     }
@@ -302,7 +302,7 @@ impl Io {
 
 impl Memory {
     /// Reads pages in the swap cache from their slots. Slots that follow each other go in one request. Pages of zero-filled
-    /// slots, and all pages of a synchronous device, are up to date at once, at the cost of CPU time for the latter.
+    /// slots and of a synchronous device are up to date at once; the latter cost CPU time.
     pub fn submit_swap_read(&mut self, frames: &[FrameId]) {
         if let &[frame] = frames {
             return self.submit_swap_read_of_one(frame);
@@ -401,7 +401,8 @@ impl Memory {
         self.write_slot(slot, cgroup);
     }
 
-    /// Writes a slot on a synchronous device. Who calls [updates](Self::update_hidden) what the device occupies.
+    /// Writes a slot on a synchronous device. The caller [updates](Self::update_hidden) the memory that the device
+    /// occupies.
     #[inline]
     pub(crate) fn write_slot_at_once(&mut self, cgroup: crate::cgroup::CgroupId) {
         debug_assert!(self.io.swap_is_synchronous(), "other devices take their time");
@@ -477,7 +478,7 @@ impl Memory {
         for request in consecutive(&pages) {
             let at = self.io.storage.submit_at(now, request[0].0, request.len() as u64, transfer);
             if synchronous && transfer == Transfer::Read {
-                // A RAM disk ends a request before its submission returns: nobody sees the pages under way.
+                // A RAM disk ends a request before its submission returns: the pages are never seen under way.
                 self.ledger.spend(at.since(now).ns());
                 continue;
             }
@@ -496,7 +497,7 @@ impl Memory {
         }
     }
 
-    /// Tells the nodes how much memory the pages on a compressed device occupy.
+    /// Reports to the nodes how much memory the pages on a compressed device occupy.
     #[inline]
     pub(crate) fn update_hidden(&mut self) {
         if let DeviceModel::Zram(zram) = self.io.swap.model() {

@@ -1,4 +1,4 @@
-//! Memory that is nobody's page: blocks that the kernel or a driver took for itself.
+//! Memory outside of processes and files: blocks that the kernel or a driver took for itself.
 
 use super::buddy::MigrateType;
 use super::{FrameId, Memory};
@@ -26,7 +26,7 @@ impl KernelPages {
         self.huge_wanted
     }
 
-    /// Somebody asked for a huge page.
+    /// A huge page was asked for.
     pub const fn note_huge_wanted(&mut self) {
         self.huge_wanted += 1;
     }
@@ -58,7 +58,7 @@ impl Memory {
         }
     }
 
-    /// A block of the kernel becomes somebody else's; `false` if it has none there.
+    /// A block of the kernel gets another owner; `false` if it has none there.
     pub(crate) fn take_from_kernel(&mut self, block: FrameId) -> bool {
         let Some((order, _)) = self.kernel.blocks.remove(&block) else { return false };
         debug_assert!(self.kernel.pages >= 1 << order, "each block was counted when the kernel took it");

@@ -1,12 +1,12 @@
 //! How fast the memory under a frame is: nodes whose accesses cost the same form a class.
 //!
-//! Page tables keep a bit per page and slower class beside the present bit ([`PageTable`](crate::mmu::PageTable)), so that a hit
-//! knows its cost without a look at the frame. A machine whose nodes all cost the same has no classes and no such bits.
+//! Page tables keep a bit per page and slower class next to the present bit ([`PageTable`](crate::mmu::PageTable)), so that a
+//! hit knows its cost without reading the frame. A machine whose nodes all cost the same has no classes and no such bits.
 
 use super::FrameId;
 
-/// Most classes of a machine: the fastest and three slower ones, a word of bits each. Four kinds of memory beside each other are
-/// more than machines have; each further class would lengthen every hit on machines with tiers.
+/// Most classes of a machine: the fastest and three slower ones, a word of bits each. Four kinds of memory are more than
+/// machines have; each further class would lengthen every hit on machines with tiers.
 pub const CLASSES_MAX: usize = 4;
 
 /// The classes of a machine with nodes of different latency.
@@ -19,8 +19,8 @@ pub struct LatencyClasses {
 }
 
 impl LatencyClasses {
-    /// The classes of nodes given as `(first frame, latency in ns)`, ascending; `None` where all cost the same. Nodes of
-    /// which `is_own` is true are in no class with others, whatever they cost: their latency changes with their load.
+    /// The classes of nodes given as `(first frame, latency in ns)`, ascending; `None` where all cost the same. Nodes with a
+    /// true `is_own` are in no class with others, whatever they cost: their latency changes with their load.
     ///
     /// # Panics
     /// With more than [`CLASSES_MAX`] classes: configurations are checked before.

@@ -1,8 +1,9 @@
-//! What those who clear accessed bits leave for each other: the *young* and *idle* marks of pages (docs/spec/monitoring.md#s4).
+//! What code that clears accessed bits leaves for other code: the *young* and *idle* marks of pages
+//! (docs/spec/monitoring.md#s4).
 //!
-//! A monitor that clears an accessed bit takes away what reclaim would have read. It leaves the page *young* instead, and
-//! reclaim counts that like a set bit. The *idle* mark tells whether anybody met a use of the page since it was set: whoever
-//! does clears it. Two bits a frame, in memory that is not there before the first mark.
+//! A monitor that clears an accessed bit removes what reclaim would have read. It leaves the page *young* instead, and reclaim
+//! counts that like a set bit. The *idle* mark says whether a use of the page was met since it was set: whatever meets one
+//! clears it. Two bits a frame, in memory that is allocated with the first mark.
 
 use super::{FrameId, Frames};
 
@@ -10,7 +11,7 @@ use super::{FrameId, Frames};
 pub(super) struct Marks {
     young: Vec<u64>,
     idle: Vec<u64>,
-    /// Held by somebody who knows where they are: a device, mostly.
+    /// Pinned by a holder of their physical address: a device, mostly.
     pinned: Vec<u64>,
 }
 
@@ -43,7 +44,7 @@ impl Marks {
 }
 
 impl Frames {
-    /// A use of the page was found by one who cleared its accessed bit, and is kept for reclaim.
+    /// A use of the page was found when its accessed bit was cleared, and is kept for reclaim.
     pub fn leave_young(&mut self, frame: FrameId) {
         let len = self.len();
         set(&mut self.marks.young, frame, len);
@@ -63,21 +64,21 @@ impl Frames {
     pub fn take_young(&mut self, frame: FrameId) -> bool {
         take(&mut self.marks.young, frame)
     }
-    /// From now on the page counts as unused until somebody meets a use of it.
+    /// From now on the page counts as unused until a use of it is met.
     pub fn mark_idle(&mut self, frame: FrameId) {
         let len = self.len();
         set(&mut self.marks.idle, frame, len);
     }
-    /// Whether nobody met a use of the page since it was marked.
+    /// Whether no use of the page was met since it was marked.
     pub fn is_idle(&self, frame: FrameId) -> bool {
         self.marks.idle.get(frame.index() / 64).is_some_and(|word| word >> (frame.index() % 64) & 1 != 0)
     }
-    /// Somebody holds the page where it is, as a device does that reads or writes it.
+    /// The page is pinned where it is, as by a device that reads or writes it.
     pub fn pin(&mut self, frame: FrameId) {
         let len = self.len();
         set(&mut self.marks.pinned, frame, len);
     }
-    /// Nobody holds it any more; whether somebody did.
+    /// Unpins it; returns whether it was pinned.
     pub fn unpin(&mut self, frame: FrameId) -> bool {
         take(&mut self.marks.pinned, frame)
     }
@@ -86,14 +87,14 @@ impl Frames {
     pub fn is_pinned(&self, frame: FrameId) -> bool {
         self.marks.pinned.get(frame.index() / 64).is_some_and(|word| word >> (frame.index() % 64) & 1 != 0)
     }
-    /// The page is freed: who held it has let go.
+    /// The page is freed, and is not pinned any more.
     #[inline]
     pub(crate) fn forget_pin(&mut self, frame: FrameId) {
         if !self.marks.pinned.is_empty() {
             take(&mut self.marks.pinned, frame);
         }
     }
-    /// Somebody met a use of the page.
+    /// A use of the page was met.
     #[inline]
     pub fn met_use(&mut self, frame: FrameId) {
         take(&mut self.marks.idle, frame);

@@ -1,4 +1,4 @@
-//! Physical memory: frames and who owns them, free memory per node, page cache, intrusive lists.
+//! Physical memory: frames and their owners, free memory per node, page cache, intrusive lists.
 
 pub mod buddy;
 mod chain;

@@ -1,4 +1,4 @@
-//! NUMA nodes and their zones: who has a page.
+//! NUMA nodes and their zones: where free pages are.
 
 use super::buddy::MigrateType;
 use super::watermarks::Watermarks;
@@ -31,7 +31,7 @@ pub struct Node {
     pub zones: Vec<Zone>,
     /// Latency of a memory access in ns.
     pub latency_ns: u64,
-    /// Bytes a second in 10^6; `None`: more than anybody asks for.
+    /// Bytes a second in 10^6; `None`: more than is ever used.
     pub bandwidth_mb_per_s: Option<u64>,
     /// Its daemon keeps free memory above the promo watermark, not only above the high one.
     pub promo_watermark: bool,
@@ -185,7 +185,7 @@ impl Nodes {
     /// a block. Higher zones first.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The reason why there is none.
     pub fn take_block(
         &mut self,
         frames: &mut Frames,
@@ -286,8 +286,8 @@ impl Nodes {
     /// first and from other nodes after it.
     #[inline]
     pub fn set_hidden(&mut self, pages: u64) {
-        // Mostly nothing changed, and the first zone holds all of it: it has room for that, for frames are only taken from
-        // what is left.
+        // Mostly nothing changed, and the first zone holds all of it: it has room for that, as frames are only taken from the
+        // rest.
         if self.nr_hidden != pages || self.nodes[0].zones.last().expect("a node has a zone").hidden != pages {
             self.spread_hidden(pages);
         }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A release of Linux that the simulated machine has rules of. Rules that are not told apart are the same in both.
+/// A release of Linux that the simulated machine has rules of. Rules that name no release are the same in both.
 ///
 /// Written as its name, `6.12` or `7.2`, in scenarios, results and on the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

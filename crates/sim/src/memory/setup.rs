@@ -13,18 +13,18 @@ use crate::swap::Slots;
 use crate::swap::device::{Device, DeviceError, DeviceModel};
 use isotherm_units::{Instant, Pages};
 
-/// What memory is made of.
+/// The description of memory.
 #[derive(Clone, Debug)]
 pub struct MemorySetup {
     /// Nodes. At most 2^31 - 2 frames in all.
     pub nodes: Vec<NodeSetup>,
-    /// How they stand to each other.
+    /// Their distances and tiers.
     pub tiering: TieringSetup,
     /// How much stays free.
     pub watermarks: WatermarkConfig,
     /// Tunables.
     pub config: MemoryConfig,
-    /// What things cost.
+    /// The costs.
     pub costs: Costs,
     /// The swap device, and its size in pages (on compressed memory: uncompressed). [`DeviceModel::None`] has no slots
     /// whatever the size says.

@@ -1,7 +1,7 @@
 //! Nodes of the page cache that hold nothing but shadows, and how many of them are kept (docs/spec/classic-lru.md#s5).
 //!
-//! The page cache of a file is a tree whose nodes have 64 slots. A node that holds shadows only is on a list of the lruvec that made
-//! it, and reclaim prunes these lists like other caches of the kernel, the nodes first that are on it longest (Linux 7.2,
+//! The page cache of a file is a tree whose nodes have 64 slots. A node that holds shadows only is on a list of the lruvec that
+//! made it, and reclaim prunes these lists like other caches of the kernel, the longest-listed nodes first (Linux 7.2,
 //! `workingset_update_node`, `count_shadow_nodes`, `do_shrink_slab`).
 
 use super::FileId;
@@ -10,7 +10,7 @@ use crate::reclaim::refault::shadow_nodes_max;
 use isotherm_units::PAGE_SHIFT;
 use std::collections::BTreeMap;
 
-/// Bytes that a node takes of its group: the kernel's `radix_tree_node`, and the note beside it of whose it is.
+/// Bytes that a node takes of its group: the kernel's `radix_tree_node`, and the pointer next to it that names its owner.
 const NODE_BYTES: u64 = 576 + 8;
 /// Objects that are asked for at a time (`SHRINK_BATCH`).
 const BATCH: u64 = 128;
@@ -22,7 +22,7 @@ pub(super) struct CacheNode {
     pub(super) nr_cached: u8,
     /// Slots with shadows.
     pub(super) nr_shadows: u8,
-    /// Who made it, while it is there.
+    /// The lruvec that made it, while that is there.
     owner: Option<LruvecId>,
     /// Its place in the owner's list, while it is on it.
     listed: Option<u64>,
@@ -31,7 +31,7 @@ pub(super) struct CacheNode {
 /// Nodes of one lruvec.
 #[derive(Clone, Debug, Default)]
 struct Own {
-    /// All that it made.
+    /// All nodes that it made.
     nr_nodes: u64,
     /// Those of shadows alone by when they became so: file, and index of the node.
     listed: BTreeMap<u64, (FileId, usize)>,
@@ -121,7 +121,7 @@ mod tests {
 
     const LRUVEC: LruvecId = LruvecId(1);
 
-    /// So many nodes of file 0, each with a shadow and no page.
+    /// This number of nodes of file 0, each with a shadow and no page.
     fn with_shadows(nr: usize) -> (ShadowNodes, Vec<CacheNode>) {
         let mut nodes = ShadowNodes::default();
         let mut tree = vec![CacheNode { nr_shadows: 1, ..CacheNode::default() }; nr];
@@ -146,7 +146,7 @@ mod tests {
         // 480 pages keep 60 nodes; the nodes themselves are 8 pages, which keep one more.
         assert_eq!(pruned(&mut nodes, &mut tree, 480, 0), []);
         assert_eq!(pruned(&mut nodes, &mut tree, 472, 0), []);
-        // 464 pages and 8 keep 59. Of one node too many half is none, and nothing was put off.
+        // 464 pages and 8 keep 59. Half of one node too many is none, and nothing was put off.
         assert_eq!(pruned(&mut nodes, &mut tree, 464, 0), []);
         // Two too many: one is due, the other follows when the first was put off.
         assert_eq!(pruned(&mut nodes, &mut tree, 456, 0), []);

@@ -1,15 +1,16 @@
-//! Flushing translations on other processors: what it costs who asks, and whom it interrupts (docs/spec/promotion.md#s5-4).
+//! Flushing translations on other processors: its cost to the requester, and which processors it interrupts
+//! (docs/spec/promotion.md#s5-4).
 //!
-//! The interrupt goes to all processors that run the space at that time; those that ran it before and are idle, or run a thread of
-//! the kernel since, flush when they come back to it. Who asks waits for the answers. Each of those asked takes an interrupt, in the
-//! time of what it runs: the machine charges it for what came in between at its next stretch. So many threads that flush at once hold
-//! each other up, and one that flushes alone does not wait for anybody.
+//! The interrupt goes to all processors that run the space at that time; those that ran it before and are idle, or run a thread
+//! of the kernel since, flush when they come back to it. The requester waits for the answers. Each processor asked takes an
+//! interrupt, in the time of what it runs: the machine charges it for what came in between at its next stretch. So threads that
+//! flush at once delay each other, and one that flushes alone waits for none.
 
 use super::Memory;
 use crate::mmu::SpaceId;
 
 impl Memory {
-    /// Flushes translations of these spaces, each given once. Returns what that costs who asks, in ns; it is not spent yet.
+    /// Flushes translations of these spaces, each given once. Returns the requester's cost in ns; it is not spent yet.
     pub(crate) fn shoot_down(&mut self, spaces: impl IntoIterator<Item = SpaceId>) -> u64 {
         let mut others = 0;
         for id in spaces {

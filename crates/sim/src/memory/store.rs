@@ -36,7 +36,7 @@ pub struct MemoryConfig {
     pub sample_pages: u64,
 }
 
-/// CPU time spent by kernel code on behalf of whoever runs now. The caller takes it and advances that clock.
+/// CPU time spent by kernel code on behalf of the current thread. The caller takes it and advances that clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     cpu_ns: u64,
@@ -48,17 +48,17 @@ impl Ledger {
     pub fn spend(&mut self, ns: u64) {
         self.cpu_ns += ns;
     }
-    /// What came together since the last call.
+    /// CPU time since the last call.
     pub fn take(&mut self) -> u64 {
         std::mem::take(&mut self.cpu_ns)
     }
-    /// What came together so far.
+    /// CPU time so far.
     pub const fn peek(&self) -> u64 {
         self.cpu_ns
     }
 }
 
-/// So many runs of pages are noted, and runs of so many pages: more cost more than a look at all places that are probed.
+/// Runs of pages that are noted, and pages of a run: more cost more than a test of all probes.
 const TOUCHES_MAX: usize = 16;
 const TOUCHED_PAGES_MAX: u32 = 4;
 
@@ -67,7 +67,7 @@ const TOUCHED_PAGES_MAX: u32 = 4;
 pub struct Memory {
     /// Tunables.
     pub config: MemoryConfig,
-    /// What things cost.
+    /// The costs.
     pub costs: Costs,
     /// The clock, set by the machine before each call.
     pub now: Instant,
@@ -95,43 +95,43 @@ pub struct Memory {
     pub node_moves: Vec<[u64; 2]>,
     /// `nonresident_age` of each lruvec (docs/spec/classic-lru.md#s5), grown by evictions and activations.
     pub nonresident_age: Vec<u64>,
-    /// What reclaim remembers from attempt to attempt.
+    /// The state of reclaim from attempt to attempt.
     pub reclaim: ReclaimState,
     /// Devices and transfers in flight.
     pub io: Io,
-    /// By node: an allocation found free memory at the low watermark since the machine last looked.
+    /// By node: an allocation found free memory at the low watermark since the machine last checked.
     pub kswapd_wanted: Vec<bool>,
     /// How often something may have used or changed pages, see [`stir`](Memory::stir).
     pub(crate) nr_stirs: u64,
-    /// What programs touched since the last time, see [`note_touches`](Memory::note_touches).
+    /// The touches of programs since the last time, see [`note_touches`](Memory::note_touches).
     pub(crate) touches: Vec<(SpaceId, PageRange)>,
-    /// Somebody wants to know them.
+    /// They are wanted.
     pub(crate) notes_touches: bool,
-    /// Pages charged since the machine last looked: what the `memory.high` penalty counts.
+    /// Pages charged since the machine last checked: what the `memory.high` penalty counts.
     pub charged: u64,
-    /// Groups whose `memory.high` was written since the machine last looked: what is above it is to be reclaimed.
+    /// Groups whose `memory.high` was written since the machine last checked: what is above it is to be reclaimed.
     pub high_written: Vec<CgroupId>,
     /// Dirty file pages that wait to be written.
     pub flusher: Flusher,
     /// Swap readahead by slot: one state for the whole system.
     pub cluster_readahead: ClusterReadahead,
-    /// What page tables of this machine are like.
+    /// The page-table settings of this machine.
     pub mmu: MmuConfig,
-    /// A page fault is being handled, in a mapping whose uses tell something about the next ones.
+    /// A page fault is being handled, in a mapping whose uses predict the next ones.
     pub recent_fault: bool,
     /// Memory without frames, in the order in which it was mapped.
     pub premapped: Vec<PremappedFrames>,
-    /// Knows every use of every page, if somebody wants to know.
+    /// Knows every use of every page, if that is wanted.
     pub ground_truth: Option<GroundTruth>,
     /// Pages on their way to other frames.
     pub migration: Flights,
     /// How this machine compacts.
     pub compaction: CompactionConfig,
-    /// By node: log2 of the pages that somebody wants in a row and left to the daemons; 0: nobody.
+    /// By node: log2 of the pages in a row that an allocation wants and left to the daemons; 0: none.
     pub kcompactd_wanted: Vec<u32>,
     /// Blocks that the kernel took for itself.
     pub kernel: KernelPages,
-    /// Allocations of several pages in a row since the machine last looked.
+    /// Allocations of several pages in a row since the machine last checked.
     pub blocks_taken: Vec<BlockTaken>,
 }
 
@@ -149,7 +149,8 @@ pub struct Mapper {
 pub type Mappers = SmallVec<[Mapper; 4]>;
 
 impl Memory {
-    /// Anything may happen to pages now but that accessed bits are cleared or tested: what was seen of them says nothing of what comes.
+    /// Anything may happen to pages now, except that accessed bits are cleared or tested: earlier results of probes predict
+    /// nothing.
     #[inline]
     pub(crate) fn stir(&mut self) {
         self.nr_stirs += 1;
@@ -318,7 +319,7 @@ impl Memory {
         debug_assert!(!flags.has_any([Flag::Writeback, Flag::Reading]), "under I/O");
         debug_assert!(self.sole_mapper(frame).is_none(), "nothing maps it any more");
         if let PageOwner::File { file, page } = self.frames.owner(frame) {
-            // Shared memory in the swap cache already left the page cache: there the slot stands for it.
+            // Shared memory in the swap cache already left the page cache: there the slot takes its place.
             if !flags.has(Flag::SwapCache) {
                 let to = shadow.map_or(CachePage::Absent, CachePage::Shadow);
                 let lruvec = self.lruvec_of(frame);
@@ -332,8 +333,8 @@ impl Memory {
         self.nodes.give(&mut self.frames, frame);
     }
 
-    /// Gives the frame of a private anonymous page back that is in no cache, on no list and not under I/O. Whoever calls this
-    /// uncharges it.
+    /// Gives the frame of a private anonymous page back that is in no cache, on no list and not under I/O. The caller uncharges
+    /// it.
     #[inline]
     pub(crate) fn give_private_page(&mut self, frame: FrameId) {
         debug_assert!(!self.frames.has(frame, Flag::OnList), "still on a list");

@@ -7,14 +7,14 @@ use isotherm_units::Pages;
 const CHUNK: u64 = 128;
 /// Abstract distance of DRAM, and of every node with processors (`MEMTIER_ADISTANCE_DRAM`).
 pub const DRAM_ADISTANCE: u64 = 4 * CHUNK + CHUNK / 2;
-/// That of memory of which nothing is known (`MEMTIER_DEFAULT_DAX_ADISTANCE`).
+/// That of memory about which nothing is known (`MEMTIER_DEFAULT_DAX_ADISTANCE`).
 pub const UNKNOWN_ADISTANCE: u64 = 5 * DRAM_ADISTANCE;
 /// Distance of a node to itself (`LOCAL_DISTANCE`).
 pub const LOCAL_DISTANCE: u8 = 10;
 /// Distance between nodes unless the machine says otherwise (`REMOTE_DISTANCE`).
 pub const REMOTE_DISTANCE: u8 = 20;
 
-/// What firmware tells of a node: read plus write latency in ns, read plus write bandwidth in MB/s. Neither is 0.
+/// What firmware reports of a node: read plus write latency in ns, read plus write bandwidth in MB/s. Neither is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Performance {
     /// ns, sum.
@@ -23,8 +23,8 @@ pub struct Performance {
     pub bandwidth_mb_per_s: u64,
 }
 
-/// The abstract distance of memory with this performance beside DRAM of that (`mt_perf_to_adistance`): integers, from left to
-/// right.
+/// The abstract distance of memory with this performance, relative to DRAM of that (`mt_perf_to_adistance`): integers, from left
+/// to right.
 pub const fn adistance(own: Performance, dram: Performance) -> u64 {
     DRAM_ADISTANCE * own.latency_ns / dram.latency_ns * dram.bandwidth_mb_per_s / own.bandwidth_mb_per_s
 }
@@ -41,7 +41,7 @@ pub struct NodeSetup {
     pub zones: Vec<Pages>,
     /// Latency of an access in ns.
     pub latency_ns: u64,
-    /// Bytes a second in 10^6; `None`: more than anybody asks for.
+    /// Bytes a second in 10^6; `None`: more than is ever used.
     pub bandwidth_mb_per_s: Option<u64>,
     /// Its latency grows with its load, so that it is a class of latency of its own.
     pub loaded: bool,
@@ -62,7 +62,7 @@ impl NodeSetup {
     }
 }
 
-/// How the nodes of a machine stand to each other, beside what they are; all off by default.
+/// Distances and tiers of a machine's nodes; all off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TieringSetup {
     /// Distance from each node to each, [`LOCAL_DISTANCE`] to itself; empty: [`REMOTE_DISTANCE`] to all others.

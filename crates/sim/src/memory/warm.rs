@@ -1,9 +1,9 @@
-//! Reading ahead of time what is about to be needed, so that the misses of the host's caches overlap.
+//! Reading data before it is needed, so that the misses of the host's caches overlap.
 //!
 //! A fault and an eviction each read a handful of records, every one at the end of a chain: the log names a frame, the frame
 //! names a page, the page's entry names a slot. Followed one page after the other, each link waits for main memory. Where
 //! the next pages are known (the old end of a list, the next accesses of a batch, all pages of a process that ends), their
-//! chains are followed link by link together. Nothing depends on it but time.
+//! chains are followed link by link together. Only time depends on it.
 
 use super::{FrameId, Memory, PageOwner};
 use crate::mmu::{DensePage, Entry, SpaceId};
@@ -20,7 +20,7 @@ pub(crate) enum Warm {
 }
 
 impl Memory {
-    /// Reads what taking `pages`, at most 64 of them, off their lists and freeing them will read.
+    /// Reads the data for taking `pages`, at most 64 of them, off their lists and freeing them.
     pub(crate) fn warm_up(&self, space: SpaceId, pages: &[DensePage]) {
         let mut frames = [FrameId::new(0); TOGETHER];
         let mut len = 0;
@@ -44,7 +44,7 @@ impl Memory {
         std::hint::black_box(sum);
     }
 
-    /// Reads what faults at `pages`, of which none is present, will read.
+    /// Reads the data for faults at `pages`; none of them is present.
     #[inline]
     pub(crate) fn warm_up_absent(&self, space: SpaceId, pages: &[DensePage]) {
         let table = &self.space(space).table;
@@ -53,7 +53,7 @@ impl Memory {
         std::hint::black_box(pages.iter().fold(sum, |sum, &page| sum ^ of_slot(page)));
     }
 
-    /// Reads what evicting pages of lists without links will read.
+    /// Reads the data for evicting pages of lists without links.
     pub(crate) fn warm_up_named(&self, pages: impl Iterator<Item = Warm> + Clone) {
         let mut sum = pages.clone().fold(0, |sum, page| sum ^ self.read_first(page));
         for page in pages {
@@ -70,7 +70,7 @@ impl Memory {
         std::hint::black_box(sum);
     }
 
-    /// Reads what judging and evicting `frames` will read, which are off their lists.
+    /// Reads the data for judging and evicting `frames`, which are off their lists.
     pub(crate) fn warm_up_isolated(&self, frames: &[FrameId]) {
         let mut sum = 0;
         for together in frames.chunks(TOGETHER) {

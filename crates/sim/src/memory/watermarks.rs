@@ -7,10 +7,10 @@ use isotherm_units::Pages;
 
 /// Pages of a 2 MiB block.
 const BLOCK_PAGES: u64 = 512;
-/// What a zone of movable memory only keeps as its min mark: a 1024th, within these bounds.
+/// The min mark of a zone of movable memory alone: a 1024th, within these bounds.
 const MOVABLE_MIN_PAGES: (u64, u64) = (32, 128);
 
-/// What a machine is made of, for its watermarks.
+/// The properties of a machine that its watermarks depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatermarkConfig {
     /// `watermark_scale_factor`: distance between marks in 1/10000 of a zone. Default 10; 1..=1000 in Linux. More wakes the
@@ -58,15 +58,15 @@ pub struct ZoneWatermarks {
 const BOOST_FACTOR: u64 = 15_000;
 
 impl ZoneWatermarks {
-    /// With all marks raised by so many pages. What is kept from requests that a higher zone could serve stays.
+    /// With all marks raised by this number of pages. The reserve against requests that a higher zone could serve stays.
     pub const fn boosted(self, pages: u64) -> Self {
         let Self { min, low, high, promo, lowmem_reserve } = self;
         Self { min: min + pages, low: low + pages, high: high + pages, promo: promo + pages, lowmem_reserve }
     }
 
-    /// The boost after `attempts` more to claim part of a page block, for a zone of `managed` pages with these marks, not boosted:
-    /// a page block each, up to half more than the high mark; none where four page blocks are more than the zone. Source:
-    /// `boost_watermark`.
+    /// The boost after `attempts` more to claim part of a page block, for a zone of `managed` pages with these marks, not
+    /// boosted. Each attempt adds a page block, up to half more than the high mark; none where four page blocks are more than the
+    /// zone. Source: `boost_watermark`.
     pub fn boost_after(&self, boost: u64, attempts: u64, managed: u64) -> u64 {
         if 4 * BLOCK_PAGES > managed {
             return boost;
@@ -109,7 +109,7 @@ impl Watermarks {
     }
 }
 
-/// The default of `min_free_kbytes` for so much low memory, both in KiB: grows with the square root, 128 KiB to 256 MiB.
+/// The default of `min_free_kbytes` for this amount of low memory, both in KiB: grows with the square root, 128 KiB to 256 MiB.
 pub const fn min_free_kib(lowmem_kib: u64) -> u64 {
     let root = lowmem_kib.saturating_mul(16).isqrt();
     if root < 128 {
@@ -121,7 +121,7 @@ pub const fn min_free_kib(lowmem_kib: u64) -> u64 {
     }
 }
 
-/// The least `min_free_kbytes` with transparent huge pages, for `nr_zones` populated zones and so many low pages: two
+/// The least `min_free_kbytes` with transparent huge pages, for `nr_zones` populated zones and this number of low pages: two
 /// blocks a zone and nine to keep the kinds of allocations apart, but no more than a twentieth of memory.
 pub const fn min_free_kib_for_huge_pages(nr_zones: u64, lowmem_pages: u64) -> u64 {
     let blocks = 11 * BLOCK_PAGES * nr_zones;

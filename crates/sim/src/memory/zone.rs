@@ -35,7 +35,7 @@ pub struct Zone {
     /// The same without it.
     unboosted: ZoneWatermarks,
     boost: u64,
-    /// It was raised since somebody last asked.
+    /// It was raised since this was last read.
     is_boosted_anew: bool,
     /// What compaction remembers of the zone.
     pub compaction: ZoneCompaction,
@@ -78,12 +78,12 @@ impl Zone {
         self.buddy.free_pages() + self.at_hand.pages.len() as u64 + settling
     }
 
-    /// Frames in use; what compressed swap occupies is not counted.
+    /// Frames in use; pages of compressed swap are not counted.
     pub(super) fn used(&self) -> u64 {
         self.managed() - self.all_free() - self.set_aside
     }
 
-    /// Free pages in blocks: what watermarks of compaction are held against (`NR_FREE_PAGES`).
+    /// Free pages in blocks: compared with watermarks of compaction (`NR_FREE_PAGES`).
     pub fn free_in_blocks(&self) -> u64 {
         self.buddy.free_pages().saturating_sub(self.hidden)
     }
@@ -98,7 +98,7 @@ impl Zone {
         std::mem::replace(&mut self.is_boosted_anew, false)
     }
 
-    /// kswapd has seen to so much of the boost.
+    /// kswapd has dealt with `pages` of the boost.
     pub(crate) const fn lower_boost(&mut self, pages: u64) {
         self.boost = self.boost.saturating_sub(pages);
         self.marks = self.unboosted.boosted(self.boost);
@@ -121,7 +121,7 @@ impl Zone {
         self.buddy.range()
     }
 
-    /// Forgets which page blocks compaction need not look at, if that was asked for.
+    /// Forgets which page blocks compaction need not scan, if that was asked for.
     pub(crate) fn flush_hints(&mut self, frames: &Frames) {
         let Self { buddy, compaction, .. } = self;
         compaction.flush_hints(buddy, frames);
@@ -135,7 +135,7 @@ impl Zone {
     /// Source: `__isolate_free_page`.
     pub(crate) fn set_aside(&mut self, frames: &mut Frames, block: FrameId) -> Option<u32> {
         let order = self.buddy.order_at(block)?;
-        // The raw mark: a boost is there to have pages moved.
+        // The raw mark: a boost is meant to get pages moved.
         if self.free_in_blocks() <= self.unboosted.min + (1 << order) {
             return None;
         }
@@ -163,7 +163,7 @@ impl Zone {
         (self.at_hand.high, self.at_hand.batch) = (0, 1);
     }
 
-    /// As after so many claims of parts of page blocks.
+    /// As after this number of claims of parts of page blocks.
     #[cfg(test)]
     pub(crate) fn boost_by_claims(&mut self, attempts: u64) {
         self.boost = self.unboosted.boost_after(self.boost, attempts, self.managed());
@@ -204,8 +204,8 @@ impl Zone {
         self.at_hand.pages.pop_back().map(FrameId::new)
     }
 
-    /// Takes a block of `order`, if there is one. Pages at hand are not given up for it: who wants that calls
-    /// [`drain`](Self::drain) before.
+    /// Takes a block of `order`, if there is one. Pages at hand are not given up for it: call [`drain`](Self::drain) before for
+    /// that.
     pub(crate) fn take_block(&mut self, frames: &mut Frames, order: u32, kind: MigrateType) -> Option<FrameId> {
         if order > MAX_ORDER || self.free() < 1 << order {
             return None;
@@ -228,10 +228,10 @@ impl Zone {
     }
 
     /// Up to `pages` single pages are about to be given back. If these are many for the zone, those that do not stay at hand are
-    /// collected until [`settle`](Self::settle), where neighbours go back together: in the order in which a process that ends
+    /// collected until [`settle`](Self::settle), where neighbours go back together. In the order in which an ending process
     /// leaves them, each would wait for main memory.
     pub(super) fn expect(&mut self, pages: u64) {
-        // A bit is looked at for every frame of the zone: a word for each page that is expected.
+        // A bit is read for every frame of the zone: a word for each page that is expected.
         if self.settling.is_none() && pages >= self.managed() / 64 {
             self.settling = Some(Settling { pages: Bits::new(self.managed), count: 0 });
         }
@@ -291,7 +291,7 @@ impl Zone {
         }
     }
 
-    /// Whether what must hold of free memory does.
+    /// Checks the invariants of free memory.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// docs/spec/compaction.md#s11, E13: batches; with two CPUs the kernel's limits for each are 9798 and 311296, and the one list
+    /// docs/spec/compaction.md#s11, E13: batches. With two CPUs the kernel's limits for each are 9798 and 311296; the one list
     /// here is longer than two of the former and shorter than two of the latter.
     #[test]
     fn e13_batches_and_limits() {

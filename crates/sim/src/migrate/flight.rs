@@ -1,8 +1,8 @@
 //! Pages in flight: out of reach from their unmapping to their arrival.
 //!
-//! Kernel paths see a page where it will be. Only accesses must not go through, and the hit path must not pay for that: before
-//! a thread plays on a table of which pages are in flight, their present and writable bits are cleared, and set again after
-//! (`PageTable::set_migration_entries`); it plays no further than to the next departure or arrival.
+//! Kernel paths see a page where it will be. Only accesses must not go through, and the hit path must not pay for that. Before a
+//! thread plays on a table with pages in flight, their present and writable bits are cleared, and set again after
+//! (`PageTable::set_migration_entries`). It plays no further than to the next departure or arrival.
 
 use super::Flush;
 use crate::memory::FrameId;
@@ -11,10 +11,10 @@ use isotherm_core::host::Stalls;
 use isotherm_units::{Duration, Instant, PageRange};
 use std::collections::BTreeMap;
 
-/// Who moves pages: waits for them are told to nobody else.
+/// The mover of pages: waits for them are reported to it alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mover {
-    /// Whoever does not ask what it cost others: threads for themselves, kcompactd, tiers.
+    /// Movers that take no reports of waits: threads for themselves, kcompactd, tiers.
     #[default]
     Anybody,
     /// A daemon that compacts, by its number.
@@ -32,7 +32,7 @@ pub struct Flight {
     pub from: Instant,
     /// When it is mapped again.
     pub until: Instant,
-    /// Who moves it.
+    /// Its mover.
     pub mover: Mover,
 }
 
@@ -53,13 +53,13 @@ impl Flight {
     }
 }
 
-/// All pages in flight, and what they cost those who wanted them.
+/// All pages in flight, and the waits for them.
 #[derive(Clone, Debug)]
 pub struct Flights {
     by_space: BTreeMap<SpaceId, Vec<Flight>>,
-    /// No flight ends before: until then none is to be looked for that is over.
+    /// No flight ends before: until then there is no need to search for ended ones.
     first_arrival: Instant,
-    /// Pages of files, by the frames that they have meanwhile, with departure and arrival: who writes through a descriptor finds
+    /// Pages of files, by the frames that they have meanwhile, with departure and arrival: a write through a descriptor finds
     /// them without a mapping.
     of_files: BTreeMap<FrameId, Locked>,
     /// All pages: when they arrive, and how many base pages.
@@ -68,13 +68,13 @@ pub struct Flights {
     played: Instant,
     /// When translations are flushed.
     pub flush: Flush,
-    /// Flights of no more than this are not waited for: a machine that is coarser than that cannot tell.
+    /// Flights up to this time are not waited for: the machine's clock is coarser than they are.
     pub resolution: Duration,
     /// Waits for pages in flight so far, all threads together.
     pub stalls: Stalls,
-    /// Who moves pages now.
+    /// The present mover.
     pub(crate) mover: Mover,
-    /// Those that a daemon has caused and was not told of.
+    /// Those that a daemon has caused and that were not reported to it yet.
     unreported: BTreeMap<Mover, Stalls>,
 }
 
@@ -102,7 +102,7 @@ impl Flights {
         self.by_space.is_empty()
     }
 
-    /// A thread waits so long for a page that somebody moves.
+    /// A thread waits for `wait` for a page that `mover` moves.
     pub(crate) fn note_stall(&mut self, wait: Duration, mover: Mover) {
         self.stalls.add(wait);
         if mover != Mover::Anybody {
@@ -110,8 +110,8 @@ impl Flights {
         }
     }
 
-    /// Waits for pages that the present mover has moved, since its last call: those of pages moved before it, for the waits for what
-    /// is being moved are still to come.
+    /// Waits for pages that the present mover has moved, since its last call: those of pages moved before it, as the waits for
+    /// pages being moved are still to come.
     pub(crate) fn take_unreported(&mut self) -> Stalls {
         self.unreported.remove(&self.mover).unwrap_or_default()
     }
@@ -122,10 +122,10 @@ impl Flights {
         self.played = self.played.max(now);
     }
 
-    /// When a batch begins for those who play, if it begins at `at` for who migrates: CPUs may be a step apart, and who moves
-    /// several batches in one stretch is ahead of the others, who are at `now`. Flights that are over for them are forgotten.
+    /// When a batch begins for playing threads, if it begins at `at` for the mover. CPUs may be a step apart, and a mover of
+    /// several batches in one stretch is ahead of the others, which are at `now`. Flights that are over for them are forgotten.
     pub(super) fn begin(&mut self, now: Instant, at: Instant) -> Instant {
-        // Who moves page by page begins as many batches as there are pages, all in one stretch.
+        // A mover of single pages begins as many batches as there are pages, all in one stretch.
         if self.first_arrival <= now {
             self.by_space.retain(|_, flights| {
                 flights.retain(|flight| flight.until > now);
@@ -146,7 +146,7 @@ impl Flights {
         isolated.map(|&(_, pages)| u64::from(pages)).sum()
     }
 
-    /// So many base pages leave at `from` and arrive at `until`, mapped or not.
+    /// A number of base pages leave at `from` and arrive at `until`, mapped or not.
     pub(super) fn add_isolated(&mut self, from: Instant, until: Instant, pages: u32) {
         if until.since(from) > self.resolution {
             self.first_arrival = self.first_arrival.min(until);
@@ -186,8 +186,8 @@ impl Flights {
         hits.map(|flight| (flight.until, flight.mover)).max()
     }
 
-    /// What of a space is out of reach at `now`, and when that changes next; `None` if nothing of it is in flight. Forgets what
-    /// has arrived.
+    /// The part of a space that is out of reach at `now`, and when that changes next; `None` if nothing of it is in flight.
+    /// Forgets what has arrived.
     pub(crate) fn migrating(&mut self, space: SpaceId, now: Instant) -> Option<(Vec<PageRange>, Instant)> {
         let flights = self.by_space.get_mut(&space)?;
         flights.retain(|flight| flight.until > now);
@@ -206,7 +206,7 @@ impl Flights {
 mod tests {
     use super::*;
 
-    /// Whoever moves several batches in one stretch begins the second when the first is over for it, not for the others.
+    /// A mover of several batches in one stretch begins the second when the first is over for it, not for the others.
     #[test]
     fn an_earlier_batch_of_the_same_stretch_is_not_forgotten() {
         let at = Instant::from_ns;
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(flights.arrival(space, 8, at(1600)), Some((at(1800), mover)));
     }
 
-    /// Whoever compacts beside others is told of the waits that it caused itself, and of each once.
+    /// Of several that compact, each gets reports of the waits that it caused itself, and of each wait once.
     #[test]
     fn waits_are_told_to_who_caused_them() {
         let mut flights = Flights::default();

@@ -1,8 +1,9 @@
-//! Page migration: a page, or a huge page, moves from its frame to another one, and nobody notices but by waiting
-//! (docs/spec/compaction.md#s5, `docs/mechanism/compaction.md`). Compaction and memory tiers move pages through this and nothing else.
+//! Page migration: a page, or a huge page, moves from its frame to another one, and users notice only by waiting
+//! (docs/spec/compaction.md#s5, `docs/mechanism/compaction.md`). Compaction and memory tiers move pages through this and nothing
+//! else.
 //!
 //! A batch is unmapped page by page, the translations are flushed, and the pages are copied and mapped again one after the other.
-//! The state moves at once when a batch begins; its time passes afterwards, and so long its pages are [in flight](Flights): a
+//! The state moves at once when a batch begins; its time passes afterwards, and until then its pages are [in flight](Flights): a
 //! thread that touches one waits until that page has arrived.
 //!
 //! Behaviour follows `mm/migrate.c` of Linux 7.2. Left out: locks of pages held by others, so that only pinned pages are tried
@@ -61,9 +62,9 @@ pub enum Flush {
 /// Why a page stays where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// Somebody holds it: tried as often as the kernel does, in vain.
+    /// It is pinned: tried as often as the kernel does, in vain.
     Pinned,
-    /// It is being written; [`Migrated::retry_at`] tells when it is worth another try in [`MigrateMode::Sync`].
+    /// It is being written; [`Migrated::retry_at`] says when it is worth another try in [`MigrateMode::Sync`].
     Writeback,
     /// It is being read.
     Reading,
@@ -89,11 +90,11 @@ impl Refusal {
     ];
 }
 
-/// A page and where it is to go: frames of the same number of base pages. The target was taken from its node and belongs to
-/// nobody; for a huge page it is the first of as many frames in a row.
+/// A page and where it is to go: frames of the same number of base pages. The target was taken from its node and has no owner;
+/// for a huge page it is the first of as many frames in a row.
 pub type Move = (FrameId, FrameId);
 
-/// What became of pages that were to move.
+/// The result for pages that were to move.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Migrated {
     /// Base pages moved. Their old frames are free.
@@ -108,11 +109,11 @@ pub struct Migrated {
     pub retry_at: Option<Instant>,
 }
 
-/// Who has the pages.
+/// Where the pages are before the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     List,
-    /// Who asks took them off.
+    /// The caller took them off.
     Caller,
 }
 
@@ -130,9 +131,9 @@ struct Going {
 impl Memory {
     /// Moves pages. CPU time is charged to [`Memory::ledger`]; accesses to pages in flight wait.
     ///
-    /// Each page keeps its contents and all that is known of it: its owner and everybody who maps it, its group's charge, its
-    /// flags, accessed and dirty bits, its slot in swap. It goes to the head of the list it was on, as the kernel puts it back;
-    /// with generations it stays among the young or the old ones. Order of `moves` is the order of work.
+    /// Each page keeps its contents and all that is known of it: its owner and all its mappers, its group's charge, its flags,
+    /// accessed and dirty bits, its slot in swap. It goes to the head of the list it was on, as the kernel puts it back; with
+    /// generations it stays among the young or the old ones. Order of `moves` is the order of work.
     ///
     /// Counts `pgmigrate_success` and `pgmigrate_fail` in base pages, `thp_migration_success` and `thp_migration_fail` in
     /// huge ones.
@@ -160,7 +161,7 @@ impl Memory {
             match self.ready(policy, from, to, source) {
                 Ok((pages, mappers)) => {
                     self.ledger.spend(if source == Source::List { self.costs.migrate_isolate_ns } else { 0 });
-                    // Whoever holds a part of a huge page holds all of it: the kernel counts references by folio.
+                    // A pin on a part of a huge page pins all of it: the kernel counts references by folio.
                     let is_pinned = (0..pages).any(|at| self.frames.is_pinned(FrameId::new(from.index_u32() + at)));
                     going.push(Going { index, from, to, pages, mappers, is_pinned });
                 }
@@ -307,7 +308,7 @@ impl Memory {
         self.ledger.spend(spent_ns);
     }
 
-    /// A frame for a page to move into, from a zone of `node` that keeps more than `mark` free: nobody is charged.
+    /// A frame for a page to move into, from a zone of `node` that keeps more than `mark` free: no group is charged.
     pub fn take_target(&mut self, node: crate::memory::NodeId, mark: crate::memory::Mark) -> Option<FrameId> {
         let Self { nodes, frames, .. } = self;
         nodes.take(frames, node, mark)
@@ -316,7 +317,7 @@ impl Memory {
     /// 2^9 frames in a row for a huge page to move into.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The obstacle.
     pub fn take_huge_target(
         &mut self,
         node: crate::memory::NodeId,
@@ -338,7 +339,7 @@ impl Memory {
         if self.migration.is_empty() { None } else { self.migration.arrival(space, page, self.now) }
     }
 
-    /// The same of a page of a file that has a frame, for who comes to it through the page cache and has to lock it.
+    /// The same of a page of a file that has a frame, for a thread that finds it in the page cache and has to lock it.
     #[inline]
     pub(crate) fn arrival_at(&self, frame: FrameId) -> Option<(Instant, Mover)> {
         self.migration.arrival_at(frame, self.now)

@@ -19,10 +19,10 @@ pub struct NodeMove {
     pub only_active: bool,
     /// Folios that several spaces map stay, and those locked in memory.
     pub leaves_shared: bool,
-    /// What is on another node of the top tier stays.
+    /// Pages on another node of the top tier stay.
     pub only_promotes: bool,
-    /// Dirty pages of files stay, and code of files that several spaces map (`migrate_misplaced_folio_prepare`): what the scan
-    /// daemon and hint faults ask, and schemes do not.
+    /// Dirty pages of files stay, and code of files that several spaces map (`migrate_misplaced_folio_prepare`): so the scan
+    /// daemon and hint faults request it, and schemes do not.
     pub leaves_dirty_and_code: bool,
 }
 
@@ -42,11 +42,11 @@ impl NodeMove {
 }
 
 impl Memory {
-    /// Moves folios to a node without waiting for locks or reclaim there, and says of each what became of it. `None`: a page that
-    /// is not there. `results` has the length of `folios`. CPU time goes to [`Memory::ledger`].
+    /// Moves folios to a node without waiting for locks or reclaim there, and gives the result of each. `None`: a page that is
+    /// not there. `results` has the length of `folios`. CPU time goes to [`Memory::ledger`].
     ///
-    /// What goes from a slow node to one of the top tier is counted as `pgpromote_success` of that node, whoever moves it: Linux
-    /// counts it in the tiering mode of NUMA balancing alone.
+    /// Pages from a slow node to one of the top tier are counted as `pgpromote_success` of that node, whatever moves them. Linux
+    /// counts them in the tiering mode of NUMA balancing alone.
     pub fn move_to_node(
         &mut self,
         policy: &mut dyn ReclaimPolicy,
@@ -151,7 +151,7 @@ impl Memory {
             self.kswapd_wanted[how.to.index()] = true;
             return Err(PageMove::BelowWatermark);
         }
-        // From this node only, and no deeper than anybody else may go.
+        // From this node only, and no deeper than other allocations may go.
         let target = match is_huge {
             true => self.take_huge_target(how.to, Mark::Min).ok(),
             false => self.take_target(how.to, Mark::Min),
@@ -184,7 +184,7 @@ mod tests {
     const FAST: NodeId = NodeId(0);
     const SLOW: NodeId = NodeId(1);
 
-    /// 8 MiB of fast and 16 MiB of slow memory; what is touched goes to the slow node.
+    /// 8 MiB of fast and 16 MiB of slow memory; touched pages go to the slow node.
     fn rig() -> Rig {
         let mut rig = Rig::with(DeviceKind::Nvme, 1000, |setup| {
             setup.nodes =
@@ -291,7 +291,7 @@ mod tests {
             (rig.memory.nodes.get(FAST).free(), rig.memory.kswapd_wanted.clone()),
             (high + 1, vec![true, false])
         );
-        // Without the gate only the reserve stops it.
+        // Without the check only the reserve stops it.
         let min = rig.memory.nodes.get(FAST).min_marks();
         let results = promote(&mut rig, space, &pages, NodeMove::freely(FAST));
         assert_eq!(nr(PageMove::Moved(1), &results), high + 1 - min);

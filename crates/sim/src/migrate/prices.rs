@@ -1,10 +1,10 @@
-//! What the parts of a move cost. Each kind of move has the model of its own specification.
+//! The costs of the parts of a move. Each kind of move has the model of its own specification.
 //!
-//! Within a node (compaction) it is docs/spec/compaction.md#s5, which was set against the 14.6 µs a page of a published run of Linux
-//! 5.3 and is checked by its example 26: the flush is one price, and a page is copied within one memory. From node to node
-//! (promotion, demotion, schemes) it is docs/spec/promotion.md#s5-4 and its example 25: the flush grows with the processors that
-//! run the owners, and the copy takes as long as the slowest of both memories and the processor that copies. The two were set
-//! against different machines and kernels, and neither can be derived from the other. Who asks makes no difference within either.
+//! Within a node (compaction) it is docs/spec/compaction.md#s5, calibrated to the 14.6 µs a page of a published run of Linux 5.3
+//! and checked by its example 26. The flush is one price, and a page is copied within one memory. From node to node (promotion,
+//! demotion, schemes) it is docs/spec/promotion.md#s5-4 and its example 25. The flush grows with the processors that run the
+//! owners, and the copy takes as long as the slowest of both memories and the copying processor. The two were calibrated to
+//! different machines and kernels, and neither can be derived from the other. The requester makes no difference within either.
 
 use super::Going;
 use crate::costs::Costs;
@@ -25,7 +25,7 @@ pub(super) struct Prices {
     is_between_nodes: bool,
 }
 
-/// What copying goes by.
+/// The price of copying.
 enum Copying {
     /// A base page alone, and each of a huge page.
     AtPrice { page_ns: u64, huge_part_ns: u64 },
@@ -54,7 +54,7 @@ impl Prices {
         }
     }
 
-    /// Copying a folio of so many base pages.
+    /// Copying a folio of `pages` base pages, in ns.
     pub(super) fn copy_ns(&self, pages: u32) -> u64 {
         let pages = u64::from(pages);
         match self.copy {
@@ -66,7 +66,7 @@ impl Prices {
 }
 
 impl Memory {
-    /// Those of a batch. All of it goes the same way: who moves pages from node to node leaves out what is there already.
+    /// Those of a batch. All of it goes the same way: moves from node to node leave out pages that are there already.
     pub(super) fn prices_of(&self, batch: &[Going]) -> Prices {
         let Some(first) = batch.first() else { return Prices::within_a_node(&self.costs) };
         let [from, to] = [first.from, first.to].map(|frame| self.nodes.of(frame));
@@ -76,7 +76,7 @@ impl Memory {
         Prices::between_nodes(&self.costs, self.copy_mb_per_s(from, to))
     }
 
-    /// How fast a processor copies from one node to another: the least of what it can do and what both give.
+    /// How fast a processor copies from one node to another: the least of its own speed and that of both nodes.
     fn copy_mb_per_s(&self, from: NodeId, to: NodeId) -> u64 {
         let of = |node| self.nodes.get(node).bandwidth_mb_per_s;
         [of(from), of(to)].into_iter().flatten().fold(self.costs.copy_core_mb_per_s, u64::min)

@@ -1,4 +1,4 @@
-//! The state of a page moves: who refers to a frame refers to another one afterwards.
+//! The state of a page moves: references to a frame become references to another one.
 
 use super::shows;
 use crate::memory::{CachePage, Flag, FrameId, Mapper, Memory, PageOwner};
@@ -27,7 +27,7 @@ impl Memory {
             };
             self.relocate_one(policy, part(from, at), part(to, at), mappers.iter().map(moved));
         }
-        // Not through the pages at hand: what migration empties is there to be joined.
+        // Not through the pages at hand: frames that migration empties are meant to be joined.
         let Self { nodes, frames, .. } = self;
         if from.index_u32().is_multiple_of(pages) {
             nodes.give_block(frames, from, pages.ilog2());

@@ -1,4 +1,4 @@
-//! What a moved page keeps, what moving costs, and who waits for it.
+//! What a moved page keeps, the cost of moving, and the waits for it.
 
 use super::*;
 use crate::fault::{FaultOutcome, FaultState, fault};
@@ -109,11 +109,11 @@ fn pages_go_to_another_node_and_its_lists() {
     rig.check();
     assert_eq!((moved.pages, moved.failed.len(), rig.memory.nodes.get(NODE).free()), (600, 0, 2048));
     assert!((0..600).all(|page| rig.memory.nodes.of(rig.frame(space, page).unwrap()) == far));
-    // 1.5 µs and half a one for the copy each; nobody runs the space, so that a flush is 1 µs.
+    // 1.5 µs and half a one for the copy each; no processor runs the space, so that a flush is 1 µs.
     assert_eq!(rig.memory.ledger.take(), 600 * (1500 + 512) + 2 * 1000, "two batches");
 }
 
-/// So many pages on a slow node, and a fast one; with these bandwidths, on a machine where 60 processors run their owner.
+/// A number of pages on a slow node, and a fast one; with these bandwidths, on a machine where 60 processors run their owner.
 fn rig_of_two(mb_per_s: [Option<u64>; 2], pages: u64) -> (Rig, SpaceId) {
     let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
         let zones = || vec![Pages::new(2048)];
@@ -129,7 +129,7 @@ fn rig_of_two(mb_per_s: [Option<u64>; 2], pages: u64) -> (Rig, SpaceId) {
     (rig, space)
 }
 
-/// CPU time of moving the first `pages` to the other node, so many under one flush.
+/// CPU time of moving the first `pages` to the other node, in batches under one flush.
 fn moved_ns((rig, space): &mut (Rig, SpaceId), pages: u64, together: usize) -> u64 {
     let folios: Vec<Option<FrameId>> = (0..pages).map(|page| rig.frame(*space, page)).collect();
     let mut results = vec![isotherm_core::host::PageMove::NotPresent; folios.len()];
@@ -153,8 +153,8 @@ fn oracle_25_a_flush_for_a_page_or_for_a_batch() {
     }
 }
 
-/// docs/spec/promotion.md#s5-4: the slowest of both memories and the processor gives the pace of the copy, and the flush is the dearer
-/// the more processors are to be asked, the own one left out.
+/// docs/spec/promotion.md#s5-4: the slowest of both memories and the processor limits the copy, and the flush costs more with
+/// each processor asked, the own one left out.
 #[test]
 fn a_move_is_as_fast_as_the_slower_memory_and_the_flush_grows_with_processors() {
     let fixed = 1500 + 4000;
@@ -303,8 +303,8 @@ fn a_page_in_flight_is_waited_for() {
     assert!(rig.memory.migration.is_empty());
 }
 
-/// A page of the page cache that nobody maps has no entry that could be met. Who writes to it through a descriptor, or maps it,
-/// waits for its lock; who reads it does not.
+/// A page of the page cache that is not mapped has no entry that could be met. A thread that writes to it through a descriptor,
+/// or maps it, waits for its lock; one that reads it does not.
 #[test]
 fn a_write_through_a_descriptor_waits_for_a_page_in_flight() {
     use crate::fault::descriptor;
@@ -372,7 +372,7 @@ fn e26_a_batch_flushes_once_and_a_page_alone_each_time() {
     }
 }
 
-/// What migration entries take away they give back, and the hit path cannot pass them.
+/// Migration entries restore the bits that they clear, and the hit path cannot pass them.
 #[test]
 fn the_veil_stops_accesses_and_changes_nothing() {
     use crate::mmu::{Cursor, Pace, Stop};

@@ -72,7 +72,7 @@ impl MmuConfig {
         self.translation.as_ref().and_then(TranslationConfig::first_error)
     }
 
-    /// What a page table has to know of it.
+    /// The settings that a page table needs.
     pub(crate) fn table_kind(&self) -> TableKind {
         TableKind {
             highest_set: self.highest_level().max(Level::PMD),
@@ -83,7 +83,7 @@ impl MmuConfig {
     }
 }
 
-/// What a page table has to know of [`MmuConfig`].
+/// The settings of [`MmuConfig`] that a page table needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableKind {
     /// Highest level whose accessed bits the processor sets where the kernel can see them: at least that of 2 MiB leaves.

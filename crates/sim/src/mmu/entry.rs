@@ -1,4 +1,4 @@
-//! What a page-table entry holds besides its hardware bits.
+//! Contents of a page-table entry besides its hardware bits.
 
 use crate::memory::FrameId;
 use crate::swap::SlotId;

@@ -1,14 +1,14 @@
 //! Premapped memory: memory that a program had touched before the run began, without a frame, a list or an entry for each page.
 //!
-//! A program that has 5 TiB resident and uses 10 GiB of it would need 24 GB of frames and entries for pages that nobody ever
-//! looks at. Where nothing reclaims or moves a page, all that can be asked of it is whether it is mapped and whether it was
-//! used. The first is a range; the second is one bit a page, in memory that the operating system gives when a bit is set.
+//! A program that has 5 TiB resident and uses 10 GiB of it would need 24 GB of frames and entries for pages that are never
+//! read. Where nothing reclaims or moves a page, only two facts about it matter: whether it is mapped and whether it was used.
+//! The first is a range; the second is one bit a page, in memory that the operating system gives when a bit is set.
 //!
 //! Sketch, for 5 TiB: bits of pages 0.4 MiB if 10 GiB in a row are used, 10 MiB if these are scattered, 170 MiB if every 2 MiB
 //! has many; bits of 2 MiB entries 2 x 320 KiB. Blocks are of 512 GiB, so that a table's 512 entries are eight whole words at
 //! every upper level. A touch costs one load of the directory and one of the block (both in L1), one of the slot of its 2 MiB,
-//! if many pages of that are used one of the page's word, and one of the *settled* bit of its 2 MiB (as in `levels.rs`). It
-//! stores only where a bit changes.
+//! and one of the *settled* bit of its 2 MiB (as in `levels.rs`). If many pages of the 2 MiB are used, it also loads the page's
+//! word. It stores only where a bit changes.
 
 mod leaves;
 
@@ -43,8 +43,8 @@ type PmdWords = [u64; 1 << (BLOCK_SHIFT - 9 - 6)];
 #[derive(Clone, Debug)]
 struct Block {
     first_page: u64,
-    /// What was touched last: an extent of base pages, or of one that is huge what lies under huge entries. The hot path looks
-    /// here alone.
+    /// The extent touched last: one of base pages, or the part under huge entries of one that is huge. The hot path checks this
+    /// alone.
     recent: PageRange,
     is_recent_huge: bool,
     /// Sorted, disjoint; nearly always one.
@@ -159,7 +159,7 @@ impl Premapped {
         Self { directory: Vec::new(), blocks: Vec::new(), kind }
     }
 
-    /// Maps `range`, of which nothing is mapped here.
+    /// Maps `range`, where nothing is mapped yet.
     pub(super) fn lay(&mut self, range: PageRange, huge: bool) {
         debug_assert!(range.start < range.end && !self.overlaps(range), "each page is mapped once");
         let mut start = range.start;
@@ -229,8 +229,8 @@ impl Premapped {
         Some(if extent.huge && is_whole(extent.pages, page) { Level::PMD } else { Level::LEAF })
     }
 
-    /// The hot loop: touches single pages from the start of `runs` while there is time. Returns how many; what stopped
-    /// it is for the caller to find out. Short, so that the cache misses of many accesses overlap.
+    /// The hot loop: touches single pages from the start of `runs` while there is time. Returns how many; the caller finds out
+    /// what stopped it. Short, so that the cache misses of many accesses overlap.
     #[inline(always)]
     pub(super) fn touch_singles(&mut self, runs: &[Run], pace: &mut Pace) -> usize {
         let mut now = pace.now_ns;

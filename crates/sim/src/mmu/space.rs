@@ -24,7 +24,7 @@ pub struct AddressSpace {
     pub name: String,
     /// Program and process in it, as the machine numbers them.
     pub process: (usize, usize),
-    /// Who pays for its pages.
+    /// The group that pays for its pages.
     pub cgroup: CgroupId,
     /// Mapped ranges.
     pub vmas: VmaList,
@@ -36,7 +36,7 @@ pub struct AddressSpace {
     pub nr_resident: u64,
     /// Pages swapped out.
     pub nr_swapped: u64,
-    /// Its memory policy keeps pages where they are: nobody but the program itself moves them.
+    /// Its memory policy keeps pages where they are: only the program itself moves them.
     pub is_bound: bool,
     /// False once its last thread has ended.
     pub alive: bool,
@@ -50,7 +50,7 @@ pub struct AddressSpace {
     pub used: u64,
     /// Processors that run a thread of it now: a flush of its translations interrupts them.
     pub running_cpus: u32,
-    /// Flushes of its translations that interrupted whoever ran it.
+    /// Flushes of its translations that interrupted a processor that ran it.
     pub shootdowns: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct AddressSpace {
 /// all frames of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PremappedFrames {
-    /// Whose memory it is.
+    /// The space that maps it.
     pub space: SpaceId,
     /// Its virtual pages.
     pub pages: PageRange,
@@ -69,7 +69,7 @@ pub struct PremappedFrames {
 /// A file as one address space has it open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenFile {
-    /// What readahead remembers.
+    /// The state of readahead.
     pub readahead: FileReadahead,
     /// The page at which the last `read()` ended.
     pub last_read: Option<u64>,

@@ -1,11 +1,11 @@
 //! The page table in the layout that the hit path wants.
 //!
-//! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a
-//! 16-byte group of two words that serves 64 pages (a quarter of a byte a page; a store touches a second such group), and a
-//! test of one bit per 2 MiB (in L1 or L2). Everything else about a page (frame, swap slot) lies in cold tables of 4 bytes a page, touched on fault and eviction
-//! only. A chunk of 1 GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first touch (the
-//! operating system gives the hot words as zero pages until they are used), a table of 2 MiB another 2 KiB: programs that
-//! scatter their heap over the whole address space, as V8 does, stay cheap, and untouched address space is free.
+//! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a 16-byte group of
+//! two words, and a test of one bit per 2 MiB (in L1 or L2). A group serves 64 pages, a quarter of a byte a page; a store touches
+//! a second such group. Everything else about a page (frame, swap slot) lies in cold tables of 4 bytes a page, touched on fault
+//! and eviction only. A chunk of 1 GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first
+//! touch, a table of 2 MiB another 2 KiB. (The operating system gives the hot words as zero pages until they are used.) Programs
+//! that scatter their heap over the whole address space, as V8 does, stay cheap, and untouched address space is free.
 
 use super::entry::Entry;
 use super::levels::{Level, UpperBits};
@@ -137,7 +137,7 @@ pub struct PageTable {
     /// Chunk slot + 1 by `page >> CHUNK_SHIFT`; grows to the highest chunk in use.
     directory: Vec<u16>,
     /// Entries of the directory with a chunk, in order. Processes map near both ends of their space, so that most are empty;
-    /// looks at upper levels go by these.
+    /// reads of upper levels go by these.
     used: Vec<u32>,
     chunks: Vec<Chunk>,
     nr_present: u64,
@@ -465,8 +465,8 @@ impl PageTable {
         })
     }
 
-    /// Pages of `range` with a non-empty entry (present or swapped), ascending. Costs a look at each entry of the page-table
-    /// pages that were ever used.
+    /// Pages of `range` with a non-empty entry (present or swapped), ascending. Reads each entry of the page-table pages that
+    /// were ever used.
     pub fn populated_in(&self, range: PageRange) -> impl Iterator<Item = DensePage> + '_ {
         self.populated_tables(range).flat_map(|(first, from, entries)| {
             let is_used =

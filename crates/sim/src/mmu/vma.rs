@@ -16,7 +16,7 @@ impl Vma {
         self.mapping.pages
     }
 
-    /// Whether a use tells something about the next one: no order of accesses was announced.
+    /// Whether a use predicts the next one: no order of accesses was announced.
     pub fn has_recency(&self) -> bool {
         !matches!(self.order, Advice::Random | Advice::Sequential)
     }
@@ -48,7 +48,7 @@ impl VmaList {
         self.ranges.get(self.last_from(page)?).filter(|vma| vma.pages().contains(page))
     }
 
-    /// The same for one who asks for page after page: they often lie in the range that was found last.
+    /// The same for queries of page after page: they often lie in the range that was found last.
     #[inline]
     pub fn find_next(&mut self, page: u64) -> Option<&Vma> {
         if !self.ranges.get(self.latest).is_some_and(|vma| vma.pages().contains(page)) {
@@ -67,7 +67,7 @@ impl VmaList {
         self.ranges.iter()
     }
 
-    /// Adds a range; what it overlaps must have been removed.
+    /// Adds a range; overlapping ranges must have been removed.
     pub fn insert(&mut self, vma: Vma) {
         let at = self.ranges.partition_point(|other| other.pages().start < vma.pages().start);
         debug_assert!(

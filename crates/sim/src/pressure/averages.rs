@@ -102,7 +102,7 @@ impl Averages {
 
     fn take(&mut self, missed: u64, length: Duration, totals: &[u64; NR_REPORTED]) {
         for ((average, accounted), total) in self.averages.iter_mut().zip(&mut self.accounted).zip(totals) {
-            // What exceeds the period is carried to the next one: CPUs report late.
+            // Time beyond the period is carried to the next one: CPUs report late.
             let sample = (total - *accounted).min(length.ns());
             *accounted += sample;
             let percent = u128::from(sample) * 100 / u128::from(length.ns().max(1));

@@ -1,8 +1,8 @@
-//! A running task that goes in and out of memory stalls, which is what a thread does that faults under a limit.
+//! A running task that goes in and out of memory stalls, as a thread does that faults under a limit.
 //!
 //! Nothing that other tasks do on its processor comes between, so the states that hold inside and outside of a stall stay the same
-//! two. Their times are added up here, and booked in the task's group and all above it when something else happens on the processor,
-//! or somebody reads.
+//! two. Their times are added up here, and booked in the task's group and all above it when something else happens on the
+//! processor, or when they are read.
 
 use super::states::TaskState;
 use crate::cgroup::CgroupId;
@@ -47,7 +47,7 @@ impl Bout {
     }
 }
 
-/// What a bout came to.
+/// The result of a bout.
 pub(super) struct Ended<'a> {
     pub(super) groups: std::vec::Drain<'a, CgroupId>,
     /// Whether it ended in a stall.

@@ -40,7 +40,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// The state that stands for it.
+    /// Its state.
     pub const fn state(self, severity: Severity) -> State {
         match (self, severity) {
             (Self::Io, Severity::Some) => State::IoSome,
@@ -53,7 +53,7 @@ impl Resource {
     }
 }
 
-/// The accounting of all groups. The root group stands for the system. Time never goes back from one call to the next.
+/// The accounting of all groups. The root group represents the system. Time never goes back from one call to the next.
 #[derive(Clone, Debug)]
 pub struct Pressure {
     rate: TickRate,
@@ -65,7 +65,7 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    /// The root group alone, without tasks, on so many CPUs.
+    /// The root group alone, without tasks, on this number of CPUs.
     pub fn new(now: Instant, nr_cpus: usize, rate: TickRate) -> Self {
         let groups = vec![Group::new(now, nr_cpus, rate)];
         Self { rate, nr_cpus, groups, bouts: vec![Bout::default(); nr_cpus], next_due: Instant::NEVER }
@@ -82,10 +82,10 @@ impl Pressure {
         id
     }
 
-    /// A task on `cpu` went from one state to another; a new task comes from [`TaskState::ASLEEP`], one that ends goes there,
-    /// and so does one that moves to another CPU, before it appears there. `groups` are its group and all its ancestors, the
-    /// root included ([`Cgroups::lineage`](crate::cgroup::Cgroups::lineage)). When the CPU switches tasks, report the one
-    /// that leaves first.
+    /// A task on `cpu` went from one state to another. A new task comes from [`TaskState::ASLEEP`]; one that ends goes there, and
+    /// so does one that moves to another CPU, before it appears there. `groups` are its group and all its ancestors, the root
+    /// included ([`Cgroups::lineage`](crate::cgroup::Cgroups::lineage)). When the CPU switches tasks, report the one that leaves
+    /// first.
     #[inline]
     pub fn task_change(
         &mut self,
@@ -102,7 +102,7 @@ impl Pressure {
         }
     }
 
-    /// A task of `group` that runs on `cpu` goes into a memory stall, or out of it. Whether that was all there is to do; else nothing
+    /// A task of `group` that runs on `cpu` goes into a memory stall, or out of it. Returns whether that was enough; else nothing
     /// was done, and [`task_change`](Self::task_change) does it.
     #[inline]
     pub(crate) fn toggle_stall(&mut self, now: Instant, cpu: usize, group: CgroupId, stalled: bool) -> bool {
@@ -135,7 +135,7 @@ impl Pressure {
         }
     }
 
-    /// Before somebody reads: all times are booked.
+    /// Before a read: books all times.
     fn end_bouts(&mut self) {
         (0..self.nr_cpus).for_each(|cpu| self.end_bout(cpu));
     }
@@ -158,8 +158,8 @@ impl Pressure {
         }
     }
 
-    /// Time lost so far, CPUs weighted as the kernel does. Takes a sample; see [`totals::Totals::sample`] for what frequent
-    /// reading loses. CPU `full` of the whole system is always zero.
+    /// Time lost so far, CPUs weighted as the kernel does. Takes a sample; see [`totals::Totals::sample`] for the losses of
+    /// frequent reading. CPU `full` of the whole system is always zero.
     pub fn total(&mut self, now: Instant, group: CgroupId, resource: Resource, severity: Severity) -> Duration {
         let state = resource.state(severity);
         if group == CgroupId::ROOT && state == State::CpuFull {
@@ -170,12 +170,12 @@ impl Pressure {
         Duration::from_ns(self.groups[group.index()].totals.ns()[state as usize])
     }
 
-    /// Time lost up to the last sample: what kernel code reads that takes none. Up to 2 s old.
+    /// Time lost up to the last sample: for kernel code, which takes no sample. Up to 2 s old.
     pub fn sampled_total(&self, group: CgroupId, resource: Resource, severity: Severity) -> Duration {
         Duration::from_ns(self.groups[group.index()].totals.ns()[resource.state(severity) as usize])
     }
 
-    /// The averages of the last sample: what kernel code reads that takes none. Up to 2 s old.
+    /// The averages of the last sample: for kernel code, which takes no sample. Up to 2 s old.
     pub fn sampled_average(&self, group: CgroupId, resource: Resource, severity: Severity) -> Average {
         self.groups[group.index()].averages.get(resource.state(severity) as usize)
     }

@@ -18,10 +18,10 @@ use isotherm_units::PageRange;
 const MMAP_MISS_MAX: u32 = 1000;
 /// More misses than this, and faults read one page each.
 const MMAP_LOTS_OF_MISSES: u32 = 100;
-/// Windows of the asynchronous step end on multiples of this, but for 6.12.
+/// Windows of the asynchronous step end on multiples of this, except in 6.12.
 const ALIGN_PAGES: u64 = 4;
 
-/// What the device and the file allow.
+/// Limits of the device and the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadaheadLimits {
     /// The largest window; 32 (128 KiB) by default, 0 switches readahead off.
@@ -30,7 +30,7 @@ pub struct ReadaheadLimits {
     pub device_optimum: u64,
     /// Pages of the file, the partial last one included.
     pub file_pages: u64,
-    /// Whose rules hold.
+    /// The release whose rules hold.
     pub release: KernelRelease,
 }
 
@@ -45,7 +45,7 @@ impl ReadaheadLimits {
     }
 }
 
-/// What a program said about its accesses, by `madvise` or `fadvise`.
+/// A program's advice about its accesses, by `madvise` or `fadvise`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Advice {
     /// Nothing.
@@ -60,7 +60,7 @@ pub enum Advice {
 /// A mapping of the file, as far as faults in it decide about readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappingKind {
-    /// What the program said about it.
+    /// The program's advice about it.
     pub advice: Advice,
     /// Code runs from it.
     pub executable: bool,
@@ -69,7 +69,7 @@ pub struct MappingKind {
 }
 
 impl MappingKind {
-    /// Whether nothing is read ahead in it: 7.2 reads code ahead whatever was said.
+    /// Whether nothing is read ahead in it: 7.2 reads code ahead whatever the advice.
     pub fn is_random(&self, release: KernelRelease) -> bool {
         self.advice == Advice::Random && (release == KernelRelease::V6_12 || !self.executable)
     }
@@ -114,7 +114,7 @@ pub struct FaultAround {
     pub found: bool,
     /// That page is of the working set.
     pub workingset: bool,
-    /// The fault is begun anew, after a read.
+    /// The fault is retried, after a read.
     pub tried: bool,
     /// Pages of the block that are ready and not of the working set.
     pub ready: u32,
@@ -180,7 +180,7 @@ impl FileReadahead {
         let (start, size) = if page == (self.start + self.size).wrapping_sub(self.async_size) {
             (self.start + self.size, self.size.max(next_size(self.size, max)))
         } else {
-            // A mark of somebody else's window: go on behind what is cached.
+            // A mark of another window: go on behind what is cached.
             let distance = (1..=max).find(|ahead| !is_cached(page + ahead))?;
             (page + distance, next_size(distance + nr_pages, max))
         };
@@ -246,9 +246,9 @@ impl FileReadahead {
     }
 
     /// Fault-around found what a fault of mapping `mapping` needs, or `around` of its neighbours (Linux 7.2 and 6.12,
-    /// `filemap_map_pages`). Pages of the working set were evicted not long ago: they tell of no hit.
+    /// `filemap_map_pages`). Pages of the working set were evicted not long ago: they count as no hit.
     ///
-    /// 7.2 counts one hit, for the page that the fault was for, if the fault is not begun anew; 6.12 all pages of the block that are
+    /// 7.2 counts one hit, for the page that the fault was for, if the fault is not retried; 6.12 all pages of the block that are
     /// ready, mapped already or not, each time.
     pub fn fault_around(&mut self, around: &FaultAround, mapping: &MappingKind, release: KernelRelease) {
         let hits = match release {
@@ -452,8 +452,9 @@ mod tests {
         assert_eq!(state.mmap_miss, 1000);
     }
 
-    /// Linux 6.12 takes all pages of the block that are ready off the misses, whatever the fault found and how often it is begun: after
-    /// each miss its neighbours make up for it, and readahead never ends (9b0fcac3cfe7 and 0b9c0aeba938 came later).
+    /// Linux 6.12 subtracts all ready pages of the block from the misses, whatever the fault found and however often it is
+    /// retried. After each miss its neighbours make up for it, and readahead never ends (9b0fcac3cfe7 and 0b9c0aeba938 came
+    /// later).
     #[test]
     fn in_6_12_neighbours_make_up_for_misses() {
         let old = ReadaheadLimits { release: KernelRelease::V6_12, ..LIMITS };

@@ -231,7 +231,7 @@ fn a_dirty_file_page_is_written_and_its_frame_is_free_at_once() {
 fn opt_counts_a_page_shared_by_fork_at_its_nearest_use() {
     let (mut bed, _, parent) = group_of("opt", 3, DeviceKind::Zram);
     let ranges = vec![(Owner::Process(0), PageRange::new(0, 8)), (Owner::Process(1), PageRange::new(0, 8))];
-    // The parent uses 0, 1, 2; the child uses 0 soon, and nobody uses 1 again.
+    // The parent uses 0, 1, 2; the child uses 0 soon, and neither uses 1 again.
     let uses = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (0, 2)];
     let future = Future::build::<()>(ranges, |each| {
         uses.iter().for_each(|&(process, page)| each(Owner::Process(process), page));

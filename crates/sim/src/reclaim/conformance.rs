@@ -1,5 +1,5 @@
-//! What every policy must keep to, whatever it decides. The tests loop over [`POLICIES`](super::POLICIES): a policy is tested by being
-//! registered. Programs that add policies check theirs by [`check`], with the feature `conformance`.
+//! The rules that every policy must keep, whatever it decides. The tests loop over [`POLICIES`](super::POLICIES): a policy is
+//! tested by being registered. Programs that add policies check theirs by [`check`], with the feature `conformance`.
 
 use super::driver::{Attempt, ReclaimStep};
 use super::{Hint, ReclaimPolicy};
@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A policy that is checked.
 #[derive(Clone, Copy)]
 pub struct Candidate<'a> {
-    /// Stands in messages.
+    /// Used in messages.
     pub name: &'a str,
     /// Makes one without pages.
     pub make: &'a dyn Fn() -> Box<dyn ReclaimPolicy>,
@@ -27,7 +27,7 @@ pub struct Candidate<'a> {
 /// Panics where a policy breaks it.
 type Rule = fn(Candidate<'_>);
 
-/// The rules that need no chance, by what they say.
+/// The rules that need no random history, by their text.
 const RULES: &[(&str, Rule)] = &[
     ("a group ends under its limit", a_group_ends_under_its_limit),
     ("a machine ends with its free memory", a_machine_ends_with_its_free_memory),
@@ -35,10 +35,10 @@ const RULES: &[(&str, Rule)] = &[
     ("sorting keeps pages on lists", sorting_keeps_pages_on_lists),
 ];
 
-/// Checks a policy against every rule, and in so many random histories, which are the same each time.
+/// Checks a policy against every rule, and in this number of random histories, which are the same each time.
 ///
 /// # Errors
-/// In words: the rule that is broken and how, with the shortest history that was found to break it.
+/// The rule that is broken and how, as text, with the shortest history that was found to break it.
 pub fn check(candidate: Candidate<'_>, histories: u32) -> Result<(), String> {
     for (rule, holds) in RULES {
         catch_unwind(AssertUnwindSafe(|| holds(candidate)))
@@ -306,8 +306,8 @@ fn protected_groups_are_spared(candidate: Candidate<'_>) {
     bed.check_lists();
 }
 
-/// Schemes rely on it: a policy that lets its lists be sorted keeps the pages on them, and what it says counts as active is
-/// what it counts.
+/// Schemes rely on it: a policy that lets its lists be sorted keeps the pages on them, and its count of active pages agrees with
+/// what it calls active.
 fn sorting_keeps_pages_on_lists(candidate: Candidate<'_>) {
     let name = candidate.name;
     let mut bed = Testbed::new((candidate.make)(), FRAMES, DeviceKind::Zram, 256);
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Loses a page that it was told of.
+    /// Loses a page that was reported to it.
     #[test]
     fn a_policy_that_breaks_a_rule_is_told_so() {
         use crate::reclaim::outside::{Chooser, Outside, PageEvents};

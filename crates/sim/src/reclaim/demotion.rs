@@ -1,7 +1,7 @@
 //! Demotion: reclaim of a fast node moves pages to a slower one rather than freeing them (docs/spec/promotion.md#s5-2).
 //!
-//! Source: `can_demote`, `demote_folio_list`, `alloc_demote_folio` of `mm/vmscan.c`. Departures: a huge page is split first, for
-//! reclaim meets its base pages one by one; cpusets are not modelled, so that no group is kept from a node.
+//! Source: `can_demote`, `demote_folio_list`, `alloc_demote_folio` of `mm/vmscan.c`. Departures: a huge page is split first, as
+//! reclaim meets its base pages one by one; cpusets are not modelled, so no group is kept from a node.
 
 use super::{ReclaimPolicy, Reclaimer, Scan, outcome};
 use crate::cgroup::CgroupId;
@@ -10,7 +10,7 @@ use crate::memory::{FrameId, Mark, Memory, NodeId};
 use crate::migrate::{MigrateMode, Move};
 use crate::reclaim::outcome::Fate;
 
-/// Decides about a page that nothing speaks for: it goes down a tier, with others later in [`demote`], or it is evicted now.
+/// Decides about a page that nothing keeps: it goes down a tier, with others later in [`demote`], or it is evicted now.
 pub(super) fn demote_or_evict(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -23,10 +23,10 @@ pub(super) fn demote_or_evict(
     outcome::evict(memory, policy, frame, scan)
 }
 
-/// What became of pages that were to be demoted.
+/// The result for pages that were to be demoted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demoted {
-    /// Pages that went down a tier; they stand on lists there and count as reclaimed.
+    /// Pages that went down a tier; they are on lists there and count as reclaimed.
     pub(super) pages: u64,
     /// Pages that could not go and were freed instead.
     pub(super) freed: u64,

@@ -1,7 +1,7 @@
 //! Page replacement: the trait that every policy implements, and the table of policies.
 //!
 //! The machine decides *when* to reclaim (kswapd, direct reclaim, limits: [`driver`]); a policy decides *which* page, and
-//! [`outcome`] does what happens to a chosen page under any policy: unmap, swap out, write back, free.
+//! [`outcome`] handles a chosen page under any policy: unmap, swap out, write back, free.
 
 mod added;
 #[cfg(test)]
@@ -50,7 +50,7 @@ impl LruvecId {
     }
 }
 
-/// How a page came to be resident.
+/// How a page became resident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// New anonymous memory, zeroed or copied.
@@ -63,7 +63,7 @@ pub enum Arrival {
     FileWrite,
 }
 
-/// What a scheme or `madvise` says about a page.
+/// The hint of a scheme or `madvise` about a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// Expected to be used: `LRU_PRIO`.
@@ -89,11 +89,11 @@ pub enum Reclaimer {
     Direct,
     /// A task whose group is at a limit.
     Limit,
-    /// `memory.reclaim` or a scheme: asked for, nobody waits.
+    /// `memory.reclaim` or a scheme: asked for, no task waits.
     Proactive,
 }
 
-/// One reclaim attempt: what it wants, and what came of it so far. Lives through all priorities of the attempt.
+/// One reclaim attempt: its goal, and its result so far. Lives through all priorities of the attempt.
 #[derive(Clone, Debug)]
 pub struct Scan {
     /// On whose behalf.
@@ -112,7 +112,7 @@ pub struct Scan {
     pub nr_scanned: u64,
     /// Pages freed so far.
     pub nr_reclaimed: u64,
-    /// What the pages taken off the lists in this walk over a node were like (the driver resets it).
+    /// Kinds of the pages taken off the lists in this walk over a node (the driver resets it).
     pub taken: Taken,
     /// The queue of the swap device is full: the policy stopped early, and the driver waits before it goes on.
     pub blocked: bool,
@@ -120,7 +120,7 @@ pub struct Scan {
     pub skipped_deactivate: bool,
     /// Deactivate whatever the balance says.
     pub force_deactivate: bool,
-    /// A group was passed over because it is below its `low`.
+    /// A group was skipped because it is below its `low`.
     pub low_skipped: bool,
     /// Ignore `memory.low`.
     pub low_reclaim: bool,
@@ -132,7 +132,7 @@ pub struct Scan {
     pub effective: Effective,
 }
 
-/// What pages taken off their lists were like: decides throttling (docs/spec/classic-lru.md#s7-1) and whether the flusher is woken.
+/// Kinds of the pages taken off their lists: decide throttling (docs/spec/classic-lru.md#s7-1) and whether the flusher is woken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// All pages taken.
@@ -218,7 +218,7 @@ pub struct ListSizes {
     pub inactive_file: u64,
     /// Hot file pages.
     pub active_file: u64,
-    /// Pages that reclaim passes over.
+    /// Pages that reclaim skips.
     pub unevictable: u64,
 }
 
@@ -237,7 +237,7 @@ impl ListSizes {
     }
 }
 
-/// Which page-table accesses a policy is told of. The kernel's policies learn of none and look at accessed bits instead.
+/// Which page-table accesses are reported to a policy. The kernel's policies get none and read accessed bits instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touches {
     None,
@@ -252,18 +252,18 @@ pub enum Touches {
 /// system calls and reclaim; CPU time is charged to [`Memory::ledger`]. Nothing here may depend on anything but
 /// arguments and own state.
 pub trait ReclaimPolicy: Send {
-    /// A group came to be; called once per group and node, before any page of it.
+    /// There is a new group; called once per group and node, before any page of it.
     fn add_lruvec(&mut self, lruvec: LruvecId);
 
-    /// `frame` became resident. `shadow` is what the page's last eviction left. The policy puts it on a list, sets its
-    /// flags and counts refaults.
+    /// `frame` became resident. `shadow` was left by the page's last eviction. The policy puts it on a list, sets its flags and
+    /// counts refaults.
     fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>);
 
     /// `frame` is about to be freed by exit, unmap or truncation: forget it. Not called for pages the policy itself freed.
     fn removed(&mut self, memory: &mut Memory, frame: FrameId);
 
     /// A page that was [taken off](Self::removed) its list in frame `from` is in frame `to` now, perhaps of another node, with
-    /// its flags, and comes back: to the head of its list, as the kernel puts back what it isolated.
+    /// its flags. It goes to the head of its list, as the kernel puts back isolated pages.
     fn put_back(&mut self, memory: &mut Memory, _from: FrameId, to: FrameId) {
         self.added(memory, to, Arrival::Anonymous, None);
     }
@@ -273,14 +273,14 @@ pub trait ReclaimPolicy: Send {
     /// A page of the policy gets a hint. Returns whether anything changed.
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool;
 
-    /// Whether the policy acts on `hint` at all. Schemes whose action rests on a hint that means nothing here are refused
-    /// before they run, so say no rather than take it and do nothing. Who says yes to [`Hint::Prioritise`] or
+    /// Whether the policy acts on `hint` at all. Schemes whose action needs an unsupported hint are refused before they run, so
+    /// return `false` rather than do nothing later. A policy that returns `true` for [`Hint::Prioritise`] or
     /// [`Hint::Deprioritise`] carries it out at once, on pages on lists only, and leaves the page on a list.
     fn heeds(&self, _hint: Hint) -> bool {
         false
     }
 
-    /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) tell active pages from inactive ones. With
+    /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) distinguish active pages from inactive ones. With
     /// generations the two youngest count as active.
     fn knows_active(&self) -> bool {
         false
@@ -291,8 +291,8 @@ pub trait ReclaimPolicy: Send {
         false
     }
 
-    /// A walk over the groups of `node` below `scan.root` begins: the time to decide what the balance of the whole
-    /// subtree says.
+    /// A walk over the groups of `node` below `scan.root` begins: the time to decide what depends on the balance of the whole
+    /// subtree.
     fn begin_walk(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) {}
 
     /// Puts pages on their lists that wait for it, as the kernel does after reading ahead and before it gives up a slot.
@@ -324,7 +324,7 @@ pub trait ReclaimPolicy: Send {
     /// Write-back of `frame` ended while it was marked [`Flag::Reclaim`](crate::memory::Flag::Reclaim).
     fn writeback_ended(&mut self, memory: &mut Memory, frame: FrameId);
 
-    /// What to remember of `frame`, which is being evicted by a reclaim from `root`; below 2^63 - 2. `None`: nothing.
+    /// The shadow of `frame`, which is being evicted by a reclaim from `root`; below 2^63 - 2. `None`: none.
     fn shadow_of(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Option<u64>;
 
     fn sizes(&self, lruvec: LruvecId) -> ListSizes;
@@ -332,7 +332,7 @@ pub trait ReclaimPolicy: Send {
     /// The kernel adds up what its processors counted of groups. Nothing to do where counters are up to date always.
     fn flush_statistics(&mut self, _memory: &Memory) {}
 
-    /// Pages on the lists, as caches of the kernel are told that are to shrink with them.
+    /// Pages on the lists, as given to the kernel's caches that shrink with them.
     fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {
         self.sizes(lruvec).all()
     }
@@ -348,7 +348,7 @@ pub trait ReclaimPolicy: Send {
         None
     }
 
-    /// Which accesses [`touched`](Self::touched) must be told.
+    /// Which accesses must be reported to [`touched`](Self::touched).
     fn wanted_touches(&self) -> Touches {
         Touches::None
     }
@@ -388,7 +388,7 @@ pub trait ReclaimPolicy: Send {
     /// starts. `files` are the machine's numbers of the program's files.
     ///
     /// # Errors
-    /// When the policy cannot use it beside futures it has already.
+    /// When the policy cannot use it together with futures it has already.
     fn set_future(&mut self, _program: usize, _future: Future, _files: &[FileId]) -> Result<(), PolicyError> {
         Ok(())
     }
@@ -413,7 +413,7 @@ impl PolicyEntry {
         self.build_with(&PolicySettings::default())
     }
 
-    /// The policy, set up as told. Each policy takes what is its own.
+    /// The policy with these settings. Each policy reads its own.
     pub fn build_with(&self, settings: &PolicySettings) -> Box<dyn ReclaimPolicy> {
         (self.make)(settings)
     }
@@ -442,14 +442,14 @@ pub fn policy_by_name(name: &str) -> Result<&'static PolicyEntry, PolicyError> {
     })
 }
 
-/// A policy that cannot be had as asked.
+/// A policy that cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// No policy has this name.
     #[error("unknown policy `{name}`; allowed: {}{}", policy_names(added), did_you_mean(*suggestion))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The nearest name, if one is near.
         suggestion: Option<&'static str>,
@@ -468,7 +468,7 @@ pub enum PolicyError {
     #[error("policy `{name}`: {why}")]
     Outside {
         name: String,
-        /// In words.
+        /// The reason, as text.
         why: String,
     },
     /// Two programs with a future each run side by side.

@@ -1,8 +1,8 @@
 //! `opt`: Belady's MIN. The page whose next use lies farthest in the future goes (`docs/mechanism/reclaim.md#baselines`).
 //!
-//! Each page has a chain of positions at which it is used; each use goes on to the next one. Pages wait in a heap by their next position,
-//! one heap an lruvec. A use pushes the new position and leaves the old entry behind as stale (positions only grow, so a heap
-//! with the farthest on top never hides a fresh entry under a stale one); a heap four times as large as needed is cleaned.
+//! Each page has a chain of positions at which it is used; each use goes on to the next one. Pages wait in a heap by their next
+//! position, one heap an lruvec. A use pushes the new position and leaves the old entry behind as stale. (Positions only grow, so
+//! a heap with the farthest on top never hides a fresh entry under a stale one.) A heap four times as large as needed is cleaned.
 //!
 //! A page shared by processes after a fork has a future in each of them; the nearest counts.
 
@@ -126,7 +126,7 @@ impl Opt {
     }
 }
 
-/// Whether an entry of the heap of `lruvec` is up to date. Positions alone do not tell, for "never" is no single page's: the
+/// Whether an entry of the heap of `lruvec` is up to date. Positions alone do not decide it, as many pages have "never": the
 /// frame may hold another page by now.
 fn is_valid(memory: &Memory, next_use: &[u32], lruvec: LruvecId, next: u32, frame: FrameId) -> bool {
     next_use[frame.index()] == next && memory.lruvec_of(frame) == lruvec && can_ever_go(memory, frame)
@@ -138,7 +138,7 @@ fn can_ever_go(memory: &Memory, frame: FrameId) -> bool {
 }
 
 impl Known {
-    /// The next position at which the page is used. `by`: who uses it now, if that is known.
+    /// The next position at which the page is used. `by`: the user, if that is known.
     fn next_use(&mut self, memory: &Memory, frame: FrameId, by: Option<(SpaceId, DensePage)>, consume: bool) -> u32 {
         match memory.frames.owner(frame) {
             PageOwner::File { file, page } => {

@@ -1,19 +1,19 @@
-//! The order of pages as an append-only log: what `lru`, `fifo` and `clock` share.
+//! The order of pages as an append-only log, for `lru`, `fifo` and `clock`.
 //!
-//! Moving a page to the young end of a linked list costs five scattered stores. Here it is one push at the end of the log
-//! and one store of its place in it; the older entry goes stale and is passed over when the old end is looked for. When the
-//! log has grown by three entries a page, stale entries are thrown out: each entry is looked at a constant number of times.
+//! Moving a page to the young end of a linked list costs five scattered stores. Here it is one push at the end of the log and one
+//! store of its place in it; the older entry goes stale and is skipped in the search for the old end. When the log has grown by
+//! three entries a page, stale entries are thrown out: each entry is read a constant number of times.
 //!
-//! An entry names a page by its frame, or by the only page-table entry that can show it. The latter is for accesses to
-//! anonymous memory of a process without relatives: such a hit need not find out which frame it hits. A page is as young as
-//! the youngest entry that names it in either way.
+//! An entry names a page by its frame, or by the only page-table entry that can map it. The latter is for accesses to anonymous
+//! memory of a process without relatives: such a hit need not find out which frame it hits. A page is as young as the youngest
+//! entry that names it in either way.
 //!
 //! Most accesses go to pages that were accessed a moment ago, and only the last one counts. So accesses are first noted in a
 //! short list as they come, a push each, and the accessed bit of the page table says meanwhile that the page is in it. When
-//! the list is full, or no older page is left, it is read backwards: the first entry met of a page is its last access, and
-//! goes on the log; the bit is cleared with that, and the page's other entries are passed over.
+//! the list is full, or no older page is left, it is read backwards: the first entry met of a page is its last access, and goes
+//! on the log; the bit is cleared with that, and the page's other entries are skipped.
 //!
-//! One log serves all lruvecs, so that the oldest page of any set of groups can be told.
+//! One log serves all lruvecs, so that the oldest page of any set of groups can be found.
 //!
 //! Sketch: 4 bytes a frame and 4 bytes a page touched for places, 8 bytes an entry: 40 bytes a resident page at most, and
 //! two megabytes for what was noted.
@@ -31,11 +31,11 @@ use std::collections::BTreeSet;
 const ABSENT: u32 = 0;
 /// The place of a frame that is noted: after all of the log.
 const NOTED: u32 = u32::MAX;
-/// Accesses noted before they are looked at: a megabyte. The more, the fewer are left of each page.
+/// Accesses noted before they are processed: a megabyte. The more, the fewer are left of each page.
 const NOTED_MAX: usize = if cfg!(test) { 16 } else { 1 << 17 };
 /// Places are stored in 32 bits.
 const LOG_MAX: usize = u32::MAX as usize - 1 - 2 * NOTED_MAX;
-/// Entries looked at together.
+/// Entries read together.
 const BLOCK: usize = 64;
 /// Shorter logs are not worth compacting.
 const LOG_MIN: usize = 4096;
@@ -50,11 +50,11 @@ pub(super) struct OrderLog {
     by_frame: Vec<u32>,
     /// By space, piece of its dense pages (empty until it is used), and page in that: place of the latest entry that names the page.
     by_page: Vec<Vec<Vec<u32>>>,
-    /// Younger than all of the log: accesses as they came, not looked at yet.
+    /// Younger than all of the log: accesses as they came, not processed yet.
     noted: Vec<Noted>,
     /// Scratch space of as many entries.
     latest: Vec<Named>,
-    /// Entries of the log that were passed over because their pages' accessed bits say that they are noted.
+    /// Entries of the log that were skipped because their pages' accessed bits say that they are noted.
     passed_over: Vec<u32>,
     nr_live: usize,
     /// By lruvec.
@@ -67,8 +67,8 @@ pub(super) struct OrderLog {
 /// The old end of the log as one lruvec sees it.
 #[derive(Clone, Debug, Default)]
 struct Tail {
-    /// Indices below `scanned` of entries that were the latest of their page when they were looked at: the live entries of
-    /// the lruvec are among them. Ascending; those before `head` are done with.
+    /// Indices below `scanned` of entries that were the latest of their page when they were read: the live entries of the lruvec
+    /// are among them. Ascending; those before `head` are done with.
     candidates: Vec<u32>,
     head: usize,
     scanned: usize,
@@ -218,8 +218,8 @@ impl OrderLog {
         if self.noted.len() >= NOTED_MAX {
             self.look_at_noted(memory); // not earlier: accessed bits are set of pages that were not noted then
         }
-        // After a fault the first access is the one that faulted. Its page's own entry counts alone from here on: the entry
-        // of its arrival need not be looked at again.
+        // After a fault the first access is the one that faulted. Its page's own entry counts alone from here on: the entry of
+        // its arrival need not be read again.
         let Some(first) = runs.first().map(|run| run.page()) else { return };
         let owner = memory.space(space);
         if let Some(frame) = owner.table.frame_at(first)
@@ -490,7 +490,7 @@ impl OrderLog {
         }
     }
 
-    /// Looks at the next block of the log for `lruvec`. `at` is the end of its candidates; returns where that is now.
+    /// Reads the next block of the log for `lruvec`. `at` is the end of its candidates; returns where that is now.
     fn scan_on(&mut self, memory: &Memory, lruvec: LruvecId, at: usize) -> usize {
         let mut tail = std::mem::take(&mut self.tails[lruvec.index()]);
         debug_assert_eq!(at, tail.candidates.len(), "more is looked at when all candidates were");
@@ -504,7 +504,7 @@ impl OrderLog {
                 None => Warm::Frame(FrameId::new(named.low())),
             }
         }));
-        // And what says whether a page has come again since.
+        // And the data that shows whether a page has come again since.
         std::hint::black_box(Bits(latest).fold(0, |sum, offset| {
             let named = self.log[tail.scanned + offset];
             let frame = named.as_page().and_then(|(space, page)| memory.space(space).table.frame_of(page));
@@ -520,8 +520,8 @@ impl OrderLog {
 
     /// Which of the entries `begin..end`, 64 at most, are the latest that name their page in their way: one bit each.
     ///
-    /// Most entries near the old end are stale. Asking for many at once lets the loads overlap, each of which misses the
-    /// caches; asked one by one, each would wait for the answer of the one before it.
+    /// Most entries near the old end are stale. Each load misses the caches. Loads of many entries at once overlap; one by one,
+    /// each would wait for the one before it.
     fn latest_in(&self, begin: usize, end: usize) -> u64 {
         debug_assert!(begin <= end && end - begin <= BLOCK, "each entry has its bit");
         let mut latest = 0;
@@ -601,8 +601,8 @@ fn make_piece(pieces: &mut Vec<Vec<u32>>, piece: usize) {
     pieces[piece] = vec![ABSENT; 1 << PIECE_SHIFT];
 }
 
-/// Makes a column by frame long enough for `frame`. Frames are handed out from the lowest, so the column follows what is
-/// used, not what the machine has.
+/// Makes a column by frame long enough for `frame`. Frames are handed out from the lowest, so the column grows with the frames in
+/// use, not with the machine.
 pub(super) fn grow_for<T: Clone>(column: &mut Vec<T>, memory: &Memory, frame: FrameId, empty: T) {
     debug_assert!(frame.index() < memory.frames.len(), "the frame is one of the machine");
     if column.len() <= frame.index() {
@@ -619,8 +619,8 @@ fn size_of(sizes: &mut ListSizes, page_type: PageType) -> &mut u64 {
 
 /// Frees the oldest page of `lruvecs` that can be freed.
 ///
-/// Pages under I/O or locked in memory keep their place. A page that cannot go for want of swap moves to the young end, so
-/// that it is not looked at each time.
+/// Pages under I/O or locked in memory keep their place. A page that cannot go for want of swap moves to the young end, so that
+/// it is not read each time.
 pub(super) fn evict_oldest<P: Ordered>(policy: &mut P, memory: &mut Memory, lruvecs: &[LruvecId], scan: &mut Scan) {
     policy.log().make_room(memory);
     // Every page once to lose its second chance, once more to go.

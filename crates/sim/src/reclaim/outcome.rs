@@ -1,4 +1,5 @@
-//! What happens to a page that a policy has taken off its lists: the same under every policy (docs/spec/classic-lru.md#s3-4, #s9-2).
+//! The handling of a page that a policy has taken off its lists: the same under every policy (docs/spec/classic-lru.md#s3-4,
+//! #s9-2).
 //!
 //! A policy calls [`divert`] first; pages it lets pass get the policy's own check (were they used?); those that fail it
 //! go to [`evict`]. Pages that stay resident come back with a [`Fate`] that says on which kind of list.
@@ -56,8 +57,8 @@ pub(super) fn count_on(size: &mut u64, is_on: bool) {
     *size = if is_on { *size + 1 } else { *size - 1 };
 }
 
-/// Notes what kind of page was taken, and decides about pages that cannot be evicted now whatever the policy thinks of
-/// them: locked in memory, being read, being written. `None`: the policy decides.
+/// Notes the kind of the page, and decides about pages that cannot be evicted now whatever the policy thinks of them: locked in
+/// memory, being read, being written. `None`: the policy decides.
 #[inline]
 pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fate> {
     debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page is judged when it is off its list");
@@ -184,8 +185,8 @@ pub fn put_back(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: Fram
     policy.added(memory, frame, arrival, None);
 }
 
-/// A page stays and counts as hot: marks and counts it, and gives its slot back if swap is getting full. Pages locked in
-/// memory are only passed over.
+/// A page stays and counts as hot: marks and counts it, and gives its slot back if swap is getting full. Pages locked in memory
+/// are only skipped.
 pub fn activate(memory: &mut Memory, frame: FrameId) {
     debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page is judged when it is off its list");
     if memory.frames.has(frame, Flag::Unevictable) {

@@ -1,9 +1,9 @@
-//! Policies from outside: what a program that embeds the simulator decides, in batches.
+//! Policies from outside: a program that embeds the simulator decides, in batches.
 //!
-//! A [`Chooser`] is told what happened to pages and asked which go next. Both are batched, because each call may be dear: it may lead
-//! into an interpreter. [`Outside`] makes a page-exact policy of it (`docs/mechanism/reclaim.md#baselines`). It asks for more victims than
-//! it needs and takes them one by one. A page that is touched meanwhile is taken no more, so that a policy whose order only a touch changes
-//! decides as if it had been asked each time.
+//! A [`Chooser`] gets reports of what happened to pages and is asked which go next. Both are batched, because each call may be
+//! costly: it may lead into an interpreter. [`Outside`] makes a page-exact policy of it (`docs/mechanism/reclaim.md#baselines`).
+//! It asks for more victims than it needs and takes them one by one. A page that is touched meanwhile is not taken. So a policy
+//! whose order changes only by touches decides as if it had been asked each time.
 
 use super::order_log::{evict_exactly, is_pinned};
 use super::outcome::{count_on, free_lazily, page_type};
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 pub enum PageEvent {
     /// It became resident. From now on it may be chosen.
     Added = 0,
-    /// It was used. Told only to who wants it.
+    /// It was used. Reported only to a chooser that wants it.
     Touched = 1,
     /// It is resident no more: evicted, or freed by its program.
     Removed = 2,
@@ -37,7 +37,7 @@ pub struct PageEvents {
     pub kind: Vec<u8>,
     /// The page's frame. It names the page from [`PageEvent::Added`] to [`PageEvent::Removed`], and may name another one after that.
     pub page: Vec<u32>,
-    /// The list of a group and node that the page is charged to: what [`Chooser::choose`] names.
+    /// The list of a group and node that the page is charged to, as in [`Chooser::choose`].
     pub list: Vec<u32>,
     /// Of an added page: how many pages were evicted since this one was, or -1 if it comes for the first time or this is not known.
     pub distance: Vec<i64>,
@@ -73,11 +73,11 @@ pub trait Chooser: Send {
     /// What happened since the last call.
     ///
     /// # Errors
-    /// In words: it cannot go on. The run ends with that.
+    /// It cannot go on: the reason, as text. The run ends with that.
     fn tell(&mut self, events: PageEvents) -> Result<(), String>;
 
     /// The next `count` pages to evict of these lists, in order; fewer where there are fewer. They stay resident until
-    /// [`PageEvent::Removed`] is told: not all of them need be taken.
+    /// [`PageEvent::Removed`] is reported: not all of them need be taken.
     ///
     /// # Errors
     /// As [`Chooser::tell`].
@@ -92,11 +92,11 @@ pub trait PolicyMaker: Send + Sync + std::fmt::Debug {
     /// A chooser for one machine, without pages.
     ///
     /// # Errors
-    /// In words.
+    /// The reason, as text.
     fn make(&self) -> Result<Box<dyn Chooser>, String>;
 }
 
-/// Events that are told at the latest.
+/// Most events that are held back before they are reported.
 const EVENTS_MAX: usize = 1 << 16;
 
 /// The frame is on a list.
@@ -113,7 +113,7 @@ pub struct Outside {
     events: PageEvents,
     /// By frame.
     state: Vec<u8>,
-    /// Victims in order. Entries whose frame is not [`CHOSEN`] any more are passed over.
+    /// Victims in order. Entries whose frame is not [`CHOSEN`] any more are skipped.
     victims: VecDeque<FrameId>,
     /// The lists that the victims were chosen of.
     of_lists: Vec<LruvecId>,
@@ -125,7 +125,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Without pages; `name` stands in messages.
+    /// Without pages; `name` is used in messages.
     pub fn new(name: &str, chooser: Box<dyn Chooser>) -> Self {
         Self {
             name: name.to_owned(),
@@ -150,7 +150,7 @@ impl Outside {
         }
     }
 
-    /// Tells what happened; whether the policy can go on.
+    /// Reports what happened; returns whether the policy can go on.
     fn tell(&mut self) -> bool {
         if self.failure.is_none() && !self.events.is_empty() {
             self.failure = self.chooser.tell(std::mem::take(&mut self.events)).err();
@@ -406,7 +406,7 @@ mod tests {
     use isotherm_units::PageRange;
     use std::collections::BTreeMap;
 
-    /// What a chooser answers with.
+    /// The answer of a chooser.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Answers {
         Rightly,

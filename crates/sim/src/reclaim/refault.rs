@@ -1,13 +1,13 @@
 //! Shadows and refault distance: was an evicted page needed again soon (docs/spec/classic-lru.md#s5)?
 //!
 //! When a page is evicted, a [`Shadow`] stays in its place: which lruvec evicted it and what that lruvec's age was. The age
-//! grows with each eviction and activation, so the difference at the page's return tells how many pages of room it lacked.
+//! grows with each eviction and activation, so the difference at the page's return is the number of pages of room it lacked.
 
 use super::scan_balance::PageType;
 
 /// Bits of a group number in a shadow.
 const CGROUP_BITS: u32 = 16;
-/// Slots of a page-cache node, of which nodes of shadows alone are pruned.
+/// Slots of a page-cache node; nodes of shadows alone are pruned.
 pub const SHADOWS_PER_NODE: u64 = 64;
 
 /// Nodes that hold nothing but shadows, beyond which they are pruned: one for every eight pages of memory.
@@ -15,7 +15,7 @@ pub const fn shadow_nodes_max(pages: u64) -> u64 {
     pages >> 3
 }
 
-/// What an eviction leaves behind.
+/// The record that an eviction leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadow {
     /// Number of the group whose reclaim evicted the page: the one at its limit, the root for global reclaim.

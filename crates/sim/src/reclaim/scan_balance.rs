@@ -126,7 +126,7 @@ impl Fractions {
     }
 }
 
-/// What decides the mode.
+/// The inputs of the mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanInputs {
     /// 0..=200 or [`SWAPPINESS_ANON_ONLY`].
@@ -182,7 +182,7 @@ const fn shift(pages: u64, priority: u32) -> u64 {
     if priority < 64 { pages >> priority } else { 0 }
 }
 
-/// What reclaiming each type has cost an lruvec lately (spec 6.2).
+/// The recent cost of reclaiming each type for an lruvec (spec 6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCost {
     /// Of anonymous pages.
@@ -380,7 +380,7 @@ mod tests {
         let mut scan = ScanLoop::new([64, 0, 64, 0], false);
         Lru::ALL.iter().for_each(|&lru| _ = scan.take(lru));
         scan.end_round(40, 32);
-        // 32 * 100 / 65 = 49 % left; 64 * 51 / 100 = 32, of which 32 are done.
+        // 32 * 100 / 65 = 49 % left; 64 * 51 / 100 = 32, and 32 are done.
         assert_eq!(scan.left(), [0, 0, 0, 0]);
         assert!(!ScanLoop::new([0, 500, 0, 0], false).goes_on(), "active anon alone");
         let mut scan = ScanLoop::new([64, 0, 64, 0], true);

@@ -1,8 +1,8 @@
 //! The common eviction in one go: an anonymous page of one process, without a slot, that goes to compressed swap.
 //!
 //! [`outcome`](super::outcome) does the same step by step for pages of every kind: it puts the page into the swap cache,
-//! takes its entries away, has it written, and takes it out of the swap cache again. Where the write is over when it has been submitted,
-//! nobody sees what lies between, so each record is written once, as it is afterwards.
+//! takes its entries away, has it written, and takes it out of the swap cache again. Where the write is over when it has been
+//! submitted, the states in between are never seen, so each record is written once, as it is afterwards.
 
 use super::outcome::Fate;
 use super::{ReclaimPolicy, Scan};
@@ -64,7 +64,7 @@ mod tests {
 
     type Evict = fn(&mut Memory, &mut dyn ReclaimPolicy, FrameId, &mut Scan) -> Fate;
 
-    /// All that can be seen of a machine after some evictions.
+    /// The visible state of a machine after some evictions.
     fn after(policy: Box<dyn ReclaimPolicy>, device: DeviceKind, evict: Evict) -> String {
         let mut bed = Testbed::new(policy, 256, device, 64);
         let group = bed.group(CgroupId::ROOT, "g");

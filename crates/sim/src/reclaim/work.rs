@@ -1,4 +1,4 @@
-//! What policies do to find pages, counted in units of their own work.
+//! The work of policies to find pages, in their own units.
 
 /// Work of policies since the machine began. A policy that has no such means leaves its count at 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -13,7 +13,7 @@ pub struct Work {
     pub tables_tested: u64,
     /// Tests of a Bloom filter.
     pub filter_tests: u64,
-    /// Tests in which the filter held nothing, so that a table was passed over.
+    /// Tests in which the filter held nothing, so that a table was skipped.
     pub filter_misses: u64,
     /// Address spaces walked.
     pub spaces_walked: u64,
@@ -21,7 +21,7 @@ pub struct Work {
     pub ageings: u64,
     /// Mappings found through the reverse map and checked for use.
     pub rmap_walks: u64,
-    /// Young entries that look-arounds found beside those they were made for.
+    /// Young entries that look-arounds found besides those they were made for.
     pub neighbours_found: u64,
     /// Pages moved to a younger generation when eviction met them.
     pub sorted: u64,

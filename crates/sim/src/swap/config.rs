@@ -69,7 +69,7 @@ pub enum BadDevice {
         key: &'static str,
         /// The part after `=`.
         value: String,
-        /// What may stand there.
+        /// The allowed values.
         allowed: String,
     },
 }

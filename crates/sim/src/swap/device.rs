@@ -157,7 +157,7 @@ pub struct ZramModel {
     pub stored_bytes: u64,
 }
 
-/// What a device is, without its state.
+/// The model of a device, without its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceModel {
     /// No device.
@@ -305,7 +305,7 @@ impl DeviceModel {
         }
     }
 
-    /// Checks a model that somebody filled in.
+    /// Checks a model with user-set values.
     ///
     /// # Errors
     /// The first number out of range.
@@ -353,7 +353,7 @@ pub(super) fn transfer_time(pages: u64, bytes_per_s: u64) -> Duration {
     Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// What a device did so far.
+/// Counts of a device so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DeviceStats {
     /// Requests to read.
@@ -377,7 +377,7 @@ pub struct Device {
     bus_free: Instant,
     /// Completions not yet passed, soonest on top.
     in_flight: BinaryHeap<Reverse<Instant>>,
-    /// Where the head of a rotating device stands: one past the last page of the last request.
+    /// Position of the head of a rotating device: one past the last page of the last request.
     head: Option<u64>,
     stats: DeviceStats,
 }
@@ -400,7 +400,7 @@ impl Device {
     pub const fn model(&self) -> &DeviceModel {
         &self.model
     }
-    /// What it did so far.
+    /// Its counts so far.
     pub const fn stats(&self) -> DeviceStats {
         self.stats
     }

@@ -1,4 +1,4 @@
-//! Swap: slots, what they hold, and the device behind them.
+//! Swap: slots, their contents, and the device behind them.
 
 mod config;
 pub mod device;

@@ -12,7 +12,7 @@ use isotherm_units::{Instant, PageRange};
 /// Shortages of one access after which memory is out: two pages may be needed at once (copy on write) where only one can be had.
 const SHORTAGES_MAX: u32 = 500;
 
-/// What one access took.
+/// The cost of one access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) waits: u32,
@@ -126,7 +126,7 @@ impl<P: AnyPolicy> Kit<P> {
         }
     }
 
-    /// Reclaims for whoever was short of memory; whether it is worth while to try again.
+    /// Reclaims for the thread that was short of memory; returns whether a retry makes sense.
     fn relieve(&mut self, shortage: Shortage) -> bool {
         let attempt = match shortage {
             Shortage::Limit(cgroup) => Attempt::limit(cgroup, 1),
@@ -160,7 +160,7 @@ impl<P: AnyPolicy> Kit<P> {
         panic!("the attempt does not end: {attempt:?}");
     }
 
-    /// The daemons of nodes that were woken do their work: nobody else here is they.
+    /// The daemons of nodes that were woken do their work: there is no thread for them here.
     fn run_daemons(&mut self) {
         let nodes = self.memory.nodes.ids();
         let woken: Vec<_> = nodes.filter(|node| std::mem::take(&mut self.memory.kswapd_wanted[node.index()])).collect();

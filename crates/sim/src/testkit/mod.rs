@@ -1,7 +1,8 @@
 //! A small machine for tests: memory, one policy, and a thread that touches pages, waits and reclaims as it must.
 //!
-//! [`Kit`] is that machine, of any [`setup()`] and policy. A [`Rig`] has a policy that only notes what it is told, and all invariants
-//! are checked after each step; a [`Testbed`] has a real policy. Tests of hosts put a stage around one (`host/stage.rs`).
+//! [`Kit`] is that machine, of any [`setup()`] and policy. A [`Rig`] has a policy that only records what is reported to it, and
+//! all invariants are checked after each step; a [`Testbed`] has a real policy. Tests of hosts put a stage around one
+//! (`host/stage.rs`).
 
 mod access;
 mod fifo;

@@ -12,7 +12,7 @@ use crate::swap::device::DeviceKind;
 use isotherm_units::PageRange;
 use isotherm_units::access::Mapping;
 
-/// How a touch went.
+/// The result of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
     Hit,

@@ -81,7 +81,7 @@ impl Rig {
         group.usage - group.stock
     }
 
-    /// Nothing is used: no frame, no slot, no charge but the stock.
+    /// Nothing is used: no frame, no slot, no charge except the stock.
     pub(crate) fn assert_empty(&mut self) {
         self.settle();
         self.check();

@@ -1,4 +1,4 @@
-//! What memory of tests is made of.
+//! The memory of tests.
 
 use crate::costs::Costs;
 use crate::memory::watermarks::WatermarkConfig;
@@ -6,7 +6,8 @@ use crate::memory::{KernelRelease, MemoryConfig, MemorySetup, NodeSetup, Tiering
 use crate::swap::device::{DeviceKind, DeviceModel};
 use isotherm_units::Pages;
 
-/// Nodes of so many frames, slow ones but for the first; `slots` of swap on `swap`, files on NVMe, and the kernel's defaults.
+/// Nodes of these numbers of frames, slow ones except the first; `slots` of swap on `swap`, files on NVMe, and the kernel's
+/// defaults.
 pub(crate) fn setup(nodes: &[u64], swap: DeviceKind, slots: u64) -> MemorySetup {
     let costs = Costs::default();
     let node = |(index, &frames)| match index {

@@ -1,8 +1,8 @@
-//! NUMA balancing: threads make pages of their own space inaccessible as they go, and the faults that follow tell who uses what
-//! (docs/spec/promotion.md#s4). All of it is done, and paid for, by the application's own threads.
+//! NUMA balancing: threads make pages of their own space inaccessible as they go, and the faults that follow show which thread
+//! uses what (docs/spec/promotion.md#s4). All of it is done, and paid for, by the application's own threads.
 //!
-//! What is decided is in `isotherm_core::promotion::hint_fault`; here is what a space and a thread keep, which pages are marked, and
-//! what a fault counts as.
+//! The decisions are in `isotherm_core::promotion::hint_fault`; here are the states of spaces and threads, the marked pages, and
+//! the counts of faults.
 
 use super::PageMemory;
 use crate::counters::Counter;
@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 
 /// Base pages of a huge page.
 const HUGE_PAGES: u64 = 512;
-/// Sequences in which an area is scanned by whoever comes, used by it or not.
+/// Sequences in which an area is scanned by any thread, used by it or not.
 const FREE_SEQUENCES: u64 = 2;
-/// So many scan delays the threads that faulted in an area are remembered, and as long again as those of the time before.
+/// Scan delays for which the threads that faulted in an area are remembered, and as long again as those of the time before.
 const MEMORY_DELAYS: u64 = 4;
 
 /// Controls of NUMA balancing, under the kernel's names.
@@ -63,7 +63,7 @@ impl BalancingConfig {
     }
 }
 
-/// Who faults or scans.
+/// The thread that faults or scans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Where {
     /// Number of its task.
@@ -110,7 +110,7 @@ pub(crate) struct Balancer {
 #[derive(Debug)]
 struct SpaceScan {
     clock: SpaceClock,
-    /// Passes over the whole space so far.
+    /// Whole passes over the space so far.
     sequence: u64,
     /// Page where the next scan begins.
     offset: u64,
@@ -118,7 +118,7 @@ struct SpaceScan {
     areas: BTreeMap<u64, AreaScan>,
 }
 
-/// What a mapping keeps.
+/// The state of a mapping.
 #[derive(Clone, Copy, Debug)]
 struct AreaScan {
     old_enough_at: Instant,
@@ -195,7 +195,7 @@ impl Balancer {
         thread.clock.tick(runtime, start_ms, now, &space.clock) && thread.clock.begin(&mut space.clock, now, self.tick)
     }
 
-    /// One scan, in the time of the thread. Its CPU time is in the ledger afterwards, and is told to [`worked`](Self::worked).
+    /// One scan, in the time of the thread. Its CPU time is in the ledger afterwards, and is given to [`worked`](Self::worked).
     pub(crate) fn scan(&mut self, who: Where, memory: &mut Memory, now: Instant) {
         let Some(space) = self.spaces.get_mut(&who.space) else { return };
         let areas: Vec<Vma> = memory.space(who.space).vmas.iter().copied().collect();
@@ -224,7 +224,7 @@ impl Balancer {
                 return;
             }
         }
-        // Nobody else may ever come by what this thread does not use: one such area, so that the sequence ends.
+        // No other thread may ever come to areas that this one does not use: take one such area, so that the sequence ends.
         if was_skipped {
             let is_left = |vma: &&Vma| {
                 let area = space.areas.get(&vma.pages().start);
@@ -238,7 +238,7 @@ impl Balancer {
         (space.sequence, space.offset) = (space.sequence + 1, 0);
     }
 
-    /// A scan took so much CPU time of the thread.
+    /// A scan took this CPU time of the thread.
     pub(crate) fn worked(&mut self, task: usize, used: Duration) {
         self.scan_ns += used.ns();
         if let Some(thread) = self.threads.get_mut(&task) {
@@ -376,7 +376,7 @@ impl SpaceScan {
         false
     }
 
-    /// Whether the thread is to scan the mapping: it uses it, or nobody can know yet, or nobody else has come for long.
+    /// Whether the thread is to scan the mapping: it uses it, or that is not known yet, or no other thread has come for long.
     fn is_used_by(&self, vma: &Vma, who: Where) -> bool {
         let area = &self.areas[&vma.pages().start];
         self.sequence - area.first_sequence < FREE_SEQUENCES
@@ -414,7 +414,7 @@ impl SpaceScan {
     }
 }
 
-/// Which pages are marked, by whom and when.
+/// Which pages are marked, by which thread and when.
 struct Marks {
     mode: Balancing,
     who: Where,

@@ -35,7 +35,7 @@ fn config(machine: &MachineConfig) -> MonitorConfig {
     };
     let (fast, slow) = (first(true), first(false));
     let goal = |metric, target_value| Goal { metric, target_value, nid: Some(fast), ..Goal::default() };
-    // Patterns tell hot from cold, filters where: pages of the other kind of node are left out.
+    // Patterns distinguish hot from cold, filters the nodes: pages of the other kind of node are left out.
     let outside = |is_fast: bool| {
         let other = nodes.iter().filter(move |(fast, _)| *fast != is_fast);
         other.map(|(_, range)| of_addresses(*range)).collect()

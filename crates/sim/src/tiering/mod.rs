@@ -1,4 +1,4 @@
-//! Who decides which pages are on fast memory: a table of policies.
+//! Policies that decide which pages are on fast memory: one table.
 //!
 //! Scan daemons and NUMA balancing are decided by `isotherm-core`; what drives them in a machine is in
 //! `machine/tiering.rs` (daemons) and `machine/balancing.rs` (hint faults). Design: `docs/mechanism/promotion.md`; results:
@@ -25,13 +25,13 @@ pub struct TieringPolicy {
     pub name: &'static str,
     /// One line for lists.
     pub summary: &'static str,
-    /// Who moves pages.
+    /// Which mechanism moves pages.
     pub mover: Mover,
-    /// What the machine is like under it.
+    /// The cost of memory under it.
     pub memory: MemoryView,
 }
 
-/// Who moves pages.
+/// Which mechanism moves pages.
 #[derive(Clone, Copy, Debug)]
 pub enum Mover {
     Nobody,
@@ -43,14 +43,14 @@ pub enum Mover {
     Regions(fn(&MachineConfig) -> MonitorConfig),
 }
 
-/// What memory costs under a policy.
+/// The cost of memory under a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryView {
     /// As the machine says.
     AsItIs,
-    /// All of it what the fastest node costs.
+    /// All memory costs as the fastest node.
     AllFast,
-    /// All of it what the slowest node costs.
+    /// All memory costs as the slowest node.
     AllSlow,
 }
 
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// docs/spec/promotion.md#s4-1 and #s4-5: a rate of zero is taken, and nothing passes but through free memory.
+    /// docs/spec/promotion.md#s4-1 and #s4-5: a rate of zero is accepted, and nothing passes except through free memory.
     #[test]
     fn a_rate_of_zero_is_the_kernels_to_take() {
         let balancing = Some(BalancingConfig { promote_rate_limit_mbps: 0, ..BalancingConfig::default() });

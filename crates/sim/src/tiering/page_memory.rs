@@ -1,11 +1,11 @@
-//! What each page remembers of hint faults, in the word in which the kernel keeps the last processor and thread.
+//! The history of hint faults of each page, in the word in which the kernel keeps the last processor and thread.
 
 use crate::memory::FrameId;
 use isotherm_core::host::NodeId;
 use isotherm_core::promotion::hint_fault::LastFault;
 use isotherm_units::Instant;
 
-/// Bits for the time of a mark: what a kernel for many processors has left in the word. It wraps after 35 minutes.
+/// Bits for the time of a mark: as many as a kernel for many processors has left in the word. It wraps after 35 minutes.
 pub(crate) const TIME_BITS: u32 = 21;
 const TIME_MASK: u32 = (1 << TIME_BITS) - 1;
 const IS_TIME: u32 = 1 << 31;
@@ -16,7 +16,7 @@ const IS_FAULT: u32 = 1 << 30;
 pub(crate) struct PageMemory(Vec<u32>);
 
 impl PageMemory {
-    /// Of a machine with so many frames. Fresh zero pages: only those of used frames are ever touched.
+    /// Of a machine with this number of frames. Fresh zero pages: only those of used frames are ever touched.
     pub(crate) fn new(frames: usize) -> Self {
         Self(vec![0; frames])
     }
@@ -26,14 +26,14 @@ impl PageMemory {
         self.0[frame.index()] = IS_TIME | ms(now);
     }
 
-    /// Milliseconds since the page was marked, as far as the word can tell; the time of this fault takes its place. A page that
+    /// Milliseconds since the page was marked, as far as the word can hold; the time of this fault takes its place. A page that
     /// was never marked counts as marked at the start.
     pub(crate) fn latency_ms(&mut self, frame: FrameId, now: Instant) -> u64 {
         let word = std::mem::replace(&mut self.0[frame.index()], IS_TIME | ms(now));
         u64::from(ms(now).wrapping_sub(word & TIME_MASK) & TIME_MASK)
     }
 
-    /// Who faulted last; this fault takes its place.
+    /// The thread that faulted last; this fault takes its place.
     pub(crate) fn exchange(&mut self, frame: FrameId, node: NodeId, thread: u8) -> LastFault {
         let now = IS_FAULT | node.0 << 8 | u32::from(thread);
         match std::mem::replace(&mut self.0[frame.index()], now) {
@@ -43,7 +43,7 @@ impl PageMemory {
         }
     }
 
-    /// The page moved to another tier: nobody has faulted on it there.
+    /// The page moved to another tier: no thread has faulted on it there.
     pub(crate) fn reset(&mut self, frame: FrameId) {
         self.0[frame.index()] = 0;
     }

@@ -1,4 +1,4 @@
-//! What must hold of free memory after every operation.
+//! The invariants of free memory after every operation.
 
 use super::types::MigrateType;
 use super::{BLOCK_ORDER, Buddy, MAX_ORDER, MAX_PAGES};
@@ -35,9 +35,8 @@ impl Buddy {
         is_fresh || (0..=MAX_ORDER).any(|order| self.is_head(at >> order << order, order))
     }
 
-    /// Whether all that must hold does: blocks lie in the zone at multiples of their size and do not overlap; lists, counts
-    /// and bits agree; blocks smaller than a page block are on the list of their page block's type; no two free buddies are
-    /// apart.
+    /// Checks all of it: blocks lie in the zone at multiples of their size and do not overlap; lists, counts and bits
+    /// agree; blocks smaller than a page block are on the list of their page block's type; no two free buddies are apart.
     ///
     /// # Errors
     /// The first thing that is wrong.

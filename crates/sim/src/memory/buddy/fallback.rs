@@ -1,4 +1,4 @@
-//! Allocation, and where blocks come from when those of the wanted type are used up (docs/spec/compaction.md#s2-4): whole page
+//! Allocation, and where blocks come from when those of the wanted type are used up (docs/spec/compaction.md#s2-4). Whole page
 //! blocks are claimed, the largest first; failing that, single blocks are stolen, the smallest first.
 
 use super::types::MigrateType;

@@ -1,9 +1,9 @@
 //! The buddy allocator of a zone: free blocks of 2^0 to 2^10 pages by migrate type (docs/spec/compaction.md#s2-1 to #s2-4).
 //!
-//! Sketch: lists go through the links of the frame table, which free frames do not need otherwise; beside them one bit per
-//! block and order, a quarter of a byte a page, says where free blocks begin. Memory that was never used is not on lists at
-//! all: it is a range of largest blocks that stands behind the Movable list of the largest order, which is where the kernel
-//! has it after boot. So a zone of a tebibyte costs nothing until it is used.
+//! Sketch: lists go through the links of the frame table, which free frames do not need otherwise. Next to them one bit per block
+//! and order, a quarter of a byte a page, says where free blocks begin. Memory that was never used is not on lists at all: it is
+//! a range of largest blocks behind the Movable list of the largest order, as in the kernel after boot. So a zone of a tebibyte
+//! costs nothing until it is used.
 //!
 //! Behaviour follows `mm/page_alloc.c` of Linux 7.2. Left out: HighAtomic and CMA blocks, isolated blocks.
 
@@ -57,7 +57,7 @@ pub struct Buddy {
     fixed: Bits,
     nr_fixed: u64,
     effort: Effort,
-    /// Who waits for a block.
+    /// The request that waits for a block.
     capture: Option<scan::Capture>,
 }
 
@@ -144,7 +144,7 @@ impl Buddy {
         self.types.iter().filter(|&&other| other == migrate_type).count() as u64
     }
 
-    /// What was done so far.
+    /// Counts of operations so far.
     pub const fn effort(&self) -> &Effort {
         &self.effort
     }
@@ -165,8 +165,8 @@ impl Buddy {
         Some(start)
     }
 
-    /// Takes up to `count` single movable pages from blocks of that type, and tells them in runs: the same pages in the same
-    /// order, and the same blocks left, as by taking one after the other. How many were taken.
+    /// Takes up to `count` single movable pages from blocks of that type, and reports them in runs: the same pages in the same
+    /// order, and the same blocks left, as by taking one after the other. Returns how many were taken.
     pub fn take_pages(&mut self, frames: &mut Frames, count: u32, mut taken: impl FnMut(std::ops::Range<u32>)) -> u32 {
         let kind = MigrateType::Movable;
         let mut left = count;
@@ -193,7 +193,7 @@ impl Buddy {
         count - left
     }
 
-    /// Gives back what of a block is not needed. Source: `expand`.
+    /// Gives back the part of a block that is not needed. Source: `expand`.
     #[inline]
     fn expand(&mut self, frames: &mut Frames, start: u32, from: u32, to: u32, migrate_type: MigrateType) {
         debug_assert!(to <= from && from <= MAX_ORDER, "a block is split downwards");
@@ -224,7 +224,7 @@ impl Buddy {
         }
     }
 
-    /// Gives single pages back in one go: blocks as large as their places allow, and the same free blocks after it as by one page
+    /// Gives single pages back in one go, in blocks as large as their places allow. The free blocks are the same as by one page
     /// after the other, in another order on their lists.
     pub(in crate::memory) fn free_run(&mut self, frames: &mut Frames, pages: std::ops::Range<u32>) {
         debug_assert!(pages.start < pages.end, "a run holds pages");
@@ -287,7 +287,7 @@ impl Buddy {
         (0..=MAX_ORDER.min(start.trailing_zeros())).rev().find(|&order| self.is_head(start, order))
     }
 
-    /// What is allocated next from a list.
+    /// The block that is allocated next from a list.
     #[inline]
     fn head(&self, order: u32, migrate_type: MigrateType) -> Option<u32> {
         let head = self.lists[order as usize][migrate_type as usize].head().map(FrameId::index_u32);

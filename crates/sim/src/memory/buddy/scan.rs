@@ -1,11 +1,11 @@
-//! What compaction's scanners ask of free memory: which frames are free, single blocks by their place, lists in their order, and
-//! a block that is handed over as soon as it is whole.
+//! What compaction's scanners need of free memory: which frames are free, single blocks by their place, lists in their order,
+//! and a block that is handed over as soon as it is whole.
 
 use super::types::MigrateType;
 use super::{BLOCK_ORDER, BLOCK_PAGES, Buddy, MAX_ORDER};
 use crate::memory::{Chain, FrameId, Frames, ListEnd};
 
-/// A block that somebody waits for (docs/spec/compaction.md#s4-7).
+/// A block that an allocation waits for (docs/spec/compaction.md#s4-7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
     order: u32,
@@ -48,8 +48,8 @@ impl Buddy {
         is_fresh || (BLOCK_ORDER..=MAX_ORDER).any(|order| self.is_head(block >> order << order, order))
     }
 
-    /// Takes the free block that begins at a frame, whole; one of at least half a page block makes its page blocks Movable, for
-    /// movable pages are what it is taken for. Source: `__isolate_free_page`.
+    /// Takes the free block that begins at a frame, whole; one of at least half a page block makes its page blocks Movable, as
+    /// it is taken for movable pages. Source: `__isolate_free_page`.
     ///
     /// # Panics
     /// If no free block begins there, or memory was never used there.
@@ -94,7 +94,7 @@ impl Buddy {
         })
     }
 
-    /// Free blocks of a list, what would be allocated next first; memory that was never used is left out.
+    /// Free blocks of a list, in the order of allocation; memory that was never used is left out.
     pub fn from_head<'a>(
         &'a self,
         frames: &'a Frames,
@@ -130,7 +130,7 @@ impl Buddy {
         }
     }
 
-    /// From now on a block of exactly this order, as soon as it is whole, is kept for whoever calls
+    /// From now on a block of exactly this order, as soon as it is whole, is kept for the caller of
     /// [`captured`](Self::captured).
     pub fn capture(&mut self, order: u32, wanted: MigrateType) {
         debug_assert!(self.capture.is_none() && order <= MAX_ORDER, "one waits at a time, for a block that can be");
@@ -152,7 +152,7 @@ impl Buddy {
         Some(FrameId::new(start))
     }
 
-    /// Whether a block that is being freed goes to somebody who waits for it. Source: `compaction_capture`.
+    /// Whether a block that is being freed goes to an allocation that waits for it. Source: `compaction_capture`.
     #[inline]
     pub(super) fn is_captured(&mut self, start: u32, order: u32, kind: MigrateType) -> bool {
         let Some(capture) = &mut self.capture else { return false };

@@ -159,8 +159,8 @@ fn e18_small_pieces_are_not_claimed_for_movable_pages() {
     assert_eq!((effort.steals, effort.boosts, rig.buddy.page_blocks(Reclaimable)), (1, 0, 1));
 }
 
-/// E18, fourth case: an order-5 block in an Unmovable page block with 200 free and 60 movable pages. What is on no list of
-/// reclaim counts for nothing.
+/// E18, fourth case: an order-5 block in an Unmovable page block with 200 free and 60 movable pages. Pages on no list of
+/// reclaim count for nothing.
 #[test]
 fn e18_movable_pages_claim_from_order_4_up() {
     for (movable, of_a_driver, claims) in [(60, 0, 1), (55, 0, 0), (60, 5, 0)] {
@@ -267,7 +267,7 @@ fn fresh_memory_is_used_in_the_order_of_addresses() {
     let taken: Vec<u32> = (0..2500).map_while(|_| rig.take(0, Movable)).collect();
     assert_eq!(taken, (0..2500).collect::<Vec<_>>());
     assert_eq!(rig.buddy.used_before(&rig.frames).count(), 3 * 1024 - 2500);
-    // What was freed last is taken first; merged blocks go before what was never used.
+    // The block freed last is taken first; merged blocks go before unused memory.
     (0..1024).for_each(|frame| rig.free(frame, 0));
     assert_eq!(rig.list(10, Movable), [0, 3072]);
 }
@@ -292,7 +292,7 @@ fn zones_of_any_size_and_place() {
 }
 
 proptest! {
-    /// A run of pages is what taking them one by one gives, and leaves the same lists.
+    /// Taking a run of pages gives the same pages as taking them one by one, and leaves the same lists.
     #[test]
     fn many_pages_at_once_are_the_same_as_one_by_one(
         first in 0u32..1500,

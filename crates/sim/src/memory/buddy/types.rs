@@ -1,4 +1,4 @@
-//! Migrate types, and what allocation and freeing cost.
+//! Migrate types, and the steps of allocation and freeing.
 
 /// What a page block is for. Numbers and order as in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ pub struct Effort {
     pub merges: u64,
     /// A page block was given to another type.
     pub claims: u64,
-    /// A block was taken from another type, whose page block keeps its type: what mixes types for good.
+    /// A block was taken from another type, whose page block keeps its type: this mixes types for good.
     pub steals: u64,
     /// It was tried to claim part of a page block: each raises the zone's watermarks for a while.
     pub boosts: u64,

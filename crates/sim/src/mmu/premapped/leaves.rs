@@ -1,8 +1,8 @@
 //! Accessed bits of base pages, by 2 MiB.
 //!
-//! A 2 MiB of which at most three pages are accessed keeps their numbers in one 32-bit slot; one with more has a leaf of 512
-//! bits in a pool, and gives it back when it is taken whole. So 10 GiB of single pages, scattered over 5 TiB, take 10 MiB and
-//! not 160, which is what lets their accesses stay in the caches of the host; 10 GiB in a row take what bits take.
+//! A 2 MiB block with at most three accessed pages keeps their numbers in one 32-bit slot. A block with more has a leaf of
+//! 512 bits in a pool, and gives it back when it is taken whole. So 10 GiB of single pages, scattered over 5 TiB, take 10 MiB
+//! and not 160: their accesses stay in the caches of the host. 10 GiB in a row take one bit a page.
 
 use super::Children;
 
@@ -43,7 +43,7 @@ impl Leaves {
         Self { slots, pool: Vec::new(), spare: Vec::new() }
     }
 
-    /// What is known of 2 MiB number `index`, as stored.
+    /// The state of 2 MiB number `index`, as stored.
     #[inline]
     pub(super) fn slot(&self, index: usize) -> u32 {
         self.slots[index]

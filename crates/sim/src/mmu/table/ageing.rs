@@ -6,13 +6,13 @@ use crate::memory::FrameId;
 use crate::mmu::entry::Entry;
 use isotherm_units::PageRange;
 
-/// Entries that one look serves: those of a word.
+/// Entries that are read at once: those of a word.
 pub(crate) const GROUP: usize = 64;
 
 /// Young entries among those of a word from which on nothing is won by waiting for others: they share cache lines.
 const MANY: u32 = 16;
 
-/// 64 entries whose accessed bits are looked at together.
+/// 64 entries whose accessed bits are read together.
 #[derive(Clone, Copy)]
 pub(crate) struct Entries<'a>(&'a [u32; GROUP]);
 
@@ -40,8 +40,8 @@ impl Entries<'_> {
 
 /// Young entries of several tables, taken together.
 ///
-/// What a walk does to a page depends on a byte of its frame, which the entry tells: two fetches from memory, one after the
-/// other. Taken one entry at a time they are waited for; all entries, then all bytes, they overlap.
+/// What a walk does to a page depends on a byte of its frame, which the entry names: two fetches from memory, one after the
+/// other. Taken one entry at a time, each is waited for; all entries, then all bytes, they overlap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct YoungEntries {
     entries: Vec<u32>,
@@ -50,7 +50,7 @@ pub(crate) struct YoungEntries {
 }
 
 impl YoungEntries {
-    /// Entries that are looked at together. Room is kept for a table more.
+    /// Entries that are read together. Room is kept for one more table.
     const ENOUGH: usize = 1024;
 
     /// Without entries.
@@ -61,7 +61,7 @@ impl YoungEntries {
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
-    /// Whether they should be looked at before another table is met.
+    /// Whether they should be read before another table is met.
     pub(crate) const fn is_enough(&self) -> bool {
         self.len >= Self::ENOUGH
     }
@@ -170,7 +170,7 @@ impl PageTable {
         }
     }
 
-    /// Sets the accessed bit again of an entry that was taken and is none of the walk's.
+    /// Sets the accessed bit again of an entry that was taken and does not belong to the walk.
     pub(crate) fn give_back_young(&mut self, dense: DensePage) {
         debug_assert!(self.is_present(dense) && !self.is_young(dense), "the bit of a mapped page was taken");
         let (group, bit) = self.group_mut(dense);

@@ -1,4 +1,5 @@
-//! What a page table has beside its words: what kind it is, premapped memory, and what changed behind the back of those who remember.
+//! What a page table has besides its words: its kind, premapped memory, and changes that those who remember entries must learn
+//! of.
 
 use super::super::config::TableKind;
 use super::super::premapped::Premapped;
@@ -8,7 +9,7 @@ use isotherm_units::PageRange;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// So many pages are invalidated one by one, as Linux does it; beyond, the whole space is flushed.
+/// Most pages that are invalidated one by one, as in Linux; beyond, the whole space is flushed.
 const STALE_MAX: usize = 33;
 
 #[derive(Clone, Debug, Default)]
@@ -21,7 +22,7 @@ pub(super) struct Extension {
     pub(super) nr_planes: usize,
     /// Pages whose cached translations are void, and have not been dropped yet. Only where there are caches.
     stale: Vec<u64>,
-    /// 2 MiB blocks of which somebody remembers what kind of entry maps them.
+    /// Whether the kind of entry that maps a 2 MiB block is remembered elsewhere.
     watched: bool,
     /// Watched blocks that changed since from one kind of entry to the other.
     reshaped: BTreeSet<u64>,
@@ -109,7 +110,7 @@ impl PageTable {
         Some(if pages.len() > STALE_MAX { Stale::All } else { Stale::Pages(pages) })
     }
 
-    /// Whoever asks remembers the kind of entry that maps `page`.
+    /// The caller remembers the kind of entry that maps `page`.
     pub(crate) fn watch_kind(&mut self, page: u64) {
         self.extension.watched = true;
         if !self.extension.reshaped.is_empty() {
@@ -117,7 +118,7 @@ impl PageTable {
         }
     }
 
-    /// Whether the kind of entry that maps `page` changed since somebody remembered it.
+    /// Whether the kind of entry that maps `page` changed since it was remembered.
     pub(crate) fn is_reshaped(&self, page: u64) -> bool {
         !self.extension.reshaped.is_empty() && self.extension.reshaped.contains(&(page >> Level::PMD.span_shift()))
     }

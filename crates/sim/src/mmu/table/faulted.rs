@@ -44,8 +44,8 @@ impl PageTable {
     }
 
     /// Shows frames at virtual pages, just read, wherever nothing was mapped yet. All of `pages` lie in the 64 around `dense`.
-    /// Which of them were mapped, bit i for entry i: the same as [`set_present`](Self::set_present) page by page, with one look
-    /// at what they have in common.
+    /// Returns which of them were mapped, bit i for entry i: the same as [`set_present`](Self::set_present) page by page, with
+    /// one read of what they have in common.
     pub(crate) fn map_around(&mut self, dense: DensePage, pages: &[(u64, FrameId)], writable: bool) -> u64 {
         if pages.is_empty() {
             return 0;

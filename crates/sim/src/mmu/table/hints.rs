@@ -1,8 +1,9 @@
-//! Entries that were made inaccessible so that the next use faults (`PROT_NONE`): how NUMA balancing learns who uses a page.
+//! Entries that were made inaccessible so that the next use faults (`PROT_NONE`): how NUMA balancing learns which thread uses a
+//! page.
 //!
-//! To the processor such an entry is absent, to the kernel it is present: it keeps its page, its accessed and its dirty bit, reverse
-//! maps find it and walks age it. So its bits leave the words that the hit path reads, which costs the hit path nothing, and
-//! everything else asks for the words together with these.
+//! To the processor such an entry is absent, to the kernel it is present: it keeps its page, its accessed and its dirty bit,
+//! reverse maps find it and walks age it. So its bits are cleared in the words that the hit path reads, at no cost for it. All
+//! other code reads the words together with these.
 
 use super::{Bits, Chunk, DensePage, Groups, PRESENT, PageTable, WRITABLE};
 use crate::memory::FrameId;
@@ -45,7 +46,7 @@ impl Chunk {
         was
     }
 
-    /// Says of a marked page that stores fault once more when its mark is off.
+    /// Makes stores to a marked page fault once more when its mark is off.
     #[inline]
     pub(super) fn protect_marked(&mut self, word: usize, bit: u64) {
         if let Some(marks) = &mut self.marks {
@@ -84,7 +85,7 @@ impl PageTable {
     }
 
     /// Makes the pages of `range` inaccessible that have a frame, are not marked yet and are wanted; asks in ascending order.
-    /// Returns how many were marked, and at how many mapped pages it has looked.
+    /// Returns how many were marked, and how many mapped pages it has read.
     pub(crate) fn mark(&mut self, range: PageRange, mut wants: impl FnMut(DensePage, FrameId) -> bool) -> (u64, u64) {
         let pieces: Vec<(usize, usize, usize)> = self.pieces_of(range).collect();
         let (mut nr_marked, mut nr_seen) = (0, 0);

@@ -42,7 +42,8 @@ pub(crate) struct Pace {
     pub(crate) until_ns: u64,
     /// Cost of each page touched, in the fastest memory.
     pub(crate) page_ns: u64,
-    /// What a page in each slower class of memory costs more. Wraps: under load the fastest memory may cost more than others.
+    /// Additional cost of a page in each slower class of memory. Wraps: under load the fastest memory may cost more than
+    /// others.
     pub(crate) slower_ns: [u64; PLANES_MAX],
     /// Pages touched in each class. Counted only where there are classes.
     pub(crate) hits: Hits,
@@ -152,8 +153,8 @@ impl PageTable {
         stop
     }
 
-    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns how many; what
-    /// stopped it is for the caller to find out.
+    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns how many; the caller
+    /// finds out what stopped it.
     ///
     /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
     /// their cache misses overlap.

@@ -1,11 +1,11 @@
-//! The page table as one who looks at accessed bits sees it: entries by level and address, tables of 512 entries.
+//! The page table as seen by probes of accessed bits: entries by level and address, tables of 512 entries.
 
 use super::super::premapped::Children;
 use super::hints::marked;
 use super::{ACCESSED, CHUNK_PAGES, CHUNK_SHIFT, Chunk, DensePage, Level, PRESENT, PageTable, TABLE_PAGES};
 use std::collections::BTreeSet;
 
-/// What a walk towards a page came to.
+/// The result of a walk towards a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing is mapped: the walk ended at an empty entry of this level.

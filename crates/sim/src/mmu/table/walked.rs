@@ -1,4 +1,5 @@
-//! Playing accesses where the page table alone does not tell what happens: through translation caches, or on premapped memory.
+//! Playing accesses where the page table alone does not decide what happens: through translation caches, or on premapped
+//! memory.
 
 use super::super::translation::{Reads, Translation};
 use super::{ACCESSED, CHUNK_SHIFT, Cursor, DIRTY, Level, Need, PRESENT, Pace, PageTable, Stop, WRITABLE};
@@ -127,7 +128,7 @@ impl PageTable {
         let is_huge = || !huge.is_empty() && huge.contains(&(page >> Level::PMD.span_shift()));
         let reads = translation.walk(page, || if is_huge() { Level::PMD } else { Level::LEAF });
         if reads != Reads::NONE {
-            // Reclaim goes by the base entries of a huge page: they stand for its one bit.
+            // Reclaim goes by the base entries of a huge page: they represent its one bit.
             group[ACCESSED] |= bit;
             chunk.upper.read(within, reads);
         }

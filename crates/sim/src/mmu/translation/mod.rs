@@ -2,7 +2,7 @@
 //!
 //! A processor sets the accessed bit of the words that a walk reads, and of no others. A TLB hit reads none; a hit in a
 //! paging-structure cache lets the walk begin below the cached word. So a bit that was cleared comes back only when the
-//! translation was evicted or flushed: what looks cold may be the hottest page of all.
+//! translation was evicted or flushed: a page that appears cold may be the hottest of all.
 //!
 //! The model is a type parameter of the play loop: with `Off` nothing of it is left after compilation.
 
@@ -35,13 +35,13 @@ impl Reads {
     }
 }
 
-/// What stands between an access and the page table.
+/// The translation caches between an access and the page table.
 pub(crate) trait Translation {
     /// Every access walks from the top.
     const OFF: bool;
 
-    /// Translates `page`; the words that the walk read. `leaf` tells the level of the entry that maps it, and is asked on a
-    /// TLB miss only.
+    /// Translates `page`; returns the words that the walk read. `leaf` gives the level of the entry that maps it, and is
+    /// called on a TLB miss only.
     fn walk(&mut self, page: u64, leaf: impl FnOnce() -> Level) -> Reads;
 }
 

@@ -40,7 +40,7 @@ impl Lists {
         );
     }
 
-    /// Takes a page off its list; its flags must not have changed since it was put there. Does nothing with pages on none.
+    /// Takes a page off its list; its flags must not have changed since it was put there. Ignores pages on no list.
     pub(super) fn remove(&mut self, memory: &mut Memory, frame: FrameId) {
         if memory.frames.take(frame, Flag::OnList) {
             let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));

@@ -1,8 +1,8 @@
 //! `classic`: the two-list LRU of Linux (docs/spec/classic-lru.md; `docs/mechanism/reclaim.md`).
 //!
 //! Each lruvec has an inactive and an active list for anonymous and for file pages. Pages enter the inactive list and are
-//! reclaimed from its tail; those found used there get a second chance or move to the active list; the active list gives
-//! pages back when it grows too long for its partner. Evicted pages leave a shadow that tells at their return whether a
+//! reclaimed from its tail; those found used there get a second chance or move to the active list. The active list gives
+//! pages back when it grows too long for its partner. Evicted pages leave a shadow that shows at their return whether a
 //! longer inactive list would have kept them.
 //!
 //! Not modelled: per-CPU batches of up to 31 pages between an event and the list it changes. Lists change at once.
@@ -40,14 +40,14 @@ pub struct Classic {
     lists: Lists,
     /// By lruvec.
     history: Vec<History>,
-    /// What the subtree reclaimed from looks like; decided at the start of a walk over its groups.
+    /// State of the subtree reclaimed from; decided at the start of a walk over its groups.
     balance: Balance,
     shadows: Option<ShadowLayout>,
     /// Counters as they were last added up, where that is done now and then only.
     statistics: Statistics,
 }
 
-/// What an lruvec remembers, descendants included.
+/// The history of an lruvec, descendants included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct History {
     cost: IoCost,

@@ -6,7 +6,7 @@ use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::PageType;
 use isotherm_units::access::Advice;
 
-/// What becomes of a page at the cold tail.
+/// The decision about a page at the cold tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// To the hot list.
@@ -38,8 +38,8 @@ pub(super) fn check(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verd
     if was_referenced || young.mappings > 1 || is_code { Verdict::Activate } else { Verdict::Keep }
 }
 
-/// Reads and clears the accessed bits of all entries that map the page. Passed over: processes outside the group
-/// reclaimed from, and mappings whose access order is announced (there use tells nothing about the next use).
+/// Reads and clears the accessed bits of all entries that map the page. Skipped: processes outside the group
+/// reclaimed from, and mappings whose access order is announced (there a use does not predict the next).
 #[inline]
 pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Young {
     let mut young = Young::default();
@@ -69,7 +69,7 @@ fn take_from(memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId
         memory.frames.met_use(frame);
         memory.reclaim.work.entries_cleared += 1;
     }
-    // What a monitor found and left counts for one mapping.
+    // A use that a monitor found and left counts for one mapping.
     if !memory.frames.take_young(frame) && !is_used {
         return;
     }

@@ -1,5 +1,5 @@
-//! Reclaim from one lruvec: how much of each list, the loop over them, the cold tail and the hot one (
-//! docs/spec/classic-lru.md#s3-3 to #s3-5, #s4, #s6).
+//! Reclaim from one lruvec: how much of each list, the loop over them, the cold tail and the hot one
+//! (docs/spec/classic-lru.md#s3-3 to #s3-5, #s4, #s6).
 
 use super::reference::{self, Verdict, take_young};
 use super::{Balance, Classic};
@@ -14,7 +14,7 @@ use crate::reclaim::scan_balance::{
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Reclaimer, Scan, Taken};
 
 impl Classic {
-    /// What the whole subtree says about deactivation and about the choice of type.
+    /// The state of the whole subtree that decides deactivation and the choice of type.
     pub(super) fn balance_of(&self, memory: &Memory, node: NodeId, scan: &Scan) -> Balance {
         let target = memory.lruvec(scan.root, node);
         let history = &self.history[target.index()];
@@ -25,7 +25,7 @@ impl Classic {
                 || activations[at] != history.activations_seen[at]
                 || self.inactive_is_low(memory, target, page_type)
         });
-        // Of the whole machine sizes are known.
+        // For the whole machine sizes are known.
         let len = |lru| self.lists.subtree_len(target, lru);
         let inactive_file = self.counted_len(memory, target, Lru::InactiveFile);
         let owner = memory.nodes.get(node);

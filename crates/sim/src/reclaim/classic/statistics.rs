@@ -1,9 +1,9 @@
 //! Counters of groups, added up now and then.
 //!
-//! Each processor counts for itself. Reclaim reads sums that a worker makes every 2 s (Linux since 6.8, `flush_memcg_stats_dwork`,
-//! `mem_cgroup_flush_stats_ratelimited` in `prepare_scan_control`), or that were made because somebody read `memory.stat`. By them it
-//! is decided whether active pages are deactivated, and whether a refault is recent. How much is scanned of each list is decided by
-//! true sizes.
+//! Each processor counts for itself. Reclaim reads sums that a worker makes every 2 s (Linux since 6.8,
+//! `flush_memcg_stats_dwork`, `mem_cgroup_flush_stats_ratelimited` in `prepare_scan_control`), or that were made for a reader of
+//! `memory.stat`. They decide whether active pages are deactivated, and whether a refault is recent. True sizes decide how much
+//! of each list is scanned.
 
 use super::Classic;
 use crate::memory::Memory;
@@ -14,7 +14,7 @@ use isotherm_units::{Duration, Instant};
 /// How often the worker runs (`FLUSH_TIME`).
 const FLUSH_EVERY: Duration = Duration::from_secs(2);
 
-/// What was counted of one lruvec and all below it.
+/// Counts of one lruvec and all below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     /// Lengths of the four lists.
@@ -44,7 +44,7 @@ impl Statistics {
         *self = Self { by_lruvec, flushed_at: Some(memory.now) };
     }
 
-    /// What is known of an lruvec; `None` where counters are up to date always.
+    /// The sums of an lruvec; `None` where counters are up to date always.
     fn of(&self, memory: &Memory, lruvec: LruvecId) -> Option<Counted> {
         // A group that was made later counts nothing yet.
         memory.config.lazy_statistics.then(|| self.by_lruvec.get(lruvec.index()).copied().unwrap_or_default())
@@ -62,7 +62,7 @@ impl Classic {
         counted.map_or_else(|| self.lists.subtree_len(lruvec, lru), |counted| counted.sizes[lru as usize])
     }
 
-    /// Whether the subtree has too few cold pages of a type (docs/spec/classic-lru.md#s4), by what was added up.
+    /// Whether the subtree has too few cold pages of a type (docs/spec/classic-lru.md#s4), by the sums last made.
     pub(super) fn inactive_is_low(&self, memory: &Memory, lruvec: LruvecId, page_type: PageType) -> bool {
         let (inactive, active) = match page_type {
             PageType::Anon => (Lru::InactiveAnon, Lru::ActiveAnon),

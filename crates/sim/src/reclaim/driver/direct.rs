@@ -1,5 +1,5 @@
-//! Reclaim by whoever needs memory: one run over the priorities (docs/spec/classic-lru.md#s7-1), and how often it is repeated
-//! (7.2 for allocations, 7.5 for charges).
+//! Reclaim by a task that needs memory: one run over the priorities (docs/spec/classic-lru.md#s7-1), and how often it is
+//! repeated (7.2 for allocations, 7.5 for charges).
 
 use super::walk::{self, Extent};
 use super::{MAX_RECLAIM_RETRIES, ReclaimStep};
@@ -9,7 +9,7 @@ use crate::memory::{Memory, Node, NodeId};
 use crate::reclaim::{DEF_PRIORITY, ReclaimPolicy, SWAP_CLUSTER_MAX, Scan};
 use isotherm_units::Duration;
 
-/// What a run without success leads to.
+/// The next action after a run without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Persistence {
     /// An allocation: again, while it could help.
@@ -23,7 +23,7 @@ pub(super) enum Persistence {
     },
     /// The caller decides.
     Once,
-    /// The caller decides, and has its own idea of swappiness.
+    /// The caller decides, and gives its own swappiness.
     Asked {
         /// 0..=201.
         swappiness: u32,
@@ -47,7 +47,7 @@ pub(super) struct Direct {
     throttled: bool,
 }
 
-/// How often a task that waits for kswapd looks whether the node has recovered. (In Linux kswapd wakes it.)
+/// Time between checks, by a task that waits for kswapd, whether the node has recovered. (In Linux kswapd wakes it.)
 const KSWAPD_POLL: Duration = Duration::from_ms(1);
 
 impl Direct {
@@ -148,8 +148,8 @@ impl Direct {
         }
     }
 
-    /// Before an allocation reclaims: with less than half of the min watermarks free it is kswapd's turn, for the rest is for
-    /// those who free memory. Not on a hopeless node.
+    /// Before an allocation reclaims: with less than half of the min watermarks free it is kswapd's turn, as the rest is for
+    /// tasks that free memory. Not on a hopeless node.
     fn waits_for_kswapd(&mut self, memory: &mut Memory) -> bool {
         let Some(node) = self.preferred else { return false };
         let reserve = memory.nodes.get(node).min_marks();
@@ -242,7 +242,7 @@ impl Direct {
                 }
             }
         }
-        // Pages being written are pages about to be freed: nobody is killed before that.
+        // Pages being written are pages about to be freed: no process is killed before that.
         if let Some(at) = memory.io.next_write_completion() {
             return ReclaimStep::Wait(at.since(memory.now));
         }

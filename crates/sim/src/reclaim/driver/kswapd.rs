@@ -17,7 +17,7 @@ pub(super) struct Kswapd {
     cache_trim_failed: bool,
     /// By how much each zone was boosted when the run began.
     boosts: Vec<u64>,
-    /// Of these together, what is not reclaimed yet.
+    /// The part of their sum that is not reclaimed yet.
     boost_left: u64,
 }
 
@@ -41,7 +41,7 @@ impl Kswapd {
         }
         let is_balanced = memory.nodes.get(node).is_balanced();
         if !is_balanced && self.boost_left > 0 {
-            // Memory is short: that comes first, and what it frees will do for the boost.
+            // Memory is short: that comes first, and the freed pages count for the boost.
             self.boost_left = 0;
             scan.priority = DEF_PRIORITY;
         }

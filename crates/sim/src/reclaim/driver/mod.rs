@@ -1,10 +1,10 @@
 //! When and how hard to reclaim: attempts as state machines that never block (docs/spec/classic-lru.md#s7).
 //!
-//! An [`Attempt`] is stepped by whoever reclaims: a task that could not allocate or hit a limit, kswapd, the writer of
-//! `memory.reclaim`. A step is one pass over the lists at one priority; its CPU time is in [`Memory::ledger`], and the
-//! answer says whether to go on, to wait, or that it is over. The caller owns the clock and the stall accounting.
+//! An [`Attempt`] is stepped by the reclaimer: a task that could not allocate or hit a limit, kswapd, the writer of
+//! `memory.reclaim`. A step is one pass over the lists at one priority; its CPU time is in [`Memory::ledger`], and the answer
+//! says whether to go on, to wait, or that it is over. The caller owns the clock and the stall accounting.
 //!
-//! What Linux does by blocking inside a pass (a full device queue) is here a pass cut short and repeated after the wait.
+//! Where Linux blocks inside a pass (a full device queue), the pass is cut short here and repeated after the wait.
 
 mod direct;
 mod kswapd;
@@ -22,7 +22,7 @@ use direct::{Direct, Persistence};
 use isotherm_units::Duration;
 use kswapd::Kswapd;
 
-/// What follows a step.
+/// The next action after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReclaimStep {
     /// Call again.
@@ -33,7 +33,7 @@ pub enum ReclaimStep {
         /// Pages freed by the whole attempt.
         reclaimed: u64,
     },
-    /// Over: nothing could be reclaimed after all retries. What follows is the out-of-memory killer.
+    /// Over: nothing could be reclaimed after all retries. The out-of-memory killer follows.
     Failed,
 }
 
@@ -42,7 +42,7 @@ pub const MAX_RECLAIM_RETRIES: u32 = 16;
 /// Sleep of kswapd among pages that are still being written (`VMSCAN_THROTTLE_WRITEBACK`).
 const WRITEBACK_THROTTLE: Duration = Duration::from_ms(100);
 
-/// What reclaim remembers from attempt to attempt.
+/// The state of reclaim from attempt to attempt.
 #[derive(Clone, Debug, Default)]
 pub struct ReclaimState {
     /// Where walks over groups go on.
@@ -53,7 +53,7 @@ pub struct ReclaimState {
     all_writeback: Vec<bool>,
     /// By node: the daemon is at work.
     pub(crate) kswapd_running: Vec<bool>,
-    /// By node: it has been since somebody last asked.
+    /// By node: it has been since this was last read.
     pub(crate) kswapd_ran: Vec<bool>,
     /// The daemon found nothing but pages that were used too recently to be evicted: a process is to be killed.
     pub(crate) kill_wanted: bool,
@@ -119,8 +119,8 @@ impl Attempt {
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Allocation).on_one_node()))
     }
 
-    /// One run over all priorities for a task that wants several pages in a row near `node` and has other means than reclaim:
-    /// it decides itself whether to try again. Never fails; may end with 0.
+    /// One run over all priorities for a task that wants several pages in a row near `node` and has other means than reclaim.
+    /// The task decides whether to try again. Never fails; may end with 0.
     pub fn direct_once(node: NodeId) -> Self {
         let scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, SWAP_CLUSTER_MAX, 0);
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Once)))
@@ -134,7 +134,7 @@ impl Attempt {
     }
 
     /// One run over all priorities for at least `pages` pages of `cgroup`, at most 32 too many a list: `memory.high`, and
-    /// writers of a lowered limit, who count their retries themselves. Never fails; may end with 0.
+    /// writers of a lowered limit, which count their own retries. Never fails; may end with 0.
     pub fn once(cgroup: CgroupId, pages: u64) -> Self {
         let scan = Scan::new(Reclaimer::Limit, cgroup, pages.max(1), 0);
         Self::of(scan, Driver::Direct(Direct::new(None, Persistence::Once)))

@@ -65,7 +65,8 @@ fn c12_direct_vs_kswapd() {
     assert_eq!((bed.count(Counter::AllocStall), bed.count(Counter::PgStealDirect)), (1, reclaimed));
 }
 
-/// docs/spec/compaction.md#s2-5: kswapd frees what needs no writing, lowers the boost and asks kcompactd for page blocks.
+/// docs/spec/compaction.md#s2-5: kswapd frees pages that need no writing, lowers the boost and asks kcompactd for page
+/// blocks.
 #[test]
 fn a_boost_is_reclaimed_without_swapping_and_handed_to_kcompactd() {
     for has_cache in [true, false] {

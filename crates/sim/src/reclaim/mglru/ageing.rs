@@ -10,10 +10,10 @@ use crate::memory::{Memory, NodeId};
 use crate::mmu::SpaceId;
 use crate::reclaim::{DEF_PRIORITY, LruvecId};
 
-/// What an lruvec remembers of its walks over page tables.
+/// The history of an lruvec's walks over page tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walk {
-    /// By generation modulo two: filled by one walk and by look-arounds since, asked by the next. `None` lets all pass.
+    /// By generation modulo two: filled by one walk and by look-arounds since, tested by the next. `None` lets all pass.
     pub(super) filters: [Option<BloomFilter>; 2],
     /// Address spaces below this number were there when the last walk ended.
     known_spaces: usize,
@@ -34,12 +34,12 @@ pub struct WalkStats {
     pub nonleaf_added: u64,
 }
 
-/// Whether a walk believes in what it knows.
+/// Whether a walk relies on earlier walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// Passes over spaces that did not run, tables that were not entered and tables that were not worth it last time.
+    /// Skips spaces that did not run, tables that were not entered and tables that were not worth it last time.
     Heuristic,
-    /// Looks everywhere.
+    /// Scans everything.
     Forced,
 }
 

@@ -1,7 +1,7 @@
 //! Which Linux the policy is that of, and how its pages count their uses (docs/spec/mglru.md#s18).
 //!
-//! What is not told apart here is the same in both. Rules that are longer than a line stand in `v6_12.rs`, and are chosen where
-//! the rules of 7.2 begin.
+//! Everything without a rule here is the same in both. Rules that are longer than a line are in `v6_12.rs`, and are chosen
+//! where the rules of 7.2 begin.
 
 use super::page::{NR_TIERS, PageState, ProbeResult};
 use crate::memory::KernelRelease;
@@ -82,7 +82,7 @@ impl Baseline {
         }
     }
 
-    /// A walk saw it used: 6.12 promote at the first sight, and forget all uses.
+    /// A walk saw it used: 6.12 promotes at the first one, and forgets all uses.
     pub(super) const fn seen_by_walk(self, state: PageState) -> (PageState, ProbeResult) {
         match self {
             Self::V7_2 => state.seen_by_walk(),

@@ -32,7 +32,8 @@ fn bits(id: u64) -> [usize; 2] {
     [hash & (BITS as u64 - 1), hash >> SHIFT].map(|bit| usize::try_from(bit).expect("15 bits"))
 }
 
-/// A stable stand-in for the address of the entry that points to the table of 2 MiB block `block`: entries lie 8 bytes apart.
+/// A stable substitute for the address of the entry that points to the table of 2 MiB block `block`: entries lie 8 bytes
+/// apart.
 pub(super) fn table_id(space: SpaceId, block: u64) -> u64 {
     0xffff_8880_0000_0000 ^ ((space.index() as u64 + 1) << 40) ^ (block << 3)
 }

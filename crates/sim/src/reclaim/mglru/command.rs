@@ -1,4 +1,4 @@
-//! What is written to `lru_gen`: ageing and eviction by hand (docs/spec/mglru.md#s14-2).
+//! Writes to `lru_gen`: ageing and eviction by hand (docs/spec/mglru.md#s14-2).
 
 use super::Mglru;
 use super::ageing::Effort;
@@ -22,7 +22,7 @@ pub struct Command {
     pub node: u64,
     /// The youngest generation there is (ageing), or the youngest to evict.
     pub seq: u64,
-    /// 0..=200, or 201 for anonymous pages only; without, what the machine is set to.
+    /// 0..=200, or 201 for anonymous pages only; without it, the machine's setting.
     pub swappiness: Option<u32>,
     /// Ageing: 0 lets the walk skip what it believes idle. Eviction: pages at most.
     pub amount: Option<u64>,
@@ -58,7 +58,7 @@ pub enum Refusal {
     /// Above 200, or `max`, under 6.12.
     #[error("EINVAL: swappiness is 0 to 200; `max` came after Linux 6.12")]
     SwappinessV6_12,
-    /// Under 6.12: four generations already, and a walk that may pass over things would not tell which of the oldest are used.
+    /// Under 6.12: four generations already, and a walk that may skip things would not show which of the oldest are used.
     #[error("ERANGE: there are four generations; evict one, or let the walk be forced")]
     Range,
     /// No such group.
@@ -82,7 +82,7 @@ pub enum Refusal {
 }
 
 impl Command {
-    /// Reads commands separated by newlines, commas or semicolons; empty ones are passed over.
+    /// Reads commands separated by newlines, commas or semicolons; empty ones are skipped.
     pub fn parse_all(text: &str) -> impl Iterator<Item = Result<Self, Refusal>> {
         text.split(['\n', ',', ';']).filter_map(|part| Self::parse(part).transpose())
     }

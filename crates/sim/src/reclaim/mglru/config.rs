@@ -1,4 +1,4 @@
-//! How the policy is set up: which of its parts are there, and what the administrator wrote before the machine ran.
+//! How the policy is set up: its parts, and the administrator's settings before the machine ran.
 
 use super::baseline::Baseline;
 use isotherm_texts::min_ttl::MinTtl;

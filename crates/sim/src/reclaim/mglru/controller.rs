@@ -1,5 +1,5 @@
-//! Which type to evict, and which tiers to spare: refault ratios compared by a proportional-integral controller (
-//! docs/spec/mglru.md#s7). Plain numbers in, plain numbers out.
+//! Which type to evict, and which tiers to spare: refault ratios compared by a proportional-integral controller
+//! (docs/spec/mglru.md#s7). Plain numbers in, plain numbers out.
 
 use super::page::{MIN_LRU_BATCH, NR_TIERS};
 use crate::reclaim::scan_balance::{PageType, SWAPPINESS_ANON_ONLY};
@@ -15,7 +15,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// The oldest generation moved on: half of what was, half of what is.
+    /// The oldest generation moved on: half of the old value, half of the new.
     pub(super) fn carry_over(&mut self) {
         for tier in 0..NR_TIERS {
             self.avg_refaulted[tier] = u64::midpoint(self.avg_refaulted[tier], self.refaulted[tier]);
@@ -55,7 +55,7 @@ pub(super) fn is_no_worse(set_point: Reading, process: Reading) -> bool {
 
 /// Gains of tier 0 and of the tier compared with it.
 pub(super) const TIER_GAINS: (u64, u64) = (2, 3);
-/// The same in 6.12, but for one case.
+/// The same in 6.12, except for one case.
 pub(super) const TIER_GAINS_V6_12: (u64, u64) = (1, 2);
 
 /// The highest tier that is not spared. Tiers above refault half as often again as tier 0 with the [gains](TIER_GAINS) of 7.2.
@@ -69,7 +69,7 @@ fn tier_limit_against(set_point: Reading, history: &History, gain: u64) -> usize
 }
 
 /// The type that 6.12 evicts, and the highest tier that it does not spare. Where neither swappiness nor the oldest generations
-/// decide, the lowest tiers of both types are compared, and then tiers of the one with the lowest of the other.
+/// decide, the lowest tiers of both types are compared, and then the tiers of one type with the lowest tier of the other.
 pub(super) fn choose_v6_12(history: &[History; 2], min_seq: [u64; 2], swappiness: u32) -> (PageType, usize) {
     debug_assert!(swappiness <= SWAPPINESS_ANON_ONLY, "swappiness is 0 to 200, or 201 for anonymous pages only");
     let own_limit = |page_type: PageType| (page_type, tier_limit(&history[page_type as usize], TIER_GAINS_V6_12));

@@ -1,4 +1,5 @@
-//! Eviction from one lruvec: how much, the loop, and what is taken from the oldest generation (docs/spec/mglru.md#s5, #s6).
+//! Eviction from one lruvec: how much, the loop, and the pages taken from the oldest generation (docs/spec/mglru.md#s5,
+//! #s6).
 
 use super::Mglru;
 use super::ageing::{Effort, is_due};
@@ -29,12 +30,12 @@ pub(super) enum Turn {
     Stay,
 }
 
-/// Who waits for a full device queue.
+/// Which task waits for a full device queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
     /// The reclaimer, before it writes more.
     Waits,
-    /// Nobody: the writes are queued behind the others.
+    /// None: the writes are queued behind the others.
     Ignored,
 }
 
@@ -45,24 +46,24 @@ pub(super) struct Isolated {
     pub(super) page_type: PageType,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Evicted {
-    /// Pages looked at.
+    /// Pages scanned.
     pub(super) scanned: u64,
-    /// Of this type were those that were taken off, if any were.
+    /// The type of the pages that were taken off, if any were.
     pub(super) page_type: Option<PageType>,
 }
 
 impl Mglru {
-    /// What swappiness comes to: without swap to write to, anonymous pages stay.
+    /// The effective swappiness: without swap to write to, anonymous pages stay.
     pub(super) fn effective_swappiness(memory: &Memory, lruvec: LruvecId, scan: &Scan) -> u32 {
         let cgroup = memory.cgroup_of(lruvec);
         let can_go = memory.tiers.can_demote(memory.node_of(lruvec)) || memory.swap_available(cgroup) >= MIN_SWAP;
         if scan.may_swap && can_go { scan.swappiness } else { 0 }
     }
 
-    /// Whether so many pages are there that this priority scans one.
+    /// Whether there are enough pages that this priority scans one.
     pub(super) fn is_sizable(&self, lruvec: LruvecId, swappiness: u32, priority: u32) -> bool {
         let pages = self.generations.get(lruvec).evictable_pages(swappiness);
         if self.is_offline(lruvec) { pages != 0 } else { pages >> priority != 0 }
@@ -293,7 +294,7 @@ impl Mglru {
             if !isolated.pages.is_empty() {
                 break;
             }
-            // The other type only where there was nothing at all to look at.
+            // The other type only where there was nothing at all to scan.
             if found.scanned == 0 {
                 page_type = if page_type == PageType::Anon { PageType::File } else { PageType::Anon };
             }
@@ -301,7 +302,7 @@ impl Mglru {
         isolated
     }
 
-    /// Looks at up to `wanted` pages of the oldest generation of a type. Tiers above `limit` are spared.
+    /// Scans up to `wanted` pages of the oldest generation of a type. Tiers above `limit` are spared.
     pub(super) fn scan_type(
         &mut self,
         memory: &mut Memory,

@@ -30,7 +30,7 @@ impl ControlFile {
     /// Whether `text` is of the form that the file takes. What a command refers to is known only when it is carried out.
     ///
     /// # Errors
-    /// What the write would be refused with.
+    /// The refusal of the write.
     pub fn check(self, text: &str) -> Result<(), Refusal> {
         match self {
             Self::Enabled => Switches::parse(text).map(drop),
@@ -49,7 +49,7 @@ impl Mglru {
     /// Writes `text` to a file.
     ///
     /// # Errors
-    /// The refusal. Nothing changed, but for the commands before a refused one.
+    /// The refusal. Nothing changed, except by the commands before a refused one.
     pub fn write(&mut self, memory: &mut Memory, file: ControlFile, text: &str) -> Result<(), Refusal> {
         match file {
             ControlFile::Enabled => self.write_enabled(memory, text),
@@ -67,7 +67,7 @@ impl Mglru {
         Ok(())
     }
 
-    /// What is read from `min_ttl_ms`.
+    /// The text of `min_ttl_ms`.
     pub fn min_ttl_ms_text(&self) -> String {
         format!("{}\n", self.config.min_ttl.ns() / 1_000_000)
     }

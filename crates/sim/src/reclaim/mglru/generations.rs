@@ -166,7 +166,7 @@ fn keep_close(mut candidates: [u64; 2], max_seq: u64, swappiness: u32) -> [u64; 
     candidates
 }
 
-/// What decides where a page enters.
+/// The state that decides where a page enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a page, asked for by name")]
 pub(super) struct Entering {

@@ -27,9 +27,9 @@ pub(super) enum Move {
 pub(super) struct Place {
     generation: u64,
     bin: usize,
-    /// It was passed over once.
+    /// It was skipped once.
     pub(super) is_at_tail: bool,
-    /// It is gone; what is left of its pages goes first.
+    /// The group is gone; its remaining pages go first.
     pub(super) is_offline: bool,
 }
 
@@ -61,7 +61,7 @@ impl GroupQueue {
         self.seq
     }
 
-    /// A group came to be: to the end of the old generation. Groups come in the order of their numbers.
+    /// A new group: to the end of the old generation. Groups come in the order of their numbers.
     pub(super) fn join(&mut self, group: CgroupId, bin: usize) {
         debug_assert_eq!(group.index(), self.places.len(), "groups come in order");
         let generation = self.seq;
@@ -102,7 +102,7 @@ impl GroupQueue {
         }
     }
 
-    /// What is left of the group's pages goes next.
+    /// The group's remaining pages go next.
     pub(super) fn take_offline(&mut self, group: CgroupId, draw: &mut impl Draw) {
         debug_assert!(!self.places[group.index()].is_offline, "a group is removed once");
         self.places[group.index()].is_offline = true;

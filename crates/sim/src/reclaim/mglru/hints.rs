@@ -1,4 +1,5 @@
-//! What schemes and `madvise` do to a page, and where it goes when its write-back ends (docs/spec/mglru.md#s2-2, #s3, trap 10).
+//! Effects of schemes and `madvise` on a page, and where it goes when its write-back ends (docs/spec/mglru.md#s2-2, #s3, trap
+//! 10).
 
 use super::Mglru;
 use super::generations::list_of;

@@ -1,7 +1,8 @@
-//! Was a page used? The check through the reverse map, and what it learns about the pages beside (docs/spec/mglru.md#s6-3, #s9).
+//! Was a page used? The check through the reverse map, and what it learns about neighbouring pages
+//! (docs/spec/mglru.md#s6-3, #s9).
 //!
-//! Where one page of a table was used, others near it often were too. Looking at them while the table is at hand costs less
-//! than finding each through its own reverse map later, and a table with many young entries is remembered for the next walk.
+//! Where one page of a table was used, others near it often were too. Reading them while the table is in cache costs less than
+//! finding each through its own reverse map later, and a table with many young entries is remembered for the next walk.
 
 use super::Mglru;
 use super::baseline::Baseline;
@@ -16,7 +17,7 @@ use crate::mmu::Entries;
 use crate::reclaim::LruvecId;
 use isotherm_units::PageRange;
 
-/// What becomes of a page that might be evicted.
+/// The decision about a page that might be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// To a young generation.
@@ -27,7 +28,7 @@ pub(super) enum Verdict {
     Reclaim,
 }
 
-/// Pages of `mapped`, the part of a mapping under one table, that are looked at beside `page`: 64 around it.
+/// Pages of `mapped`, the part of a mapping under one table, that are read besides `page`: 64 around it.
 pub(super) const fn window(mapped: PageRange, page: u64) -> PageRange {
     debug_assert!(mapped.start <= page && page < mapped.end, "the page is one of the mapping");
     let half = MIN_LRU_BATCH / 2;
@@ -70,7 +71,7 @@ impl Mglru {
         if !memory.cgroups.is_within(space.cgroup, root) {
             return false;
         }
-        // What a monitor found and left counts like an accessed bit.
+        // A use that a monitor found and left counts like an accessed bit.
         let was_left = memory.frames.take_young(frame);
         let space = memory.space(mapper.space);
         if !space.table.is_young(mapper.page) {
@@ -91,7 +92,7 @@ impl Mglru {
         true
     }
 
-    /// Looks at the entries of `window`, one of which was young.
+    /// Reads the entries of `window`, one of which was young.
     fn look_around(&mut self, memory: &mut Memory, lruvec: LruvecId, mapper: Mapper, window: PageRange) {
         debug_assert!(window.len() <= MIN_LRU_BATCH, "as many pages as there is room for");
         let (cgroup, node) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
@@ -130,7 +131,7 @@ impl Mglru {
         }
     }
 
-    /// A page beside the one that was looked for was used: with a walk's means its byte is enough, else it is moved.
+    /// A page next to the one in question was used: with a walk's means its byte is enough, else it is moved.
     fn found_used(&mut self, memory: &mut Memory, lruvec: LruvecId, frame: FrameId) {
         let state = self.generations.state(frame);
         let own = self.generations.get_mut(lruvec);

@@ -1,9 +1,8 @@
 //! `mglru`: the Multi-Gen LRU of Linux (docs/spec/mglru.md; `docs/mechanism/mglru.md`).
 //!
-//! Pages belong to generations by when they were last seen in use. Ageing makes a new generation and promotes into the one
-//! before it what the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they
-//! raise its tier, and tiers whose pages come back too often are spared. Which type goes, and which tiers, is decided by
-//! comparing refault ratios.
+//! Pages belong to generations by when they were last seen in use. Ageing makes a new generation and promotes into the one before
+//! it the pages that the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they
+//! raise its tier, and tiers whose pages come back too often are spared. Refault ratios decide which type and which tiers go.
 
 mod ageing;
 mod baseline;
@@ -88,7 +87,7 @@ impl Default for Mglru {
     }
 }
 
-/// The generator behind random bins: xorshift. Nothing but the order of groups depends on it.
+/// The generator behind random bins: xorshift. Only the order of groups depends on it.
 #[derive(Clone, Debug)]
 struct Lot(u64);
 
@@ -151,7 +150,7 @@ impl ReclaimPolicy for Mglru {
         if !self.switches.has_core() {
             return self.classic.added(memory, frame, arrival, shadow);
         }
-        // What was taken away to be reclaimed and is still here comes back as it was.
+        // A page that was taken off to be reclaimed and is still here comes back as it was.
         if memory.frames.has(frame, Flag::Unevictable) {
             return self.classic.adopt(memory, frame, ListEnd::Head);
         }
@@ -191,7 +190,7 @@ impl ReclaimPolicy for Mglru {
         memory.frames.set(frame, Flag::Isolated);
     }
 
-    /// As the kernel does it: of its generation is kept whether it was one of the two youngest, of its uses everything.
+    /// As the kernel does it: it keeps whether its generation was one of the two youngest, and all its uses.
     fn put_back(&mut self, memory: &mut Memory, from: FrameId, to: FrameId) {
         debug_assert!(!memory.frames.has(to, Flag::OnList), "a page comes back that was taken off");
         let state = self.generations.state(from);

@@ -42,7 +42,7 @@ impl Mglru {
         queue.is_some_and(group)
     }
 
-    /// Groups that came to be since the last call join their queues, in the same bin on every node.
+    /// New groups since the last call join their queues, in the same bin on every node.
     pub(super) fn meet_groups(&mut self, memory: &Memory) {
         debug_assert!(self.groups.len() <= memory.nodes.len(), "nodes do not go away");
         self.groups.resize_with(memory.nodes.len(), GroupQueue::default);
@@ -52,7 +52,7 @@ impl Mglru {
         }
     }
 
-    /// A group was removed: what is left of its pages goes first.
+    /// A group was removed: its remaining pages go first.
     pub fn take_offline(&mut self, memory: &Memory, group: CgroupId) {
         self.meet_groups(memory);
         for queue in &mut self.groups {
@@ -86,7 +86,7 @@ impl Mglru {
         }
         self.has_walk_context = false;
         scan.nr_reclaimed += before;
-        scan.taken = Taken::default(); // nobody is throttled by what was met
+        scan.taken = Taken::default(); // no task is throttled by what was met
     }
 
     /// The groups of one bin. Whether enough is freed.
@@ -167,7 +167,7 @@ impl Mglru {
         scan.priority = initial_priority(reclaimable, scan.nr_to_reclaim);
     }
 
-    /// Has a process killed rather than evict pages that were used a moment ago.
+    /// Asks for a process to be killed rather than evict pages that were used a moment ago.
     pub(super) fn guard_young(&mut self, memory: &mut Memory, node: NodeId, scan: &Scan) {
         if self.config.min_ttl == Duration::ZERO {
             return;

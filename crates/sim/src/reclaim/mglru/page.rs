@@ -1,4 +1,4 @@
-//! What the policy keeps of a page: one byte (docs/spec/mglru.md#s2 and #s2-1).
+//! The policy's state of a page: one byte (docs/spec/mglru.md#s2 and #s2-1).
 
 use crate::reclaim::scan_balance::PageType;
 
@@ -21,14 +21,14 @@ const REFERENCED: u8 = 1 << 5;
 const WORKINGSET: u8 = 1 << 6;
 const FILE: u8 = 1 << 7;
 
-/// Where a page stands and how often it was used.
+/// Generation of a page and how often it was used.
 ///
 /// Bits 0..3: its generation + 1, 0 when it is on no list, 7 while it waits for insertion. Bits 3 and 4: further uses. Bit 5:
 /// referenced. Bit 6: working set. Bit 7: it counts as a file page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageState(u8);
 
-/// What a use through a page table leads to.
+/// The effect of a use through a page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeResult {
     /// The first one: noted only.
@@ -98,7 +98,7 @@ impl PageState {
     pub(super) const fn without_refs(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED))
     }
-    /// As a page that nobody ever used.
+    /// As a page that was never used.
     pub(super) const fn cold(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED | WORKINGSET))
     }
@@ -128,7 +128,7 @@ impl PageState {
         if self.is_workingset() { NR_TIERS - 1 } else { tier_of_refs(self.refs()) }
     }
 
-    /// Used so often through descriptors that the next pass over the oldest generation spares it without asking.
+    /// Used often enough through descriptors that the next pass over the oldest generation spares it without asking.
     pub(super) const fn is_lazily_promotable(self) -> bool {
         self.is_workingset() && self.refs() == 4
     }

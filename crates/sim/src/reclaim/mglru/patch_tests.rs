@@ -85,7 +85,7 @@ fn refaults_follow_swappiness() {
     assert!(shares[0] + 10 < shares[1] && shares[1] <= shares[2], "{shares:?}");
 }
 
-/// Patch 09: what a direct reclaimer pays for its 32 pages does not grow with the number of groups.
+/// Patch 09: a direct reclaimer's cost for its 32 pages does not grow with the number of groups.
 #[test]
 fn direct_reclaim_does_not_pay_for_all_groups() {
     let cost = |groups: u64, ours: bool| {

@@ -1,4 +1,4 @@
-//! What `lru_gen` and `lru_gen_full` read: the kernel's text, byte for byte (docs/spec/mglru.md#s14-1).
+//! The texts of `lru_gen` and `lru_gen_full`: the kernel's text, byte for byte (docs/spec/mglru.md#s14-1).
 
 use super::Mglru;
 use super::baseline::Baseline;
@@ -20,15 +20,14 @@ pub struct ReadoutRow {
     pub file_pages: u64,
 }
 
-/// Pages of generations that are at least `threshold_ms` old, and pages of the others: what was not used for that long, and
-/// the working set.
+/// Pages of generations that are at least `threshold_ms` old, and pages of the others: cold memory, and the working set.
 pub fn cold_and_working_set(rows: &[ReadoutRow], threshold_ms: u64) -> (u64, u64) {
     let pages = |row: &ReadoutRow| row.anon_pages + row.file_pages;
     let (cold, warm): (Vec<&ReadoutRow>, Vec<&ReadoutRow>) = rows.iter().partition(|row| row.age_ms >= threshold_ms);
     (cold.into_iter().map(pages).sum(), warm.into_iter().map(pages).sum())
 }
 
-/// How much is told of an lruvec.
+/// How much is reported of an lruvec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
     /// A row for each generation.
@@ -44,7 +43,7 @@ impl Mglru {
         self.text(memory, Detail::Sizes)
     }
 
-    /// The text of `lru_gen_full`: also averages and counters by tier, and what walks met.
+    /// The text of `lru_gen_full`: also averages and counters by tier, and counts of walks.
     pub fn lru_gen_full(&self, memory: &Memory) -> String {
         self.text(memory, Detail::Full)
     }

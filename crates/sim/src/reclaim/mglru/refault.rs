@@ -1,4 +1,4 @@
-//! Shadows: what an eviction leaves, and what the page's return tells (docs/spec/mglru.md#s8).
+//! Shadows: what an eviction leaves, and what the page's return shows (docs/spec/mglru.md#s8).
 
 use super::Mglru;
 use super::baseline::Baseline;
@@ -19,7 +19,7 @@ pub(super) const fn token(min_seq: u64, refs: u64) -> u64 {
     min_seq << REFS_BITS | refs.saturating_sub(1)
 }
 
-/// Uses that a token remembers: one at least.
+/// Uses that a token holds: one at least.
 const fn refs_of(token: u64) -> u64 {
     (token & ((1 << REFS_BITS) - 1)) + 1
 }

@@ -10,7 +10,7 @@ use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::Lru;
 use isotherm_texts::min_ttl::parse_unsigned;
 
-/// What is switched on, as bits.
+/// The parts that are on, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switches(u8);
 
@@ -26,7 +26,7 @@ impl Default for Switches {
 }
 
 impl Switches {
-    /// From what is written to `enabled`: `y`, `n`, or a number in C notation, of which undefined bits are ignored.
+    /// Parses a write to `enabled`: `y`, `n`, or a number in C notation; its undefined bits are ignored.
     ///
     /// # Errors
     /// [`Refusal::Invalid`] for anything else.
@@ -53,7 +53,7 @@ impl Switches {
         self.0 & UPPER_BITS != 0
     }
 
-    /// What is read from `enabled`: bits that the processor cannot serve are left out.
+    /// The value of `enabled`: bits that the processor cannot serve are left out.
     pub fn text(self, memory: &Memory) -> String {
         let mut bits = self.0;
         if !memory.mmu.leaf_accessed {
@@ -110,8 +110,8 @@ impl Mglru {
         }
     }
 
-    /// All pages of the generations go to active and inactive lists: list by list as they are numbered, which is not the order
-    /// of their ages.
+    /// All pages of the generations go to active and inactive lists, list by list in the order of list numbers, which is not
+    /// that of their ages.
     fn fill_lists(&mut self, memory: &mut Memory, lruvec: LruvecId) {
         for at in 0..NR_GENS {
             for page_type in TYPES {

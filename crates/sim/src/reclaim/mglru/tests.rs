@@ -81,7 +81,7 @@ impl Testbed {
         scan
     }
 
-    /// Pages of `file` in the page cache that nobody has used.
+    /// Pages of `file` in the page cache that were never used.
     pub(super) fn read_ahead(&mut self, file: FileId, pages: std::ops::Range<u32>) -> Vec<FrameId> {
         let frames = pages.map(|page| self.cached(CgroupId::ROOT, file, page)).collect();
         self.insert();
@@ -132,7 +132,7 @@ fn e15_nr_to_scan() {
     assert_eq!((batches, left), ([64, 64, 64, 52], 0));
 }
 
-/// E15 and E19: a group that is too small for the priority is passed over twice; one below its `low` once, and then it pays.
+/// E15 and E19: a group that is too small for the priority is skipped twice; one below its `low` once, and then it pays.
 #[test]
 fn e15_e19_turns_of_groups() {
     let mut bed = bed(1024, DeviceKind::Zram);
@@ -166,7 +166,7 @@ fn e15_e19_turns_of_groups() {
     assert_eq!((to, events), (Some(Move::Young), 2), "it had to age");
 }
 
-/// E16: what fairness across groups cost a direct reclaimer, and what stopping at the target costs it.
+/// E16: the cost of fairness across groups for a direct reclaimer, and of stopping at the target.
 #[test]
 fn e16_old_backoff() {
     let excess = |pages: u64| (pages >> 12) - 32;
@@ -326,7 +326,7 @@ fn e24_shadow_lifetime() {
     assert_eq!(bed.count(Counter::WorkingsetRefaultFile), 4, "counted whether recent or not");
 }
 
-/// A page read ahead by `read()` needs two sightings, one that a fault brought in needs one.
+/// A page read ahead by `read()` must be found accessed twice, one that a fault brought in once.
 #[test]
 fn pages_of_faults_are_promoted_at_the_first_sight() {
     let mut bed = bed(256, DeviceKind::Nvme);
@@ -347,8 +347,8 @@ fn pages_of_faults_are_promoted_at_the_first_sight() {
     bed.check_lists();
 }
 
-/// Walks pass over spaces that did not run, tables that were not entered, tables that were hardly used, and go everywhere when
-/// forced.
+/// Walks skip spaces that did not run, tables that were not entered and tables that were hardly used; forced walks scan
+/// everything.
 #[test]
 fn walks_pass_over_what_is_idle() {
     for bloom_filter in [true, false] {
@@ -380,7 +380,7 @@ fn walks_pass_over_what_is_idle() {
     }
 }
 
-/// What a look-around finds is promoted, and its table is walked the next time.
+/// Pages that a look-around finds are promoted, and their table is walked the next time.
 #[test]
 fn look_around_promotes_neighbours_and_feeds_the_filter() {
     for (look_around, walks) in [(true, 1), (false, 64)] {
@@ -504,7 +504,7 @@ fn hints_move_pages_as_new_ones_are_placed() {
     bed.check_lists();
 }
 
-/// Toggled 1000 times at random points under load, the switch loses no page and doubles none, in either release: `check` walks
+/// Toggled 1000 times at random points under load, the switch loses no page and doubles none, in either release. `check` walks
 /// all lists, compares them with their counts, and finds every frame in use on exactly one.
 #[test]
 fn the_kill_switch_loses_no_page() {
@@ -543,7 +543,7 @@ fn the_kill_switch_loses_no_page() {
     }
 }
 
-/// What is refused changes nothing: the switch, the lists, the time to live, and text that no command can be read from.
+/// Refused writes change nothing: the switch, the lists, the time to live, and text that is no command.
 #[test]
 fn what_is_refused_changes_nothing() {
     let mut bed = bed(256, DeviceKind::Zram);
@@ -594,7 +594,7 @@ fn what_is_refused_changes_nothing() {
     bed.check_lists();
 }
 
-/// A time to live with no process to kill: the daemon asks, nothing comes of it, and pages stay where they are.
+/// A time to live with no process to kill: the daemon asks without effect, and pages stay where they are.
 #[test]
 fn a_time_to_live_without_a_victim_changes_nothing() {
     let config = MglruConfig { min_ttl: Duration::from_ms(1000), ..MglruConfig::default() };

@@ -1,4 +1,4 @@
-//! What Linux 6.12 does otherwise than 7.2, a function for each difference that is longer than a line (docs/spec/mglru.md#s18). Uses
+//! Differences of Linux 6.12 from 7.2, a function for each difference that is longer than a line (docs/spec/mglru.md#s18). Uses
 //! of pages: `baseline.rs`. Groups in turn and the time to live are those of 7.2.
 
 use super::Mglru;
@@ -18,7 +18,7 @@ use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::PageType;
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Scan};
 
-/// Pages that a batch looks at, at most.
+/// Pages that a batch scans, at most.
 const MAX_LRU_BATCH: u64 = 4096;
 
 /// Min_seq coupling: where swapping is possible the types advance in step.
@@ -55,7 +55,7 @@ impl Lruvec {
         }
     }
 
-    /// The type by whose oldest generation it is seen whether to age: anonymous pages where they may be swapped.
+    /// The type whose oldest generation decides whether to age: anonymous pages where they may be swapped.
     pub(super) const fn checked_v6_12(swappiness: u32) -> PageType {
         if swappiness == 0 { PageType::File } else { PageType::Anon }
     }
@@ -118,8 +118,8 @@ impl Mglru {
         }
     }
 
-    /// Rejected after reclaim: what is being written keeps its place, the rest gets young. A page for which a second attempt is
-    /// worth while does not come here at the first.
+    /// Rejected after reclaim: pages being written keep their place, the rest become young. A page worth a second attempt does
+    /// not come here at the first.
     pub(super) fn put_back_v6_12(&mut self, memory: &mut Memory, frame: FrameId) {
         debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page comes back that was taken off");
         let flags = memory.frames.flags(frame);
@@ -171,8 +171,8 @@ impl Mglru {
         is_busy
     }
 
-    /// Shadow: of use only while the generation it was evicted from would still be the oldest. The refault is counted before that is
-    /// asked, and an activation after (`lru_gen_refault`).
+    /// Shadow: of use only while the generation it was evicted from would still be the oldest. The refault is counted before that
+    /// check, and an activation after (`lru_gen_refault`).
     pub(super) fn refaulted_v6_12(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
         debug_assert!(
             self.generations.state(frame).generation().is_none(),
@@ -242,7 +242,7 @@ impl Mglru {
             page_type = if page_type == PageType::Anon { PageType::File } else { PageType::Anon };
             limit = tier_limit(&self.generations.get(lruvec).history[page_type as usize], TIER_GAINS_V6_12);
         }
-        // Nothing to take: what was only moved does not count as a reason to go on.
+        // Nothing to take: moved pages do not count as a reason to go on.
         Isolated { scanned: 0, ..isolated }
     }
 
@@ -276,17 +276,17 @@ impl PageState {
     }
 }
 
-/// What [`Mglru::amount_v6_12`] says.
+/// The result of [`Mglru::amount_v6_12`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Amount {
-    /// So many pages.
+    /// A number of pages.
     Pages(u64),
     /// It had to age, or is protected: nothing is taken from it now.
     Rotate,
 }
 
 impl Lruvec {
-    /// Oldest generations that are empty are given up after a batch, which counts as a page looked at (`evict_folios`,
+    /// Oldest generations that are empty are given up after a batch, which counts as a page scanned (`evict_folios`,
     /// `try_to_inc_min_seq`). With two generations left there is nothing to go on with.
     pub(super) fn scanned_v6_12(&mut self, scanned: u64, swappiness: u32) -> u64 {
         let has_advanced = self.flush_min_seq(swappiness, Baseline::V6_12);
@@ -298,7 +298,7 @@ impl Lruvec {
 }
 
 impl Mglru {
-    /// How much to look at (`get_nr_to_scan`): all pages that may go, shifted by the priority. Where ageing is due below the first
+    /// How much to scan (`get_nr_to_scan`): all pages that may go, shifted by the priority. Where ageing is due below the first
     /// priority the lruvec ages in place of it.
     fn amount_v6_12(&mut self, memory: &mut Memory, lruvec: LruvecId, swappiness: u32, scan: &Scan) -> Amount {
         let usage = memory.cgroups.get(memory.cgroup_of(lruvec)).usage;

@@ -1,4 +1,4 @@
-//! What Linux 6.12 does otherwise than 7.2, row by row (docs/spec/mglru.md#s18).
+//! Differences of Linux 6.12 from 7.2, row by row (docs/spec/mglru.md#s18).
 
 use super::ageing::Effort;
 use super::controller::{History, choose_v6_12};
@@ -70,7 +70,7 @@ fn s18_insertion() {
     for (what, page, of_four, of_three) in table {
         assert_eq!((four.entry_v6_12(page), three.entry_v6_12(page)), (of_four, of_three), "{what}");
     }
-    // Trap 3: what a fault brings in is among the youngest, where 7.2 has it second youngest.
+    // Trap 3: a page that a fault brings in is among the youngest, where 7.2 has it second youngest.
     for (baseline, list) in [(Baseline::V7_2, 2), (OLD, 3)] {
         let mut bed = bed_of(baseline, 64);
         let space = bed.space(CgroupId::ROOT, 8);
@@ -129,7 +129,7 @@ fn s18_look_around_activates_one_by_one() {
     }
 }
 
-/// A page that is being written keeps its place; any other that was rejected gets young and forgets its uses.
+/// A page that is being written keeps its place; any other that was rejected becomes young and forgets its uses.
 #[test]
 fn s18_rejected_after_reclaim() {
     for (is_written, list) in [(true, 2), (false, 3)] {
@@ -237,7 +237,7 @@ fn s18_type_and_tier() {
     assert_eq!(choose_v6_12(&even, [3, 5], 1).0, PageType::Anon);
     assert_eq!(choose_v6_12(&even, [5, 5], 1).0, PageType::File);
     assert_eq!(choose_v6_12(&even, [5, 5], 200).0, PageType::Anon);
-    // Tier 0 against tier 0: what higher tiers of files refault does not count.
+    // Tier 0 against tier 0: refaults of higher tiers of files do not count.
     let busy = history([0, 900, 0, 0], [1000; 4]);
     assert_eq!(choose_v6_12(&[plain, busy], [5, 5], 60).0, PageType::File);
     // Tiers of the chosen type against tier 0 of the other, with gains 140 : 60. 900 * (100 + 64) * 60 > 1 * 1000 * 140.
@@ -272,7 +272,7 @@ fn s18_when_to_age() {
     );
 }
 
-/// Spec 14.2: a `+` for an older generation does nothing, one that may pass over things is refused where there are four.
+/// Spec 14.2: a `+` for an older generation does nothing, one that may skip things is refused where there are four.
 #[test]
 fn s18_commands() {
     let mut bed = bed_of(OLD, 64);
@@ -293,7 +293,7 @@ fn s18_commands() {
     assert!(with(&mut bed, |mglru, memory| mglru.lru_gen(memory)).starts_with("memcg     0 /\n node     0\n"));
 }
 
-/// A batch looks at up to 4096 pages to take 64 (trap 5), where 7.2 looks at no more than it was asked for.
+/// A batch scans up to 4096 pages to take 64 (trap 5), where 7.2 scans no more than it was asked for.
 #[test]
 fn s18_a_batch_looks_further() {
     for (baseline, scanned, freed) in [(Baseline::V7_2, 64, 0), (OLD, 364, 64)] {
@@ -304,7 +304,7 @@ fn s18_a_batch_looks_further() {
             mglru.insert_pending(memory);
             let oldest = mglru.generations.state(frames[0]).generation().expect("on a list") as u64;
             mglru.generations.get_mut(ROOT).min_seq = [oldest; 2];
-            // The first 300 are spared: they were used as often as can be told.
+            // The first 300 are spared: they were used as often as can be counted.
             frames[..300].iter().for_each(|&frame| (0..6).for_each(|_| mglru.mark_accessed(memory, frame)));
             let mut scan = Scan::new(Reclaimer::Proactive, CgroupId::ROOT, 64, 0);
             scan.priority = 0;

@@ -1,8 +1,8 @@
 //! Walking the page tables of an address space for young entries (docs/spec/mglru.md#s4-4).
 //!
-//! Tables are looked at a word at a time. What a sighting does to a page depends on its byte and on the walk alone, so it is a
-//! table of 256 bytes made once a walk; how many pages of each byte were met is counted beside, and generations' sizes are
-//! corrected at the end.
+//! Tables are read a word at a time. What a found access does to a page depends on its byte and on the walk alone, so it is a
+//! table of 256 bytes made once a walk. The number of pages met of each byte is counted, and generations' sizes are corrected
+//! at the end.
 
 use super::ageing::{Effort, WalkStats};
 use super::baseline::Baseline;
@@ -18,7 +18,7 @@ use crate::reclaim::{LruvecId, Work};
 use isotherm_units::PageRange;
 use isotherm_units::access::Backing;
 
-/// Young entries wanted of a table, one in so many: one in a cache line of 64 bytes on average.
+/// Young entries wanted of a table, one in this number: one in a cache line of 64 bytes on average.
 pub(super) const ENTRIES_A_LINE: u64 = 8;
 
 /// Whether a table had enough young entries to be walked again next time.
@@ -41,7 +41,7 @@ pub(super) struct Walker {
     work: Work,
 }
 
-/// What sightings do to pages, and how many there were.
+/// The effects of found accesses on pages, and their number.
 struct Accessed {
     /// By byte: the byte afterwards.
     after: [PageState; 256],
@@ -60,7 +60,7 @@ struct Table {
     end: usize,
 }
 
-/// Tables of one address space whose young entries are looked at together.
+/// Tables of one address space whose young entries are read together.
 #[derive(Clone, Debug, Default)]
 struct Batch {
     young: YoungEntries,
@@ -213,7 +213,7 @@ impl Walker {
         memory.reclaim.work.add(&self.work);
     }
 
-    /// Whether a walk at this swappiness looks into the mapping at all.
+    /// Whether a walk at this swappiness scans the mapping at all.
     fn is_walked(&self, memory: &Memory, vma: &Vma) -> bool {
         let is_anon = vma.mapping.backing == Backing::Anonymous || memory.is_shared_memory(vma);
         let is_of_use = if is_anon { self.swappiness != 0 } else { self.swappiness <= 200 };
@@ -259,7 +259,7 @@ impl Walker {
         }
     }
 
-    /// Whether all pages that the mapping shows are of this lruvec: nobody need ask.
+    /// Whether all pages that the mapping shows are of this lruvec: no check per page is needed.
     fn is_home(memory: &Memory, id: SpaceId, vma: &Vma) -> bool {
         let is_private = vma.mapping.backing == Backing::Anonymous && memory.space(id).family.is_empty();
         memory.nodes.len() == 1 && (is_private || memory.cgroups.len() == 1)
@@ -301,7 +301,7 @@ impl Walker {
         self.work.entries_cleared += cleared;
     }
 
-    /// Looks at the pages of all young entries taken, and leaves their tables.
+    /// Reads the pages of all young entries taken, and leaves their tables.
     fn look_at_batch(
         &mut self,
         memory: &mut Memory,
@@ -346,7 +346,7 @@ impl Walker {
         self.batch.tables.clear();
     }
 
-    /// One entry maps 512 pages: one bit, and they share their fate.
+    /// One entry maps 512 pages: one bit decides about all of them.
     fn look_at_huge(&mut self, memory: &mut Memory, states: &mut [PageState], id: SpaceId, block: u64) {
         self.stats.leaf_total += 1;
         self.work.tables_tested += 1;
@@ -354,7 +354,7 @@ impl Walker {
         let table = &mut memory.spaces[id.index()].table;
         let (frames, nodes) = (&memory.frames, &memory.nodes);
         let is_home = |frame: &FrameId| frames.cgroup(*frame) == self.cgroup && nodes.of(*frame) == self.node;
-        // Whose pages these are is asked before the bit goes: the walk of those who own them has yet to see it.
+        // The owner of these pages is checked before the bit is cleared: the owner's walk has yet to see it.
         if !(pages.start..pages.end).any(|page| table.frame_at(page).as_ref().is_some_and(is_home)) {
             return;
         }
