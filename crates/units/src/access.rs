@@ -1,4 +1,4 @@
-//! How a workload tells a machine what it touches: runs of pages in batches, and the changes between them.
+//! How a workload describes to a machine what it touches: runs of pages in batches, and the changes between them.
 //!
 //! A [`Program`] is what a machine plays: processes with mappings, threads with a [`Stream`] each. Generators and trace
 //! replay make programs; the simulated machine and the real-kernel player run them. Calls are dynamic once per batch;
@@ -207,16 +207,16 @@ impl Mapping {
 pub enum LayoutChange {
     /// `mmap`: maps a range and replaces what was mapped there.
     Map(Mapping),
-    /// `munmap`; pages of the range that are not mapped are passed over.
+    /// `munmap`; pages of the range that are not mapped are skipped.
     Unmap(PageRange),
     /// `madvise` on a range.
     Advise(PageRange, Advice),
-    /// Somebody who does not tell holds the pages of the range that are there now, as a device does that reads or writes them:
-    /// they stay in their frames until they are freed.
+    /// Pins the pages of the range that are there now, as a device does that reads or writes them: they stay in their frames
+    /// until they are freed. The holder stays unknown.
     Pin(PageRange),
 }
 
-/// What [`After::Kernel`] asks for.
+/// The request of [`After::Kernel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelCall {
     /// Takes blocks, one after the other.
@@ -228,7 +228,7 @@ pub enum KernelCall {
         tag: u32,
         count: u64,
     },
-    /// Reads what the kernel counted of its group (`memory.stat`), for which the kernel adds up what its processors counted. That
+    /// Reads the kernel's counts of its group (`memory.stat`), for which the kernel adds up the counts of its processors. That
     /// costs no time here.
     ReadStatistics,
 }
@@ -252,7 +252,7 @@ pub struct BlockRequest {
 }
 
 /// What a block is for: the migrate type that it is asked for as. The pages themselves are never moved, whatever they are for,
-/// because nobody's page table shows them.
+/// because no page table maps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// Kernel memory proper: page tables, buffers of drivers.
@@ -266,7 +266,7 @@ pub enum BlockKind {
 /// How hard the page allocator tries to find a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockEffort {
-    /// What is at hand: neither compaction nor reclaim, and nobody is woken (`GFP_TRANSHUGE_LIGHT`).
+    /// What is free at once: neither compaction nor reclaim, and no daemon is woken (`GFP_TRANSHUGE_LIGHT`).
     Light,
     /// The same, and where that fails once more with compaction and reclaim (`GFP_TRANSHUGE | __GFP_RETRY_MAYFAIL`): the loop of
     /// the original driver.
@@ -351,7 +351,7 @@ pub enum Timing {
     Recorded,
     /// Each page touched costs the latency of the memory it lies in, on top of [`Run::think_ns`]: a generator.
     Modelled,
-    /// The same, but of a touched page so many cache lines are used, one after the other, and each costs that latency.
+    /// The same, but this number of cache lines of a touched page are used, one after the other, and each costs that latency.
     Lines(u32),
 }
 
@@ -364,7 +364,7 @@ impl Timing {
         }
     }
 
-    /// What a touch of a page costs where an access takes `latency_ns`.
+    /// The cost of a touch of a page where an access takes `latency_ns`.
     pub fn page_ns(self, latency_ns: u64) -> u64 {
         match self {
             Self::Recorded => 0,
@@ -388,7 +388,7 @@ pub struct Program {
     pub future: Option<Future>,
 }
 
-/// Whose page: pages of a file are the same page wherever they are mapped.
+/// The owner of a page: pages of a file are the same page wherever they are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// Private memory of the process with this index.
@@ -399,9 +399,9 @@ pub enum Owner {
 
 /// For each page the positions, in the order of the whole program, at which it is used.
 ///
-/// A reader goes from one position of a page to the next each time the page is touched, so the position of its next use is known
-/// whatever the order in which threads come to run. Costs 4 bytes a use and 4 bytes a page, which copies share. A use leads to the
-/// next one of its page: who goes through all of them in the order of the program reads the list from one end to the other.
+/// A reader goes from one position of a page to the next each time the page is touched. So the position of its next use is known
+/// in whatever order threads run. Costs 4 bytes a use and 4 bytes a page, which copies share. A use leads to the next one of its
+/// page: going through all of them in the order of the program reads the list from one end to the other.
 #[derive(Clone, Debug, Default)]
 pub struct Future {
     /// Sorted by `(owner, pages.start)`, disjoint.
@@ -502,8 +502,8 @@ impl Future {
         self.range_of(owner, page).and_then(|at| self.ranges[at].dense(owner, page))
     }
 
-    /// The same for one who asks for page after page: they often lie in the range of the page before, which `latest` names. It
-    /// is 0 at first.
+    /// The same for queries of page after page: they often lie in the range of the page before, which `latest` names. It is 0 at
+    /// first.
     #[inline]
     pub fn dense_next(&self, owner: Owner, page: u64, latest: &mut usize) -> Option<usize> {
         let near = self.ranges.get(*latest).and_then(|range| range.dense(owner, page));

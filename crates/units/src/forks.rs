@@ -1,9 +1,10 @@
-//! What streams share, when all of them are forked.
+//! Data shared by streams, when all of them are forked.
 
 use std::any::Any;
 use std::sync::Arc;
 
-/// Copies of what the streams of a machine share: forks of streams that shared something share one copy of it.
+/// Copies of data shared by the streams of a machine: forks of streams that shared something share one copy of
+/// it.
 #[derive(Default)]
 pub struct Forks {
     /// Originals, which stay alive meanwhile, and their copies.

@@ -1,7 +1,7 @@
-//! Free blocks by order, and what they say about fragmentation (docs/spec/compaction.md#s3).
+//! Free blocks by order, and indices of fragmentation from them (docs/spec/compaction.md#s3).
 //!
-//! All from the counts of one zone, as a row of `/proc/buddyinfo` has them: so a live kernel, a file and the simulated machine
-//! are read by the same code. Integers throughout, truncated where the kernel truncates.
+//! All from the counts of one zone, as a row of `/proc/buddyinfo` has them: the same code reads a live kernel, a file and the
+//! simulated machine. Integers throughout, truncated where the kernel truncates.
 
 /// The most orders that are taken: kernels have 11, and some with larger pages up to 18.
 pub const MAX_ORDERS: usize = ORDERS as usize;
@@ -15,7 +15,7 @@ pub const MAX_FREE_PAGES: u64 = 1 << 52;
 /// log2 of the pages of a huge page, and of a page block, on x86-64: 2 MiB.
 pub const HUGE_ORDER: u32 = 9;
 
-/// Counts that make no free memory.
+/// Counts that cannot be free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlocksError {
@@ -80,8 +80,8 @@ impl FreeBlocks {
     }
 
     /// External fragmentation for `order`: free pages that lie in smaller blocks, percent of free pages, truncated. 0 where
-    /// nothing is free. What the original series calls extfrag and the kernel a zone's fragmentation score.
-    /// Source: Linux 7.2 `mm/vmstat.c`, `extfrag_for_order`.
+    /// nothing is free. The original series calls it extfrag, the kernel a zone's fragmentation score. Source: Linux 7.2
+    /// `mm/vmstat.c`, `extfrag_for_order`.
     pub fn extfrag(&self, order: u32) -> u32 {
         self.extfrag_with(order, 0)
     }
@@ -115,7 +115,7 @@ impl FreeBlocks {
         }
         let requested = (self.pages() * 1000).checked_shr(order).unwrap_or(0);
         let lacking = (1000 + requested) / blocks;
-        // No block reaches the order, so that pages < blocks << order, and what is lacking stays below 2000.
+        // No block reaches the order, so that pages < blocks << order, and the missing part stays below 2000.
         1000 - i32::try_from(lacking).unwrap_or(i32::MAX)
     }
 

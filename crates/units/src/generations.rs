@@ -1,4 +1,4 @@
-//! What `lru_gen` shows: the generations of a group on a node.
+//! The contents of `lru_gen`: the generations of a group on a node.
 
 use crate::NodeId;
 use serde::{Deserialize, Serialize};

@@ -136,7 +136,8 @@ pub(crate) fn approximate(units: &[(&str, u64)], value: u64) -> String {
     }
 }
 
-/// Implements what every quantity shares: `FromStr`, `Display`, serde as text (numbers are read as base units).
+/// Implements the common part of every quantity: `FromStr`, `Display`, serde as text (numbers are read as base
+/// units).
 macro_rules! quantity_traits {
     ($type:ty, $kind:expr, $expecting:literal) => {
         impl std::str::FromStr for $type {

@@ -54,7 +54,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// The bytes it stands for when the whole is `whole`.
+    /// This share of `whole`, in bytes.
     pub fn of(self, whole: Bytes) -> Bytes {
         match self {
             Self::Absolute(bytes) => bytes,

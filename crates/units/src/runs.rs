@@ -10,7 +10,7 @@ use crate::access::Run;
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     own: Vec<Run>,
-    /// In place of its own, which are none then.
+    /// In place of its own runs, which are empty then.
     shared: Option<(Arc<Vec<Run>>, Range<usize>)>,
 }
 
@@ -21,7 +21,7 @@ impl Runs {
         self.own().push(run);
     }
 
-    /// Shows the runs of `list` in `range`, in place of all there were.
+    /// Shows the runs of `list` in `range`, in place of the earlier ones.
     ///
     /// # Panics
     /// When the range does not lie in the list.

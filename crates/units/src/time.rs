@@ -1,11 +1,11 @@
-//! Virtual time: spans and points, in nanoseconds. The clock is always somebody else's.
+//! Virtual time: spans and points, in nanoseconds. The caller always brings the clock.
 
 use crate::quantity::{Kind, approximate, quantity_traits};
 use std::ops::{Add, AddAssign};
 
 /// A span of time in nanoseconds.
 ///
-/// Read from `5ms`, `1.5 s`, `2m`, `100us`; only zero may stand without a unit. Written exactly.
+/// Read from `5ms`, `1.5 s`, `2m`, `100us`; only zero may have no unit. Written exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub(crate) u64);
 
