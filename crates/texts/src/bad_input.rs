@@ -1,4 +1,4 @@
-//! Parsers against texts that no kernel writes: none panics, whatever it answers.
+//! Parsers against texts that no kernel writes: none panics, whatever its result.
 
 use crate::lru_gen::{self, Enabled};
 use crate::{

@@ -1,4 +1,4 @@
-//! Files of memory cgroups: limits, and who is in a group.
+//! Files of memory cgroups: limits, and members of a group.
 
 use crate::Strange;
 use isotherm_units::Bytes;
@@ -24,7 +24,7 @@ impl Limit {
     }
 }
 
-/// PIDs in `cgroup.procs`. 0 stands for a process outside of our namespace of PIDs, and is left out.
+/// PIDs in `cgroup.procs`. 0 means a process outside of our namespace of PIDs, and is left out.
 ///
 /// # Errors
 /// The line that is no number.

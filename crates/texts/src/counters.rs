@@ -34,7 +34,7 @@ impl Counters {
     }
 
     /// Lines of `name number`: `/proc/vmstat`, in pages for `nr_…` and events otherwise; `memory.stat`, in bytes and events;
-    /// `memory.events`. The other lines must have a name and a value, too, and are passed over.
+    /// `memory.events`. The other lines must have a name and a value, too, and are skipped.
     ///
     /// # Errors
     /// The line without a value, or the whole text if it has no number.

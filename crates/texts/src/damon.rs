@@ -1,5 +1,5 @@
-//! DAMON's files in sysfs (docs/spec/live-linux.md; the kernel's Documentation/admin-guide/mm/damon/usage.rst): what the first kdamond is,
-//! as the values that make it, in the order in which they are written.
+//! DAMON's files in sysfs (docs/spec/live-linux.md; the kernel's Documentation/admin-guide/mm/damon/usage.rst): the first
+//! kdamond, as the values that make it, in the order in which they are written.
 
 pub use isotherm_units::AddressRange;
 
@@ -19,7 +19,7 @@ pub struct Setting {
     pub value: String,
 }
 
-/// How DAMON finds and checks what it watches.
+/// How DAMON finds and checks what it monitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operations {
     /// All of processes; the kernel follows their mappings.
@@ -53,7 +53,7 @@ pub struct Context {
     pub schemes: Vec<Scheme>,
 }
 
-/// How often and how finely is watched.
+/// How often and how finely memory is monitored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     pub sample_us: u64,
@@ -65,18 +65,18 @@ pub struct Attributes {
     pub intervals_goal: Option<IntervalsGoal>,
 }
 
-/// What the kernel tunes the intervals for.
+/// The goal for which the kernel tunes the intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntervalsGoal {
-    /// Share of accesses that is to be seen, in hundredths of a percent.
+    /// Target share of observed accesses, in hundredths of a percent.
     pub access_bp: u64,
-    /// Aggregations after which it is looked at.
+    /// Aggregations after which it is checked.
     pub aggrs: u64,
     pub min_sample_us: u64,
     pub max_sample_us: u64,
 }
 
-/// What is watched: a process, ranges of it, or ranges of physical memory.
+/// The monitored memory: a process, ranges of it, or ranges of physical memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     pub pid: Option<u32>,
@@ -140,14 +140,14 @@ pub struct Quotas {
     pub sz_permil: u64,
     pub nr_accesses_permil: u64,
     pub age_permil: u64,
-    /// Numerator and denominator of what failed memory counts.
+    /// Numerator and denominator of the charge for failed memory.
     pub fail_charge: Option<(u32, u32)>,
     /// The kernel's word; `None` for its default.
     pub goal_tuner: Option<&'static str>,
     pub goals: Vec<Goal>,
 }
 
-/// What a quota is tuned for.
+/// The goal of a quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Goal {
     /// The kernel's word: `some_mem_psi_us`.
@@ -360,7 +360,7 @@ mod tests {
         inside.collect()
     }
 
-    /// By hand, after the kernel's page on usage: a process that is watched, and nothing else.
+    /// By hand, after the kernel's page on usage: a process that is monitored, and nothing else.
     #[test]
     fn a_context_that_only_looks() {
         let context = looking(vec![Scheme { action: "stat".to_owned(), ..Scheme::default() }]);
@@ -391,7 +391,7 @@ mod tests {
         assert!(!lines(&nothing, CONTEXT).iter().any(|line| line.starts_with("schemes")));
     }
 
-    /// By hand: every file of a scheme, upper bounds before lower ones and numbers of folders before what is in them.
+    /// By hand: every file of a scheme, upper bounds before lower ones and numbers of folders before their files.
     #[test]
     fn a_scheme_with_all_its_files() {
         let (bounds, text) = (|min, max| Bounds { min: Some(min), max }, str::to_owned);

@@ -1,8 +1,8 @@
-//! The kernel's texts: each file of `/proc`, `/sys` and debugfs as a type. `parse` makes the type of the text, `write` the text of the
-//! type where somebody needs it. No I/O: files are opened by those who use them.
+//! The kernel's texts: each file of `/proc`, `/sys` and debugfs as a type. `parse` makes the type of the text, `write` the text
+//! of the type where it is needed. No I/O: callers open the files.
 //!
-//! Nothing is taken for granted that differs between kernels: how many orders, which zones, which counters in which order. What is cut
-//! short, mixed up or too large is refused with what stands there.
+//! Nothing that differs between kernels is assumed: how many orders, which zones, which counters in which order. Text that is
+//! cut short, mixed up or too large is refused, and the error quotes it.
 
 #[cfg(test)]
 mod bad_input;

@@ -1,4 +1,4 @@
-//! What the kernel's tables of zones have in common: rows `Node 0, zone   Normal, type …` with numbers behind.
+//! The common part of the kernel's tables of zones: rows `Node 0, zone   Normal, type …` with numbers behind.
 
 use crate::{TextError, shortened};
 use isotherm_units::NodeId;
@@ -37,7 +37,7 @@ impl<'a> Words<'a> {
         unexpected(self.line, expected, self.text)
     }
 
-    /// The words that are left, which must be so many.
+    /// The words that are left, which must be `N`.
     pub(super) fn exactly<const N: usize>(&self) -> Option<[&'a str; N]> {
         let mut words = self.words.clone();
         let mut found = [""; N];
@@ -78,7 +78,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// All that is left: numbers. `>` before one says that it is at least that; whether that was so comes second.
+    /// All that is left: numbers. `>` before one says that it is a lower bound; the second value says whether
+    /// there was such.
     pub(super) fn numbers(&mut self) -> Result<(Vec<u64>, bool), TextError> {
         let mut is_at_least = false;
         let mut numbers = Vec::new();

@@ -13,7 +13,7 @@ pub struct Enabled {
     pub core: bool,
     /// It walks page tables.
     pub walk: bool,
-    /// The walk looks at accessed bits above the lowest level.
+    /// The walk reads accessed bits above the lowest level.
     pub non_leaf: bool,
 }
 
@@ -30,7 +30,7 @@ impl Enabled {
     }
 }
 
-/// A text that is not what the kernel writes, and where.
+/// A text that no kernel writes, and the wrong line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("lru_gen, line {line}: {problem}; got `{text}`")]
 pub struct LruGenError {
@@ -48,7 +48,7 @@ pub enum Problem {
     /// Neither of the three kinds of line.
     #[error("expected `memcg ID PATH`, ` node NUMBER` or ` SEQ AGE-MS ANON FILE`")]
     Line,
-    /// A node stands before the first group.
+    /// A node comes before the first group.
     #[error("a node without a memcg before it")]
     NodeBeforeGroup,
     /// A generation before the first node of a group.
@@ -74,8 +74,8 @@ pub enum Problem {
 /// Characters of a line that an error shows.
 const SHOWN: usize = 60;
 
-/// Reads the text of `lru_gen`, group by group as it stands there. An empty text has no groups. Lines of groups without memory
-/// nodes give nothing; lines of statistics, which `lru_gen_full` has, are passed over.
+/// Reads the text of `lru_gen`, group by group in the text's order. An empty text has no groups. Lines of groups without
+/// memory nodes give nothing; lines of statistics, which `lru_gen_full` has, are skipped.
 ///
 /// # Errors
 /// The first line that the kernel would not have written.
@@ -126,7 +126,7 @@ impl<'a> Reading<'a> {
         }
         let words = Words::new(0, line.strip_prefix(' ').ok_or(Problem::Line)?);
         let Some([seq, age, anon, file]) = words.exactly() else {
-            // A tier or counters of walks: more than four words, most of which end with a letter.
+            // A tier or counters of walks: more than four words, most of them with a letter at the end.
             return if self.is_open && is_statistics(line) { Ok(()) } else { Err(Problem::Line) };
         };
         let row = GenerationRow {

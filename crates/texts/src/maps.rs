@@ -1,8 +1,10 @@
-//! `/proc/PID/maps`. The parser is our own: that of `procfs` panics on some file names, and what a process maps is called as it likes.
+//! `/proc/PID/maps`. The parser is our own: that of `procfs` panics on some file names, and a process may give its mappings any
+//! name.
 
 use isotherm_units::AddressRange;
 
-/// The first address that belongs to the kernel on any machine with 64 bits. `[vsyscall]` lies above it and is nobody's memory.
+/// The first address that belongs to the kernel on any machine with 64 bits. `[vsyscall]` lies above it and is no memory of the
+/// process.
 const KERNEL_HALF: u64 = 1 << 63;
 
 /// A mapping, as a line of `maps` has it.
@@ -49,8 +51,8 @@ impl Mapping {
         (!range.is_empty() && matches!(share, b'p' | b's' | b'S')).then_some(mapping)
     }
 
-    /// Whether its pages go to swap when they are reclaimed: anonymous ones, copies of file pages, and shared memory. Files on a tmpfs
-    /// elsewhere than in `/dev/shm` look like any others.
+    /// Whether its pages go to swap when they are reclaimed: anonymous ones, copies of file pages, and shared memory. Files on a
+    /// tmpfs elsewhere than in `/dev/shm` cannot be recognised.
     pub fn may_need_swap(&self) -> bool {
         const SHARED_MEMORY: [&str; 5] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/", "/i915"];
         let is_shared_memory = SHARED_MEMORY.iter().any(|path| self.name.starts_with(path));
@@ -66,7 +68,7 @@ impl Mapping {
 /// The mappings, ascending and disjoint: of those that overlap, because they changed while the text was made, the upper one is cut.
 ///
 /// # Errors
-/// The first line that is none.
+/// The first line that is no mapping.
 pub fn parse(text: &str) -> Result<Vec<Mapping>, &str> {
     let mut mappings = Vec::new();
     for line in text.lines() {

@@ -1,7 +1,7 @@
 //! Thrashing prevention: `/sys/kernel/mm/lru_gen/min_ttl_ms` (docs/spec/mglru.md#s10).
 //!
 //! The switch protects no page. While the node's daemon reclaims and everything that it could evict is younger than the time to
-//! live, it has a process killed: what was used within that time does not fit.
+//! live, it has a process killed: the memory used within that time does not fit.
 
 use thiserror::Error;
 
@@ -33,7 +33,7 @@ pub fn parse_unsigned(text: &str) -> Option<u64> {
 }
 
 impl MinTtl {
-    /// With so many milliseconds.
+    /// With this number of milliseconds.
     ///
     /// # Errors
     /// More than fit 32 bits.

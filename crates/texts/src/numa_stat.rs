@@ -8,7 +8,7 @@ pub type KindByNode = (String, Vec<(u32, u64)>);
 /// Parses lines of `anon N0=4096 N1=0`.
 ///
 /// # Errors
-/// The line that is none.
+/// The line of another form.
 pub fn parse(text: &str) -> Result<Vec<KindByNode>, Strange> {
     let row = |line: &str| {
         let mut words = line.split_whitespace();

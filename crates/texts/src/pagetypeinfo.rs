@@ -23,7 +23,7 @@ pub struct ZoneTypes {
     /// Free blocks of each type, in the order of the text.
     pub free: Vec<TypeBlocks>,
     pub page_blocks: Vec<TypeCount>,
-    /// Page blocks that hold pages of other types than their own; only kernels that track owners of pages tell.
+    /// Page blocks that hold pages of other types than their own; only kernels that track owners of pages report it.
     pub mixed_blocks: Option<Vec<TypeCount>>,
 }
 
@@ -81,8 +81,8 @@ impl ZoneTypes {
 /// Each node has the whole of headings and tables to itself.
 ///
 /// # Errors
-/// The first line that is wrong, or what is missing at the end. A text that ends behind a node of several cannot be told from a
-/// whole one.
+/// The first line that is wrong, or what is missing at the end. A text that ends behind a node of several cannot be
+/// distinguished from a whole one.
 pub fn parse(text: &str) -> Result<PageTypes, TextError> {
     let lines = line::lines(text)?;
     let mut reader = Reader { lines: &lines, at: 0 };
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// log2 of the pages of a page block, which two lines tell.
+    /// log2 of the pages of a page block, which two lines give.
     fn block_order(&mut self) -> Result<u32, TextError> {
         let order = self.heading("Page block order:", |&order| order < u64::from(u64::BITS))?;
         let pages = self.heading("Pages per block:", |_| true)?;

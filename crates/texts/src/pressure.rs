@@ -15,7 +15,7 @@ pub struct Stall {
     pub total_us: u64,
 }
 
-/// What one file says.
+/// The contents of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
     /// At least one task waited.
@@ -27,7 +27,7 @@ pub struct Pressure {
 /// Parses the text of a file.
 ///
 /// # Errors
-/// The line that is not understood, or that `some` is missing.
+/// The line that is not understood, or the missing `some`.
 pub fn parse(text: &str) -> Result<Pressure, Strange> {
     let (mut some, mut full) = (None, None);
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -1,4 +1,5 @@
-//! `/proc/PID/smaps`: what a mapping holds, and what kind it is. Reading it walks the page tables (docs/spec/live-linux.md#1-interfaces-that-show-accesses-or-page-state).
+//! `/proc/PID/smaps`: contents and kind of a mapping. Reading it walks the page tables
+//! (docs/spec/live-linux.md#1-interfaces-that-show-accesses-or-page-state).
 
 use crate::maps::{Mapping, append};
 
@@ -42,7 +43,7 @@ impl VmFlags {
 /// The mappings, ascending and disjoint.
 ///
 /// # Errors
-/// The first line that is none and belongs to none.
+/// The first line that is no mapping and belongs to none.
 pub fn parse(text: &str) -> Result<Vec<SmapsArea>, &str> {
     let mut areas = Vec::new();
     let mut area: Option<SmapsArea> = None;

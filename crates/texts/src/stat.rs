@@ -1,6 +1,6 @@
 //! `/proc/PID/stat`. The parser is our own: that of `procfs` panics on a line without a number in front.
 
-/// What tells processes apart, and kinds of them.
+/// What distinguishes processes, and kinds of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub pid: u32,
@@ -13,7 +13,7 @@ pub struct Stat {
     pub major_faults: u64,
     /// In clock ticks since boot (field 22).
     pub start_time: u64,
-    /// Where the program's code starts (field 26); 0 or 1 without the right to know.
+    /// Where the program's code starts (field 26); 0 or 1 without the permission.
     pub code_start: u64,
 }
 
@@ -48,12 +48,12 @@ impl Stat {
         self.flags & KERNEL_THREAD != 0
     }
 
-    /// It gives up what it has, on its way out.
+    /// It releases its memory, as it exits.
     pub fn is_exiting(&self) -> bool {
         self.flags & EXITING != 0
     }
 
-    /// It has ended, and its parent has not asked for its exit code yet; or is about to vanish.
+    /// It has ended, and its parent has not read its exit code yet; or it is about to vanish.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }

@@ -28,10 +28,10 @@ impl Swap {
     }
 }
 
-/// What a zram device holds.
+/// The contents of a zram device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZramUse {
-    /// What was written to it.
+    /// Bytes written to it.
     pub original_bytes: u64,
     /// The same, compressed.
     pub compressed_bytes: u64,
@@ -52,7 +52,7 @@ pub fn parse(text: &str) -> Result<Vec<Swap>, Strange> {
 }
 
 fn row(line: &str) -> Option<Swap> {
-    // From the right: the kernel escapes white space in the path, but " (deleted)" stands after it.
+    // From the right: the kernel escapes white space in the path, but " (deleted)" comes after it.
     let mut words = line.split_whitespace().rev();
     let priority = words.next()?.parse().ok()?;
     let mut kib = || words.next()?.parse::<u64>().ok()?.checked_mul(1024);

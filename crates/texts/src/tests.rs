@@ -1,4 +1,5 @@
-//! Texts of real kernels beside the kernels' own figures, written ones for what those do not have, and everything cut short.
+//! Texts of real kernels next to the kernels' own figures, written ones for what those do not have, and everything cut
+//! short.
 
 use crate::TextError;
 use crate::buddyinfo::{self, ZoneBlocks};
@@ -45,7 +46,7 @@ fn debugfs_row(zone: &ZoneBlocks, is_wide: bool, index: impl Fn(&FreeBlocks, u32
     row + "\n"
 }
 
-/// The "real text gives the kernel's own figures": byte by byte what the kernel printed itself.
+/// Real text gives the kernel's own figures: byte by byte what the kernel printed itself.
 #[test]
 fn real_texts_give_the_kernels_own_indices() {
     let cases = [

@@ -14,7 +14,8 @@ pub struct ZoneInfo {
     pub nodes: BTreeMap<NodeId, Counters>,
 }
 
-/// A zone. Sizes and watermarks are pages; what a kernel does not print is 0: `boost` before 5.0.
+/// A zone. Sizes and watermarks are pages; numbers that a kernel does not print are 0: `boost`
+/// before 5.0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
     pub node: NodeId,
@@ -22,7 +23,7 @@ pub struct Zone {
     pub name: String,
     /// Free pages, those on per-CPU lists aside.
     pub free: u64,
-    /// What the watermarks are raised by just now.
+    /// Pages by which the watermarks are raised just now.
     pub boost: u64,
     /// Watermarks `min`, `low` and `high`, boost included.
     pub min: u64,
@@ -45,14 +46,14 @@ pub struct Zone {
 enum Part {
     NodeStats,
     Zone,
-    /// Lists of each CPU: passed over.
+    /// Lists of each CPU: skipped.
     Pagesets,
 }
 
-/// Parses the text. Lines of a kind that is not known are passed over: new kernels add some.
+/// Parses the text. Lines of an unknown kind are skipped: new kernels add some.
 ///
 /// # Errors
-/// The first line that is wrong, or what a zone lacks.
+/// The first line that is wrong, or the missing part of a zone.
 pub fn parse(text: &str) -> Result<ZoneInfo, TextError> {
     let mut nodes: BTreeMap<NodeId, Counters> = BTreeMap::new();
     let mut zones: Vec<Partial> = Vec::new();
