@@ -1,5 +1,5 @@
-//! What generating an access costs: `cargo bench -p isotherm-workload`. One JSON object a line; `value` is CPU time, the best
-//! of several rounds, so that a busy machine counts little.
+//! The cost of generating an access: `cargo bench -p isotherm-workload`. One JSON object a line; `value` is CPU time, the
+//! best of several rounds, so that a busy machine counts little.
 
 #![expect(clippy::print_stdout, reason = "its output is data for `make bench`")]
 
@@ -55,7 +55,7 @@ fn report(name: &str, bar: f64, spec: &KeyValueSpec) {
     print(name, bar, best(|| WorkloadSpec::KeyValue(spec.clone()), |batch| batch.runs.len() as u64));
 }
 
-/// Nanoseconds for each of what `count` counts.
+/// Nanoseconds for each unit of `count`.
 fn best(spec: impl Fn() -> WorkloadSpec, count: impl Fn(&Batch) -> u64) -> f64 {
     let rounds = (0..ROUNDS).map(|round| {
         let context = BuildContext::new(".").with_seed(round as u64);

@@ -1,10 +1,9 @@
 //! Kind `abench`: many threads touch random pages of one area again and again, each page line by line.
 //!
 //! The program of that name is not published. What is known: `abench -m 2 -d 1 -i 512 -s SIZE` allocates SIZE, makes 64
-//! threads that access random pages of 4 KiB in 512 iterations with a microsecond between, and takes time linear in SIZE.
-//! So each iteration of all threads touches as many pages as there are. That a touch is one of each cache line of the page is
-//! a reconstruction too: it makes 173 to 179 ns a line of the published times on slow memory at all four sizes
-//! (docs/spec/promotion.md#s6-2).
+//! threads that access random pages of 4 KiB in 512 iterations with a microsecond between, and takes time linear in SIZE. So each
+//! iteration of all threads touches as many pages as there are. That a touch uses each cache line of the page is a reconstruction
+//! too: it makes 173 to 179 ns a line of the published times on slow memory at all four sizes (docs/spec/promotion.md#s6-2).
 
 use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError, ThreadStart, Timing};
 use isotherm_units::{Bytes, Duration, Instant, Ratio};

@@ -24,7 +24,7 @@ pub enum WorkloadError {
         /// Kind of the workload, as in its `kind` key.
         kind: &'static str,
         problem: String,
-        /// How to mend it.
+        /// How to fix it.
         way_out: String,
     },
     /// A file cannot be read.
@@ -42,7 +42,7 @@ pub enum WorkloadError {
         /// Its line, from 1.
         line: usize,
         problem: String,
-        /// What may stand there.
+        /// The allowed values.
         allowed: String,
     },
     /// A workload of the program that plays the scenario cannot be made.
@@ -50,7 +50,7 @@ pub enum WorkloadError {
     Registered {
         /// The name that it was registered under.
         name: String,
-        /// In words.
+        /// The reason, as text.
         why: String,
     },
     /// A page trace cannot be read.

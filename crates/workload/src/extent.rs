@@ -1,4 +1,4 @@
-//! How long a generator goes on: so many operations, or so much time.
+//! How long a generator goes on: a number of operations, or an amount of time.
 
 use isotherm_units::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl Extent {
 /// Runs that a batch holds by default: 16 KiB, half a first-level cache.
 pub(crate) const BATCH_OPERATIONS: u64 = 1024;
 
-/// What one thread has left.
+/// The rest of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Budget {
     Operations(u64),

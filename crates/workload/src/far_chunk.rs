@@ -1,4 +1,4 @@
-//! Kind `far-chunk`: a space of many mappings, hardly used, of which the last becomes hot.
+//! Kind `far-chunk`: a space of many mappings, hardly used, whose last one becomes hot.
 
 use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError};
 use isotherm_units::{Bytes, Duration, Instant};
@@ -10,7 +10,7 @@ use crate::spec::Kind;
 use crate::{BuildContext, Storage, WorkloadError};
 
 const BATCH_RUNS: usize = 64;
-/// So many mappings at most: page tables hold as many pieces of 1 GiB.
+/// Most mappings: page tables hold as many pieces of 1 GiB.
 const AREAS_MAX: u64 = 16_384;
 
 /// What scanners of address spaces find last: memory far from where they are, in a process that did nothing for a while. A heap

@@ -1,5 +1,5 @@
-//! Kind `fragmenter`: fills memory and gives most of it back in pieces too small for a huge page, as the test program of the
-//! seed of proactive compaction does; threads may then use what is left.
+//! Kind `fragmenter`: fills memory and gives most of it back in pieces too small for a huge page, as the original test program
+//! of proactive compaction does; threads may then use the rest.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{Access, BuildContext, Storage, WorkloadError};
 const SECTION_PAGES: u64 = 512;
 /// Most that is taken before: 64 MiB.
 const LEAD_PAGES_MAX: u64 = 32 * SECTION_PAGES;
-/// Most threads that use what is left.
+/// Most threads that use the rest.
 const THREADS_MAX: usize = 256;
 
 /// Which pages of each 2 MiB are given back.
@@ -211,9 +211,9 @@ impl Kept {
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Fill,
-    /// Gives back what of the section follows the page.
+    /// Gives back the part of the section that follows the page.
     Free(u64, u64),
-    /// Holds what stays of the section from number `nth` on.
+    /// Holds the pages that stay of the section, from number `nth` on.
     Pin(u64, u64),
     Start(usize),
     Sleep,
@@ -303,7 +303,7 @@ impl Preparation {
     }
 }
 
-/// What threads that use the rest have in common.
+/// The data shared by threads that use the rest.
 struct Shared {
     ranks: Ranked,
     places: Permutation,
@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    /// docs/spec/compaction.md#s9-1: what is aligned in the address space is not aligned in physical memory.
+    /// docs/spec/compaction.md#s9-1: an aligned range of the address space is not aligned in physical memory.
     #[test]
     fn a_lead_of_a_length_that_the_seed_draws_is_taken_before() {
         let spec = FragmenterSpec { lead: Bytes::from_mib(2), ..spec(Pattern::Contiguous) };

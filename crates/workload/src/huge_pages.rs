@@ -1,5 +1,5 @@
-//! Kind `huge-pages`: a driver that takes huge pages, one after the other, until there are no more: what the seed of proactive
-//! compaction measures latencies with.
+//! Kind `huge-pages`: a driver that takes huge pages, one after the other, until there are no more: the original series of
+//! proactive compaction measures latencies this way.
 
 use isotherm_units::access::{
     After, Batch, BlockEffort, BlockKind, BlockRequest, KernelCall, Program, Stream, StreamError,

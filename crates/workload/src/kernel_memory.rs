@@ -1,5 +1,5 @@
-//! Kind `kernel-memory`: a kernel at work for programs: caches of inodes and dentries that come and go, a few of which stay for
-//! good and pin the page blocks that they lie in, and buffers that nobody can move.
+//! Kind `kernel-memory`: a kernel at work for programs. It has caches of inodes and dentries that come and go, and buffers that
+//! cannot be moved. A few cache objects stay for good and pin their page blocks.
 
 use isotherm_units::access::{
     After, Batch, BlockEffort, BlockKind, BlockRequest, KernelCall, Program, Stream, StreamError,
@@ -96,7 +96,7 @@ struct Kernel {
     in_burst: u64,
     /// Caches and buffers that will be given back.
     live: [u64; 2],
-    /// The kind of which the oldest is given back next.
+    /// The kind whose oldest is given back next.
     due: Option<u32>,
     is_kept: bool,
 }

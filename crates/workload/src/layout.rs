@@ -19,7 +19,7 @@ impl Layout {
         layout
     }
 
-    /// Adds `mapping`; what was there goes.
+    /// Adds `mapping`; earlier mappings there go.
     pub fn map(&mut self, mapping: Mapping) {
         if !mapping.pages.is_empty() {
             self.unmap(mapping.pages);
@@ -86,7 +86,7 @@ fn part_of(mut mapping: Mapping, kept: PageRange) -> Mapping {
     mapping
 }
 
-/// Whose the pages are that a process touches. Follows mappings, copies of private file pages, and forks.
+/// The owner of the pages that a process touches. Follows mappings, copies of private file pages, and forks.
 ///
 /// A page of a private file mapping belongs to the file until it is first written; from that write on to the process.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +102,7 @@ impl AddressSpace {
         Self { process, layout: Layout::of(mappings), copied: BTreeSet::new() }
     }
 
-    /// What `process` begins with when it is forked from this one and maps `mappings` in addition.
+    /// The initial space of `process` when it is forked from this one and maps `mappings` in addition.
     pub(crate) fn fork(&self, process: usize, mappings: &[Mapping]) -> Self {
         let mut child = Self { process, ..self.clone() };
         mappings.iter().for_each(|&mapping| child.change(LayoutChange::Map(mapping)));

@@ -1,8 +1,8 @@
-//! Made page traces: recordings of a program that never ran, of any length and size, for measuring what reads and replays recordings.
+//! Synthetic page traces of any length and size, for measuring readers and replays of recordings.
 //!
-//! The program is a service. At first it fills its memory, page after page; then it answers requests, whose pages are drawn by a Zipf
-//! distribution that is scattered over all memory and drifts: what is popular at the end was not at the begin. Now and then a scan
-//! goes over a part. Equal seeds give equal traces.
+//! The program is a service. At first it fills its memory, page after page; then it answers requests. Their pages are drawn by a
+//! Zipf distribution that is scattered over all memory and drifts: the popular pages at the end are not those at the beginning.
+//! Now and then a scan goes over a part. Equal seeds give equal traces.
 
 use crate::chance::{Permutation, Random, Ranked, Weight, random};
 use isotherm_trace::{EventKind, MapKind, MapRange, PageRun, TraceError, TraceMeta, TraceWriter};
@@ -10,10 +10,10 @@ use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 use rand_core::Rng;
 use std::path::Path;
 
-/// Shape of a made trace.
+/// Shape of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MadeTrace {
-    /// Memory of the program, all of which it touches.
+    /// Memory of the program; it touches all of it.
     pub footprint: Bytes,
     /// Page touches in all, epoch by epoch each page once; the filling is among them.
     pub touches: u64,
@@ -32,9 +32,9 @@ const FIRST_PAGE: u64 = 0x5555_5555_6000 / PAGE_BYTES;
 const FILLED_AFTER: u64 = 20;
 /// Popularity drifts over this part of its memory.
 const DRIFT: u64 = 8;
-/// One epoch in so many is a scan.
+/// One epoch in this number is a scan.
 const SCAN_EVERY: u64 = 64;
-/// One touch in so many writes.
+/// One touch in this number is a write.
 const WRITE_EVERY: u64 = 4;
 
 impl MadeTrace {
@@ -44,7 +44,7 @@ impl MadeTrace {
     }
 }
 
-/// Writes the trace; `epoch_done` is told after each of its epochs.
+/// Writes the trace; `epoch_done` is called after each of its epochs.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -119,7 +119,7 @@ impl Service {
         }
     }
 
-    /// Touches so many pages; `done` of `all` epochs are over.
+    /// Touches this number of pages; `done` of `all` epochs are over.
     fn answer(&mut self, wanted: u64, (done, all): (u64, u64), runs: &mut Vec<PageRun>) {
         self.epoch += 1;
         if done % SCAN_EVERY == SCAN_EVERY - 1 {
@@ -131,7 +131,7 @@ impl Service {
         }
         let drift = u64::try_from(u128::from(self.pages / DRIFT) * u128::from(done) / u128::from(all)).unwrap_or(0);
         let mut drawn = 0;
-        // Of a small memory few pages are left after a while: what was drawn before counts too.
+        // In a small memory few pages are left after a while: pages drawn before count too.
         for _ in 0..wanted.saturating_mul(8) {
             if drawn == wanted {
                 break;

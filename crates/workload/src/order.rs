@@ -25,7 +25,7 @@ pub enum Step<'a> {
         thread: usize,
         /// Index in [`Program::processes`].
         process: usize,
-        /// What it touches.
+        /// The touched pages.
         batch: &'a Batch,
     },
     /// A thread does something else; comes after its accesses. [`After::Continue`] is left out.
@@ -219,7 +219,7 @@ impl Touched {
         }
     }
 
-    /// Ranges that hold all touched pages. A block of which an eighth or more is touched is taken whole.
+    /// Ranges that hold all touched pages. A block with an eighth or more touched is taken whole.
     pub(crate) fn ranges(mut self) -> Vec<(Owner, PageRange)> {
         self.flush();
         let mut ranges: Vec<(Owner, PageRange)> = Vec::new();
@@ -248,7 +248,7 @@ pub(crate) mod testing {
     use crate::{BuildContext, WorkloadSpec};
     use isotherm_units::access::{LayoutChange, Run};
 
-    /// All that a program did.
+    /// All actions of a program.
     #[derive(Debug, Default)]
     pub(crate) struct Played {
         pub(crate) runs: Vec<Run>,
@@ -264,14 +264,15 @@ pub(crate) mod testing {
     }
 
     impl Played {
-        /// What one thread touched.
+        /// The touches of one thread.
         pub(crate) fn of_thread(&self, thread: usize) -> Vec<Run> {
             let runs = self.runs.iter().zip(&self.threads).filter(|(_, of)| **of == thread);
             runs.map(|(run, _)| *run).collect()
         }
     }
 
-    /// Plays `program` and checks that all it touches is mapped and, in processes of one thread, no run leaves its mapping.
+    /// Plays `program` and checks that all touched pages are mapped and, in processes of one thread, no run leaves its
+    /// mapping.
     pub(crate) fn drain(program: Program) -> Played {
         let mut played = Played::default();
         let mut layouts: Vec<Option<crate::layout::Layout>> = vec![None; program.processes.len()];

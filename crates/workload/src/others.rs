@@ -1,4 +1,4 @@
-//! What else runs on a machine: something that wakes up once a tick and touches nothing.
+//! Other tasks of a machine: a program that wakes up once a tick and touches nothing.
 
 use isotherm_units::access::{After, Batch, Forks, Process, Program, Stream, StreamError, Thread, ThreadStart, Timing};
 use isotherm_units::{Duration, Instant};
@@ -6,8 +6,8 @@ use isotherm_units::{Duration, Instant};
 /// A program that wakes up once a `tick` and sleeps again, `ticks` times; `None`: without end.
 ///
 /// Kernel threads (read-copy-update, statistics, write-back) and other programs run for a moment now and then. They touch
-/// nothing of the program that is measured, but whoever runs after them is switched to, and that is how the Multi-Gen LRU
-/// knows which address spaces were in use (`include/linux/mm_types.h: lru_gen_use_mm`, 7.2).
+/// nothing of the measured program, but the task that runs after them is switched to. By that the Multi-Gen LRU knows
+/// which address spaces were in use (`include/linux/mm_types.h: lru_gen_use_mm`, 7.2).
 pub fn others(tick: Duration, ticks: Option<u64>) -> Program {
     Program {
         name: "others".to_owned(),

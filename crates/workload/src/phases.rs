@@ -118,7 +118,7 @@ struct PhaseStream {
     base: Base,
     /// Threads of this phase that have started and not ended.
     alive: Arc<Mutex<usize>>,
-    /// Threads to start by whoever ends last.
+    /// Threads to start by the thread that ends last.
     next_phase: Vec<usize>,
     is_done: bool,
 }

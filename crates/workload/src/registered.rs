@@ -40,7 +40,7 @@ pub trait WorkloadMaker: Send + Sync + std::fmt::Debug {
     /// A program that touches the same pages for the same parameters and seed. `name`: that of the workload in its scenario.
     ///
     /// # Errors
-    /// In words.
+    /// The reason, as text.
     fn make(&self, parameters: &BTreeMap<String, Parameter>, name: &str, seed: u64) -> Result<Program, String>;
 }
 
@@ -49,7 +49,7 @@ pub trait WorkloadMaker: Send + Sync + std::fmt::Debug {
 pub struct RegisteredWorkloads(Vec<Arc<dyn WorkloadMaker>>);
 
 impl RegisteredWorkloads {
-    /// Registers one; one of the same name goes.
+    /// Registers one; an earlier one of the same name is replaced.
     pub fn add(&mut self, maker: Arc<dyn WorkloadMaker>) {
         self.0.retain(|other| other.name() != maker.name());
         self.0.push(maker);

@@ -158,7 +158,7 @@ struct Sort {
     /// Pages of the stage that are done.
     position: u64,
     pass: u32,
-    /// What is left of each run, as offsets.
+    /// The rest of each run, as offsets.
     merge: Vec<std::ops::Range<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a scenario says about a workload, and the table of all kinds.
+//! A workload as written in a scenario, and the table of all kinds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,8 +115,8 @@ pub fn kind_named(name: &str) -> Option<&'static KindEntry> {
 }
 
 impl WorkloadSpec {
-    /// The hot pages of its first process, ascending, where the specification itself says which these are and they stay: what
-    /// monitors are judged by.
+    /// The hot pages of its first process, ascending, where the specification itself names them and they stay: the reference
+    /// for monitors.
     pub fn hot_set(&self, context: &BuildContext) -> Option<Vec<PageRange>> {
         match self {
             Self::HotCold(spec) => spec.hot_set(context),
@@ -147,7 +147,7 @@ impl WorkloadSpec {
     }
 }
 
-/// What building a workload needs besides its spec. Clone one context for all variants of a scenario: traces decoded
+/// The inputs of building a workload besides its spec. Clone one context for all variants of a scenario: traces decoded
 /// through it are shared.
 #[derive(Clone, Debug)]
 pub struct BuildContext {

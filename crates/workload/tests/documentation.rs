@@ -1,10 +1,10 @@
-//! What the documentation shows can be used as it stands.
+//! Examples of the documentation work as written.
 
 use isotherm_workload::{KINDS, WorkloadSpec, kind_named};
 
 const PAGE: &str = include_str!("../../../docs/use/scenarios.md");
 
-/// What the page says of workloads.
+/// The section on workloads.
 fn section() -> &'static str {
     PAGE.split_once("\n## Workloads\n").expect("the page has the section, as its last").1
 }

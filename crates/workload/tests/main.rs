@@ -1,4 +1,4 @@
-//! What pages of the documentation say of workloads. One program, so that it is linked once.
+//! Tests of the documentation on workloads. One program, so that it is linked once.
 
 mod documentation;
 mod sampled_curve;

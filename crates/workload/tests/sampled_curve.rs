@@ -1,4 +1,4 @@
-//! How far miss-ratio curves of a sample are from exact ones, on all bundled recordings and made traces: the table in
+//! Errors of miss-ratio curves of a sample, on all bundled recordings and synthetic traces: the table in
 //! `docs/mechanism/formats.md`.
 
 use std::fmt::Write as _;

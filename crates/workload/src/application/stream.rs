@@ -9,7 +9,7 @@ use crate::chance::{Random, Rng, random};
 use crate::extent::{BATCH_OPERATIONS, Budget, Extent};
 use crate::key_value::{Packing, Sampler};
 
-/// What all threads share.
+/// The data that all threads share.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) areas: Vec<Area>,
@@ -40,7 +40,8 @@ pub(super) struct Operation {
     pub(super) sampler: Sampler,
     pub(super) count: u64,
     pub(super) every: u64,
-    /// Rare steps begin so many operations later, so that they do not all fall into the same operation.
+    /// Operations by which rare steps begin later, so that they do not all fall into the same
+    /// operation.
     pub(super) phase: u64,
     /// A random word below it stores.
     pub(super) write_below: u64,
@@ -73,7 +74,7 @@ pub(super) struct Application {
     random: Random,
     budget: Budget,
     batch_operations: u64,
-    /// What is left to load, by area.
+    /// The rest to load, by area.
     load: Vec<(usize, std::ops::Range<u64>)>,
     /// By step: the item of its next sequential access.
     next: Vec<u64>,

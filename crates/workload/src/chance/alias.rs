@@ -30,7 +30,7 @@ pub(crate) fn alias_cells(weights: &[f64]) -> Vec<AliasCell> {
             small.push(from);
         }
     }
-    // What is left misses one by rounding only: it keeps `own_below: MAX`.
+    // The rest differs from one by rounding only: it keeps `own_below: MAX`.
     cells
 }
 

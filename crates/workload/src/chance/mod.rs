@@ -1,4 +1,4 @@
-//! Reproducible chance: equal seeds give equal numbers on every machine.
+//! Reproducible random numbers: equal seeds give equal numbers on every machine.
 
 mod alias;
 pub(crate) mod math;

@@ -89,7 +89,7 @@ impl Ranked {
         let (spans, bounds) = spans(weight, len);
         let cells = alias_cells(&bounds);
         let cell = |(own, cell): (usize, AliasCell)| {
-            // A part so thin that its scale would not fit is not worth having.
+            // A part so thin that its scale would not fit is left out.
             let thin = THIN.max(spans[own].len << 17).max(spans[cell.alias].len << 17);
             let first_below = match cell.own_below {
                 below if below < thin => 0,
@@ -126,7 +126,7 @@ impl Ranked {
         }
     }
 
-    /// The rank that `word` stands for, unless it is not kept.
+    /// The rank of `word`, unless it is not kept.
     #[inline]
     fn rank_of(&self, word: u64) -> Option<u64> {
         let (cell, fraction) = below(word, self.cells.len() as u64);
@@ -162,7 +162,7 @@ impl Bucket {
     /// `part`: how much of 2^64 belongs to it in its cell.
     fn new(span: &Span, part: u64) -> Self {
         let scale = (u128::from(span.len) << (64 + KEEP_BITS)) / (u128::from(part) + 1);
-        // The margin covers rounding of the weights; whoever falls into it is looked at exactly.
+        // The margin covers rounding of the weights; draws that fall into it are decided exactly.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^16")]
         let keep = (span.weight_ratio * (1.0 - 1e-12) * f64::from(1u32 << KEEP_BITS)) as u64;
         Self {

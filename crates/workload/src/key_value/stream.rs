@@ -9,7 +9,7 @@ use super::distribution::Sampler;
 use crate::chance::{Random, Rng, below, fill_words, random};
 use crate::extent::{Budget, Extent};
 
-/// What all threads share.
+/// The data that all threads share.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) items: u64,
@@ -40,7 +40,7 @@ impl Plan {
 pub(crate) enum Packing {
     /// Several in a page: the high half of `item * reciprocal` is the page.
     Several { reciprocal: u64 },
-    /// So many pages each.
+    /// This number of pages each.
     Pages(u32),
 }
 
@@ -84,7 +84,7 @@ pub(super) struct KeyValue {
     random: Random,
     budget: Budget,
     batch_operations: u64,
-    /// What is left to load, as page numbers.
+    /// The rest to load, as page numbers.
     load: Vec<std::ops::Range<u64>>,
     /// The item of the next sequential access.
     sequential_next: u64,

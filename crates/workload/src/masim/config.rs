@@ -27,7 +27,7 @@ pub struct Region {
     pub has_initial_data: bool,
 }
 
-/// So long these patterns are played.
+/// Time for which these patterns are played.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// Its first line.
@@ -78,7 +78,7 @@ impl MasimConfig {
     /// Reads the text of the file at `path` (for messages only).
     ///
     /// # Errors
-    /// With file, line and what is allowed, for anything that masim would not take or could not play.
+    /// With file, line and what is allowed, for anything that masim would refuse or could not play.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, WorkloadError> {
         let paragraphs = paragraphs(path, text)?;
         let error = |line, problem: &str, allowed: &str| Line { path, number: line, text: "" }.error(problem, allowed);

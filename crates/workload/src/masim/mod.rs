@@ -156,7 +156,7 @@ impl Kind for MasimSpec {
     }
 }
 
-/// The bytes of a file of bearable length.
+/// The bytes of a file up to the largest length.
 fn read(path: &Path) -> Result<Vec<u8>, WorkloadError> {
     let io = |source| WorkloadError::io(MasimSpec::NAME, path, source);
     let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use super::PhasesEnd;
 use super::config::{MasimConfig, Mode, Order, Pattern};
 use crate::chance::{Random, Rng, below, random};
 
-/// What the spec says besides the file.
+/// Settings of the spec besides the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) access_ns: u32,
@@ -37,7 +37,7 @@ pub(super) struct Masim {
 #[derive(Clone, Copy, Debug)]
 enum PhaseEnd {
     At(Instant),
-    /// After so many more accesses.
+    /// After this number of further accesses.
     After(u64),
 }
 
@@ -58,7 +58,7 @@ type Cursor = u64;
 
 /// masim's table of random offsets.
 const LIMITED_OFFSETS: u64 = 1000 * 1000;
-/// A batch ends after so many accesses, or 1 ms of computing, so that phases end in time.
+/// A batch ends after this number of accesses, or 1 ms of computing, so that phases end in time.
 const BATCH_ACCESSES: u64 = 4096;
 const BATCH_NS: u64 = 1_000_000;
 const RUN_PAGES: u64 = 512;
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn limits_bound_the_distinct_pages() {
-        // 4 M pages of which 10^6 random offsets can hit at most 10^6.
+        // 4 M pages; 10^6 random offsets can hit at most 10^6 of them.
         let text = "a, 17179869184\n\np\n20\na, 1, 0, 1";
         let distinct = |limits| {
             let mut pages: Vec<u64> =

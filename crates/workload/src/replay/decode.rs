@@ -1,4 +1,4 @@
-//! Turns rows and events in the order of the file into what each thread does.
+//! Turns rows and events in the order of the file into the actions of each thread.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::layout::Layout;
 
 /// Rows of one epoch that are held back to know its length. More (a trace without times) are let go at once.
 pub(super) const GROUP_ROWS_MAX: usize = 1 << 20;
-/// First and largest size of a mapping made for pages of which none is known: 2 MiB to 64 MiB.
+/// First and largest size of a mapping made for pages without a known one: 2 MiB to 64 MiB.
 const MADE_PAGES_MIN: u64 = 512;
 const MADE_PAGES_MAX: u64 = 1 << 14;
 /// Removed mappings that are remembered.
@@ -33,8 +33,8 @@ struct ProcessState {
     /// Not yet handed on.
     changes: Vec<LayoutChange>,
     nr_changes: usize,
-    /// What was unmapped last, by the number of the change. Rows of an epoch come when it ends, so that other threads' rows
-    /// may come after the unmapping of what they touch.
+    /// The ranges unmapped last, by the number of the change. Rows of an epoch come when it ends, so that other threads'
+    /// rows may come after the unmapping of their pages.
     removed: VecDeque<(usize, PageRange)>,
     made_mappings: u64,
     made_pages: u64,
@@ -120,7 +120,7 @@ impl Decoder {
         outline.meta.events.get(self.next_event).is_some_and(|event| event.row <= self.row + rows)
     }
 
-    /// So many rows of the file are over.
+    /// This number of rows of the file are over.
     pub(super) fn count(&mut self, rows: u64) {
         self.row += rows;
     }
@@ -218,7 +218,7 @@ impl Decoder {
         }
     }
 
-    /// What the user should know about the rows fed.
+    /// Warnings for the user about the rows fed.
     pub(super) fn warnings(&self, outline: &Outline) -> Vec<String> {
         let made = self.processes.iter().zip(&outline.processes).filter(|(state, _)| state.made_mappings > 0);
         let warning = |(state, process): (&ProcessState, &isotherm_units::access::Process)| {
@@ -244,7 +244,7 @@ impl Decoder {
         (self.threads.into_iter().map(part).collect(), changes.collect())
     }
 
-    /// Moves what is known of `thread` into `part` (which is replaced). Whether there was anything.
+    /// Moves all that is known of `thread` into `part` (which is replaced). Whether there was anything.
     pub(super) fn take(&mut self, thread: usize, part: &mut ThreadPart) -> bool {
         part.runs.clear();
         part.marks.clear();
@@ -310,7 +310,7 @@ impl ThreadState {
         self.queue.marks.push((self.queue.runs.len(), mark));
     }
 
-    /// Makes what follows come after the mappings made so far.
+    /// Orders the following accesses after the mappings made so far.
     fn know(&mut self, process: &ProcessState) {
         if self.known < process.nr_changes {
             self.known = process.nr_changes;

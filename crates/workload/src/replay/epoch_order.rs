@@ -1,4 +1,4 @@
-//! In which order the rows of an epoch are played, where nobody saw it: see [`EpochOrder`].
+//! In which order the rows of an epoch are played, where it was not recorded: see [`EpochOrder`].
 
 use isotherm_trace::TraceRow;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub enum EpochOrder {
     Scattered,
 }
 
-/// Chance is the same in every run: a trace is decoded once for all.
+/// The random order is the same in every run: a trace is decoded once for all.
 const SEED: u64 = 1;
 
 /// Hands rows to a [`Decoder`].

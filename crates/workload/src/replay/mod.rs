@@ -140,7 +140,7 @@ impl Kind for TraceSpec {
 }
 
 impl TraceSpec {
-    /// What the trace says about itself, with its rows if they are few.
+    /// The description of the trace, with its rows if they are few.
     fn outline(&self, mut reader: TraceReader, context: &BuildContext) -> Result<Arc<Outline>, WorkloadError> {
         let path = reader.path().to_owned();
         context.traces.outline(&path, self.order, || {

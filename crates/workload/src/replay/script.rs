@@ -1,4 +1,4 @@
-//! What is known of a trace before it is played: threads, processes, files, first mappings; and its rows if they are few.
+//! The data of a trace before it is played: threads, processes, files, first mappings; and its rows if they are few.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(super) struct WholePart {
     pub(super) marks: Vec<(usize, Mark)>,
 }
 
-/// What a thread does between accesses.
+/// An action of a thread between accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Computes, nanoseconds.
@@ -40,9 +40,9 @@ pub(super) enum Mark {
     Sleep(u64),
     /// Starts the thread with this index.
     Start(usize),
-    /// Needs the mappings made by so many changes of its process's layout, counted from the beginning.
+    /// Needs the mappings made by this number of changes of its process's layout, counted from the beginning.
     Need(usize),
-    /// Touches nothing more that lies before so many changes.
+    /// Touches nothing more that lies before this number of changes.
     Pass(usize),
     /// Its next accesses are of a later epoch.
     EpochEnd,
@@ -74,7 +74,7 @@ pub(super) struct Outline {
     pub(super) threads: Vec<ThreadOutline>,
     pub(super) processes: Vec<Process>,
     pub(super) files: Vec<FileSpec>,
-    /// What each event of the meta does to a layout, if anything.
+    /// The effect of each event of the meta on a layout, if any.
     pub(super) changes: Vec<Option<LayoutChange>>,
     /// Whether each event starts a thread (and is the first to do so).
     pub(super) starts: Vec<bool>,
@@ -82,7 +82,7 @@ pub(super) struct Outline {
     futures: Mutex<BTreeMap<FutureKey, Future>>,
 }
 
-/// What a future depends on besides the trace.
+/// The inputs of a future besides the trace.
 pub(super) type FutureKey = (PlayAs, Ratio, u32, u64);
 
 impl Outline {
@@ -135,8 +135,8 @@ impl Outline {
         }
     }
 
-    /// Gives each process of which no mapping is known one anonymous mapping over all it touches, which takes a pass over
-    /// the rows.
+    /// Gives each process without a known mapping one anonymous mapping over all it touches, which takes a pass over the
+    /// rows.
     fn cover_processes_without_mappings(&mut self, reader: &mut TraceReader) -> isotherm_trace::Result<()> {
         let mut is_known = vec![false; self.processes.len()];
         for (event, change) in self.meta.events.iter().zip(&self.changes) {
@@ -180,7 +180,7 @@ impl Outline {
         self.threads.len() == 1 && self.changes.iter().all(Option::is_none)
     }
 
-    /// Where the program's threads stand, at its beginning.
+    /// Positions of the program's threads, at its beginning.
     pub(super) fn timeline(&self) -> Timeline {
         let changes = match &self.script {
             Some(script) => script.changes.clone(),
@@ -205,8 +205,8 @@ impl Outline {
     }
 }
 
-/// Which events start threads, and how each thread begins. A thread whose start cannot be believed (none recorded, or by
-/// a thread that has not started) begins with the program.
+/// Which events start threads, and how each thread begins. A thread without a plausible start (none recorded, or by a
+/// thread that has not started) begins with the program.
 fn thread_starts(meta: &TraceMeta) -> (Vec<bool>, Vec<ThreadOutline>) {
     let mut first_start: Vec<Option<usize>> = vec![None; meta.threads.len()];
     for (index, event) in meta.events.iter().enumerate() {
@@ -242,7 +242,7 @@ fn thread_starts(meta: &TraceMeta) -> (Vec<bool>, Vec<ThreadOutline>) {
     (starts, threads)
 }
 
-/// The files that mappings show, and what each event does to a layout.
+/// The files that mappings show, and the effect of each event on a layout.
 fn layout_changes(meta: &TraceMeta, page_scale: u64) -> (Vec<FileSpec>, Vec<Option<LayoutChange>>) {
     let mut files: Vec<FileSpec> = Vec::new();
     let mut by_path: BTreeMap<String, usize> = BTreeMap::new();

@@ -9,7 +9,7 @@ use super::EpochOrder;
 use super::script::Outline;
 use crate::WorkloadError;
 
-/// Traces that were decoded, and what was odd about them. One store lives as long as the scenario that plays them.
+/// Traces that were decoded, and the warnings about them. One store lives as long as the scenario that plays them.
 ///
 /// A trace is decoded once, also when several threads ask for it at the same time; each takes up to 256 MiB.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct TraceStore {
     warnings: Mutex<BTreeSet<String>>,
 }
 
-/// A file, what tells that it has changed, and how it is decoded.
+/// A file, the marks of a change to it, and how it is decoded.
 type Key = (PathBuf, u64, Option<SystemTime>, EpochOrder);
 
 /// Locked while its trace is decoded.
@@ -42,7 +42,7 @@ impl TraceStore {
         Self { rows_held_max, slots: Mutex::default(), warnings: Mutex::default() }
     }
 
-    /// What was odd about the traces built so far (and, of long ones, played so far), sorted: mappings that had to be
+    /// Warnings about the traces built so far (and, of long ones, played so far), sorted: mappings that had to be
     /// made, events that make no sense.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()

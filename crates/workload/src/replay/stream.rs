@@ -16,7 +16,7 @@ use crate::WorkloadError;
 /// Runs in a batch: 16 KiB.
 const BATCH_RUNS: usize = 1024;
 
-/// What a spec changes about a recording.
+/// The changes of a spec to a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transform {
     pub(super) play_as: PlayAs,
@@ -161,7 +161,7 @@ pub(super) struct Replay {
     /// Next run and next mark at hand.
     run_at: usize,
     mark_at: usize,
-    /// What is played again: the runs from here to the next mark, so often.
+    /// What is played again: the runs from here to the next mark, and how often.
     lap_from: usize,
     laps_left: u32,
     /// Scaled time not yet handed out, in millionths of nanoseconds.
@@ -216,7 +216,7 @@ impl Replay {
         }
     }
 
-    /// What the mark at hand asks for; `None` when the thread can go on.
+    /// The action of the mark at hand; `None` when the thread can go on.
     fn perform(&mut self, mark: Mark) -> Option<After> {
         let after = match mark {
             Mark::Need(upto) | Mark::Pass(upto) => {
@@ -297,7 +297,7 @@ impl Stream for Replay {
     }
 
     fn fork(&self, forks: &mut Forks) -> Option<Box<dyn Stream>> {
-        // Who decodes for all threads does so once.
+        // The thread that decodes for all does so once.
         let Part::Whole { script, thread } = &self.part else { return None };
         let part = Part::whole(Arc::clone(script), *thread);
         let timeline = forks.copy_of(&self.timeline, Timeline::clone);

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::order::testing::{Played, drain};
 
-/// What a trace is made of, in the order of the file.
+/// The contents of a trace, in the order of the file.
 #[derive(Clone, Debug)]
 enum Item {
     TraceRow { thread: u32, time_ns: u64, page: u64, pages: u32, write: bool },
@@ -530,7 +530,7 @@ fn pages_of_an_epoch_come_in_an_order_of_chance_on_request() {
     assert!(sorted.into_iter().eq(200..600));
     assert!(first.contains(&(4000, 100)) && first.contains(&(4200, 1)));
     assert!(second.len() == 2 && second.contains(&(200, 1)) && second.contains(&(5000, 100)), "{second:?}");
-    // Chance is the same in every run.
+    // The random order is the same in every run.
     assert_eq!(runs_of(&stored.play(&scattered)), played);
 }
 

@@ -13,7 +13,7 @@ use isotherm_units::access::{LayoutChange, ThreadStart};
 
 use super::script::ThreadOutline;
 
-/// Where all threads of a program stand. Shared by its streams.
+/// Positions of all threads of a program. Shared by its streams.
 #[derive(Debug)]
 pub(super) struct Timeline {
     state: Mutex<State>,
@@ -29,9 +29,9 @@ struct State {
 struct Changes {
     /// In the order of the file.
     planned: Vec<LayoutChange>,
-    /// So many of them are begun: mappings made, unmappings made or `leaving`.
+    /// Number of them that are begun: mappings made, unmappings made or `leaving`.
     nr_begun: usize,
-    /// What is unmapped once all threads have passed that change, by its number.
+    /// Ranges that are unmapped once all threads have passed that change, by its number.
     leaving: VecDeque<(usize, PageRange)>,
 }
 
@@ -72,14 +72,15 @@ impl Timeline {
         state.threads[started].passed = Some(passed.unwrap_or(0));
     }
 
-    /// `thread` needs the mappings made by the first `upto` changes: what it must change before it can go on.
+    /// `thread` needs the mappings made by the first `upto` changes: the next one to make before it can go on.
     pub(super) fn need(&self, thread: usize, upto: usize) -> Option<LayoutChange> {
         let mut state = self.lock();
         let process = state.threads[thread].process;
         state.processes[process].begin(upto).or_else(|| state.take_away(process))
     }
 
-    /// `thread` touches nothing more that lies before the first `upto` changes: what it must change as the last one.
+    /// `thread` touches nothing more that lies before the first `upto` changes. Returns an unmapping that waited for it
+    /// last.
     pub(super) fn pass(&self, thread: usize, upto: usize) -> Option<LayoutChange> {
         let mut state = self.lock();
         let progress = &mut state.threads[thread];
@@ -88,7 +89,7 @@ impl Timeline {
         state.take_away(process)
     }
 
-    /// `thread` ends: what it must change as the last one before.
+    /// `thread` ends. Returns an unmapping that waited for it last.
     pub(super) fn finish(&self, thread: usize) -> Option<LayoutChange> {
         let mut state = self.lock();
         state.threads[thread].passed = None;
@@ -133,7 +134,7 @@ impl Changes {
         None
     }
 
-    /// `range` is mapped anew and does not leave.
+    /// `range` is mapped again and does not leave.
     fn keep(&mut self, range: PageRange) {
         if self.leaving.iter().all(|(_, leaving)| !leaving.overlaps(range)) {
             return;
