@@ -5,7 +5,7 @@ use isotherm_scenario::{
 };
 use isotherm_sim::memory::KernelRelease;
 
-/// What is asked for beyond what the scenario says; `None` each: nothing.
+/// Options that override or add to the scenario; `None` each: not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Seed of the first repeat.
@@ -18,10 +18,10 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The metrics of these names; `all` stands for all there are, no name for nothing in particular.
+    /// The metrics of these names; `all` means every metric; an empty list means no choice.
     ///
     /// # Errors
-    /// In words: there is no such metric.
+    /// A message: there is no such metric.
     pub fn metrics_named(names: &[String]) -> Result<Option<Vec<String>>, String> {
         if names.iter().any(|name| name == "all") {
             return Ok(Some(METRICS.iter().map(|metric| metric.name.to_owned()).collect()));
@@ -33,14 +33,15 @@ impl Asked {
         }
     }
 
-    /// Which of seed and repeats is asked for of a scenario whose worlds are its repeats: that cannot be.
+    /// The option (seed or repeats) that conflicts with a scenario whose worlds are its repeats.
     pub fn against_worlds(&self, scenario: &Scenario) -> Option<&'static str> {
         let asked = [(self.repeats.is_some(), "repeats"), (self.seed.is_some(), "seed")];
         let asked = asked.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| what);
         asked.filter(|_| !scenario.worlds.is_empty())
     }
 
-    /// Plays the scenario as it is asked for. Rows of metrics that were not asked for are there too where the scenario names them.
+    /// Plays the scenario as it is asked for. The result also has rows of metrics that were not asked for, if the scenario names
+    /// them.
     ///
     /// # Errors
     /// As [`isotherm_scenario::run`].

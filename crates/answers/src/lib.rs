@@ -1,5 +1,4 @@
-//! Results and advice as tables, sentences and pages: what the command and the Python package both show. Nothing is computed here
-//! that is not shown, and nothing is printed.
+//! Results and advice as tables, sentences and pages: used by the command and the Python package. Nothing is printed here.
 
 pub mod advice;
 mod asked;

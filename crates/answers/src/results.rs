@@ -22,7 +22,8 @@ fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-/// The tables of all workloads for people, and how many metrics more there are than fit. `asked`: these metrics, whatever the width.
+/// The tables of all workloads for people, and the number of metrics that do not fit. `asked`: these metrics, regardless of the
+/// width.
 pub fn of_workloads(result: &ScenarioResult, asked: Option<&[String]>) -> (Vec<Table>, usize) {
     let names = result.rows.iter().map(|row| row.workload.as_str());
     let (mut tables, mut most_left) = (Vec::new(), 0);
@@ -34,13 +35,13 @@ pub fn of_workloads(result: &ScenarioResult, asked: Option<&[String]>) -> (Vec<T
     (tables, most_left)
 }
 
-/// What was published and what was expected, next to what came out; nothing where a scenario says neither.
+/// Published and expected values next to the results; empty where a scenario has neither.
 pub fn versus_expected(result: &ScenarioResult) -> impl Iterator<Item = Table> {
     [values_versus_references(result), versus_references(result), expectations(result)].into_iter().flatten()
 }
 
 /// The tables of a workload for people: means, and ratios to another variant. A line per variant, a column per metric. `asked`: these
-/// metrics, whatever the width; else as many as fit. How many more there are.
+/// metrics, regardless of the width; else as many as fit. Also returns the number of those left out.
 fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&[String]>) -> (Vec<Table>, usize) {
     let rows: Vec<&ResultRow> = result.rows.iter().filter(|row| row.workload == workload).collect();
     let ratios: Vec<&RatioRow> = result.ratios.iter().filter(|row| row.workload == workload).collect();
@@ -84,7 +85,7 @@ fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&[String]>) 
     (tables, left)
 }
 
-/// Those that people look at first, then the others; what is 0 everywhere comes last.
+/// Metrics that people read first, then the others; metrics that are 0 everywhere come last.
 fn in_order<'a>(known: &[&'a str], rows: &[&ResultRow]) -> Vec<&'a str> {
     let is_chosen = known.len() < METRICS.len() / 2;
     let rank = |name: &&str| {
@@ -167,7 +168,7 @@ fn releases(rows: &[&ResultRow]) -> String {
     releases.into_iter().map(KernelRelease::name).collect::<Vec<_>>().join(" and ")
 }
 
-/// Ratios beside published ones; nothing without any.
+/// Ratios next to published ones; `None` without any.
 fn versus_references(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["ratio", "from", "to", "published", "from ", "to "].map(|name| Column::number(name, Unit::Factor));
@@ -192,7 +193,7 @@ fn versus_references(result: &ScenarioResult) -> Option<Table> {
     result.ratios.iter().any(|row| row.reference.is_some()).then_some(table)
 }
 
-/// Values beside published ones; nothing without any.
+/// Values next to published ones; `None` without any.
 fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["ours", "from", "to", "published"].map(|name| Column::number(name, Unit::Count));
@@ -211,7 +212,7 @@ fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
     result.rows.iter().any(|row| row.reference.is_some()).then_some(table)
 }
 
-/// What was expected, and whether it is met; nothing without any.
+/// Expectations, and whether they are met; `None` without any.
 fn expectations(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["measured", "at least", "at most"].map(|name| Column::number(name, Unit::Count));

@@ -11,7 +11,7 @@ use isotherm_units::{Bytes, Duration};
 
 use super::{tables, views, words};
 
-/// The page. At least one answer; what does not depend on the release is taken from the first. `file`: the scenario that is written.
+/// The page. At least one answer; the first supplies all that does not depend on the release. `file`: the scenario that is written.
 pub fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> isotherm_trace::Result<String> {
     let advice = &answers[0];
     let title = format!("How much memory does {} need?", advice.program);
@@ -73,12 +73,12 @@ pub fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> iso
     Ok(page.to_html())
 }
 
-/// Where a release has its page, and what it is called.
+/// File name and title of a release's page.
 fn release_page(advice: &Advice) -> (String, String) {
     (format!("linux-{}", advice.kernel), format!("Linux {}", advice.kernel))
 }
 
-/// What one release says, on a page of its own where there are several. Its name stands in every heading then.
+/// One release's answer, on a page of its own if there are several. Every heading then names the release.
 fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     if is_one_of_several {
         let (id, name) = release_page(advice);

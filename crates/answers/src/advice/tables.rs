@@ -34,7 +34,7 @@ pub fn rows(answers: &[Advice]) -> Table {
             Column::text("schemes"),
         ],
     );
-    // A little less than nothing occurs where a limit moves a stall.
+    // A limit that moves a stall can give slightly less than nothing.
     let over = |ratio: u64| ratio as f64 - 1e6;
     for (advice, row) in answers.iter().flat_map(|advice| advice.rows.iter().map(move |row| (advice, row))) {
         if words::is_recommended(advice, row) {
@@ -68,7 +68,7 @@ pub fn rows(answers: &[Advice]) -> Table {
     table
 }
 
-/// The policies of Linux by each release, at the size at which all is compared.
+/// The policies of Linux by each release, at the size at which all are compared.
 pub fn releases(answers: &[Advice]) -> Table {
     let size = answers.first().map_or(0, |advice| advice.compared_bytes);
     let columns = vec![
@@ -122,7 +122,7 @@ pub fn side_by_side(advice: &Advice) -> Table {
         }
         let over = |ratio: u64| format!("{:.1}", ratio as f64 / 1e4 - 100.0);
         let (median, faults) = match &row.gamble {
-            // A middle of two groups would be a figure that never comes out.
+            // The median of two groups would be a figure that no run gives.
             Some(gamble) => (None, format!("{} or {}", gamble.good_faults, gamble.bad_faults)),
             None => (row.runtime_ratio_ppm.map(|ratio| over(ratio.median)), row.major_faults.median.to_string()),
         };
@@ -140,7 +140,7 @@ pub fn side_by_side(advice: &Advice) -> Table {
     table
 }
 
-/// The first columns of that, in a few lines: what was recommended, what Linux has beside it, and the floor.
+/// The first columns of that table, in a few rows: the recommendation, the policies of Linux next to it, and the floor.
 pub fn evidence(advice: &Advice) -> Table {
     const LINES: usize = 7;
     let whole = side_by_side(advice);
@@ -157,7 +157,7 @@ pub fn evidence(advice: &Advice) -> Table {
     table.only(&["configuration", "slower [%]", "at worst [%]", "major faults", "enough", "note"])
 }
 
-/// What schemes did at that size.
+/// Effects of schemes at that size.
 pub fn schemes(advice: &Advice) -> Table {
     let columns = vec![
         Column::text("configuration"),
@@ -181,7 +181,7 @@ pub fn schemes(advice: &Advice) -> Table {
     table
 }
 
-/// What of its memory could be huge pages. Empty where nothing could, and where the recording does not tell.
+/// How much of the program's memory could be huge pages. Empty where none could, and where the recording does not say.
 pub fn huge_pages(huge: &HugePages) -> Table {
     let columns = vec![
         Column::text("touched at least"),
@@ -219,7 +219,7 @@ pub fn narrow_latencies(huge: &HugePages) -> Table {
     latencies(huge).only(&shown)
 }
 
-/// How long the program would wait for them on fragmented memory. Empty where nothing could be huge.
+/// How long the program would wait for huge pages on fragmented memory. Empty where nothing could be huge.
 pub fn latencies(huge: &HugePages) -> Table {
     let columns = vec![
         Column::text("proactive compaction"),

@@ -1,4 +1,4 @@
-//! The recording, and one replay of what is recommended, over time and over memory: pictures of the page.
+//! The recording, and one replay of the recommended configuration, over time and over memory: pictures of the page.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The advice in words.
+//! The advice as text.
 
 use isotherm_scenario::advise::{
     Advice, AdviceRow, DeviceRole, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent,
@@ -44,7 +44,7 @@ fn releases(advice: &Advice) -> String {
     format!("Linux {}", names.join(" and "))
 }
 
-/// What to type on a live system, each line with what it does.
+/// Commands for a live system, each with its effect.
 pub fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str)> {
     let (Some(best), Some(config)) = (&advice.recommendation, &advice.config) else { return Vec::new() };
     let mut lines = Vec::new();
@@ -77,7 +77,7 @@ pub fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str
     lines
 }
 
-/// What of the recording was played, if that is not the whole alone.
+/// How much of the recording was played, if not just the whole of it.
 pub fn sample(advice: &Advice) -> Option<String> {
     let rate = format!("1/{}", advice.sample?);
     Some(if advice.replays > 0 {
@@ -98,7 +98,7 @@ pub fn sample(advice: &Advice) -> Option<String> {
 /// Differences of recommended memory from the whole's: docs/use/advise.md#errors.
 const SAMPLE_ERROR: &str = "less than 2 % different, but a third too little for one that reads mapped files at random";
 
-/// How firmly the recommendation stands: where its interval comes from, a little less and more memory, the price of safety.
+/// How certain the recommendation is: source of its interval, a little less and more memory, the price of safety.
 pub fn firmness(advice: &Advice) -> Vec<String> {
     let Some(best) = &advice.recommendation else { return Vec::new() };
     let (ratio, faults) = (best.runtime_ratio_ppm, best.major_faults);
@@ -139,7 +139,7 @@ pub fn firmness(advice: &Advice) -> Vec<String> {
     said
 }
 
-/// What other devices would change.
+/// Effects of other devices.
 pub fn other_devices(advice: &Advice) -> Vec<String> {
     let of = |role: DeviceRole| {
         let on = |other: &OtherDevice| {
@@ -160,7 +160,7 @@ pub fn other_devices(advice: &Advice) -> Vec<String> {
     said
 }
 
-/// What the recommendation is predicted to gain, with intervals.
+/// The predicted gain of the recommendation, with intervals.
 pub fn gains(advice: &Advice) -> Vec<String> {
     let Some(best) = &advice.recommendation else { return Vec::new() };
     let gain = &best.gain;
@@ -198,12 +198,12 @@ pub fn gains(advice: &Advice) -> Vec<String> {
 
 /// How much a ratio in millionths is above one; a little below one occurs where an interval is wide.
 pub fn signed_percent(ppm: u64) -> String {
-    // What rounds to nothing has no sign.
+    // A value that rounds to zero has no sign.
     let sign = if ppm.saturating_add(500) <= 1_000_000 { "-" } else { "" };
     format!("{sign}{}", percent(ppm.abs_diff(1_000_000)))
 }
 
-/// What the program held by itself, where that was measured, and what of its files it uses.
+/// Memory that the program held by itself, where that was measured, and how much of its files it uses.
 pub fn beside_the_peak(advice: &Advice) -> String {
     let size = |bytes: u64| Bytes::new(bytes).approx();
     let measured = advice.measured_peak_bytes.map(|bytes| format!("{} resident when it ran by itself", size(bytes)));
@@ -213,7 +213,7 @@ pub fn beside_the_peak(advice: &Advice) -> String {
     if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 
-/// What of its memory could be huge pages, in a sentence.
+/// How much of the program's memory could be huge pages, in a sentence.
 pub fn huge_pages(huge: &HugePages) -> String {
     if let Some(why) = huge.not_reported {
         return format!("Huge pages: not told, because {}.", why.message());
@@ -234,7 +234,7 @@ pub fn huge_pages(huge: &HugePages) -> String {
     }
 }
 
-/// How long the program would wait for them, in sentences. Empty where nothing could be huge.
+/// How long the program would wait for huge pages, in sentences. Empty where nothing could be huge.
 pub fn latencies(huge: &HugePages) -> String {
     let Some(fragmented) = &huge.fragmented else { return String::new() };
     let time = |ns: u64| Duration::from_ns(ns).approx();
@@ -270,7 +270,7 @@ pub fn latencies(huge: &HugePages) -> String {
     }
 }
 
-/// What these latencies assume.
+/// Assumptions of these latencies.
 pub fn latency_assumptions(huge: &HugePages) -> Vec<String> {
     huge.fragmented.as_ref().map_or_else(Vec::new, |fragmented| fragmented.assumptions.clone())
 }
@@ -280,13 +280,13 @@ pub fn notes(advice: &Advice) -> Vec<String> {
     advice.notes.iter().map(|note| format!("{}: {}.", note.candidate, note.message)).collect()
 }
 
-/// What combinations do with the kernel's own parameters.
+/// Effects of combinations with the kernel's own parameters.
 pub fn kernel_defaults(advice: &Advice) -> Vec<String> {
     let sentence = |defaults: &isotherm_scenario::advise::KernelDefaults| {
         let ratio = defaults
             .runtime_ratio_ppm
             .map_or_else(|| "killed".to_owned(), |ratio| format!("{} slower", signed_percent(ratio)));
-        // What is true of several schemes is said once.
+        // A statement that holds for several schemes is made once.
         let mut words: Vec<&str> = Vec::new();
         for sentence in defaults.words.iter().flatten() {
             if !words.contains(&sentence.as_str()) {
@@ -298,7 +298,7 @@ pub fn kernel_defaults(advice: &Advice) -> Vec<String> {
     advice.kernel_defaults.iter().map(sentence).collect()
 }
 
-/// What works beside the policy in each combination: parameters that are not the kernel's.
+/// The schemes and parameters of each combination that differ from the kernel's own.
 pub fn configurations(advice: &Advice) -> Vec<String> {
     let mut groups: Vec<(&[String], Vec<&str>)> = Vec::new();
     for configuration in advice.configurations.iter().filter(|configuration| !configuration.presets.is_empty()) {
@@ -335,7 +335,7 @@ pub fn is_recommended(advice: &Advice, row: &AdviceRow) -> bool {
     best.is_some_and(|best| best.candidate == row.candidate && best.memory_bytes == row.memory_bytes)
 }
 
-/// What schemes did, in short: `pageout 12 MiB`.
+/// Effects of schemes, in short: `pageout 12 MiB`.
 pub fn did(schemes: &[SchemeDid]) -> String {
     let short = |scheme: &SchemeDid| match (scheme.applied_bytes, scheme.stopped_by) {
         (0, Some(why)) => format!("{} nothing ({})", scheme.action, why.replace('_', " ")),
@@ -359,10 +359,10 @@ pub fn device_name(device: DeviceConfig) -> String {
     name.to_owned()
 }
 
-/// What is not parted from the number before it.
+/// Units that stay on the line of the number before them.
 const UNITS: [&str; 7] = ["%", "KiB", "MiB", "GiB", "µs", "ms", "s"];
 
-/// Text in lines of at most `columns`, the first behind `bullet`, the others below its text. Longer words stand alone.
+/// Text in lines of at most `columns`, the first behind `bullet`, the others below its text. Longer words get a line of their own.
 pub fn folded(text: &str, bullet: &str, columns: usize) -> String {
     let indent = " ".repeat(bullet.chars().count());
     let mut lines = Vec::new();
