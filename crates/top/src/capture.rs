@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 use crate::{Effect, Feed, FeedError, Look, State, draw};
 
 /// Draws one screen of `width` × `height` as text: at the end of the feed, or at its last frame up to `until_ns`, after `keys`. Lines
-/// have no trailing blanks, and no colours whatever `look` says. A feed that waits for more (`None` before its end) ends the capture.
+/// have no trailing blanks, and no colours, regardless of `look`. A feed that waits for more (`None` before its end) ends the capture.
 ///
 /// # Errors
 /// When the feed fails.

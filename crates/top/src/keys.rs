@@ -23,7 +23,7 @@ const NAMES: [(&str, KeyCode); 13] = [
     ("lt", KeyCode::Char('<')),
 ];
 
-/// The keys that `text` lists: `jj<enter>`. Special keys stand in angle brackets; `<lt>` is the character `<`.
+/// The keys that `text` lists: `jj<enter>`. Special keys are in angle brackets; `<lt>` is the character `<`.
 ///
 /// # Errors
 /// When a name in brackets is not known or a bracket is not closed.

@@ -1,8 +1,8 @@
-//! The screens of `isotherm top`: what is shown, apart from where it comes from.
+//! The screens of `isotherm top`, independent of the source of frames.
 //!
-//! A [`Feed`] hands over [`Frame`]s: plain data, in which every figure that was not measured is `None`. [`State`] holds the frames
-//! received and what the user chose; it changes by keys and frames only. [`draw`] turns a state into characters. [`run`] joins
-//! the three on a terminal, and [`capture()`] draws one screen as text. Keys and panes: `docs/use/watch.md#top`.
+//! A [`Feed`] returns [`Frame`]s: plain data, in which every figure that was not measured is `None`. [`State`] holds the frames
+//! received and the user's choices; it changes by keys and frames only. [`draw`] turns a state into characters. [`run`] joins the
+//! three on a terminal, and [`capture()`] draws one screen as text. Keys and panes: `docs/use/watch.md#top`.
 
 mod capture;
 mod feed;

@@ -1,10 +1,10 @@
-//! What is shown: plain data. A figure that was not measured is `None` and shown as `-`, never as 0.
+//! Plain data to be shown. A figure that was not measured is `None` and shown as `-`, never as 0.
 
 /// Identifies a row for as long as the feed runs: a feed never gives one key to two groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(pub u64);
 
-/// What a row stands for.
+/// Kind of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowKind {
     /// A control group.
@@ -27,7 +27,7 @@ pub struct Frame {
     pub nodes: Vec<NodeRow>,
     /// Details of some rows, at most one for each; of the chosen row at least, if the feed has any.
     pub details: Vec<Detail>,
-    /// What the reader of this frame should know, for example which figures are missing and why.
+    /// Notes for the reader of this frame, for example which figures are missing and why.
     pub notes: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Frame {
         self.details.iter().find(|detail| detail.key == key)
     }
 
-    /// Rows, nodes, regions and generations: what the memory of the frame grows with.
+    /// Rows, nodes, regions and generations: the memory of a frame is proportional to these.
     pub(crate) fn parts(&self) -> usize {
         let details = self.details.iter().map(|detail| 1 + detail.regions.len() + detail.generations.len());
         1 + self.groups.len() + self.nodes.len() + details.sum::<usize>()
@@ -51,7 +51,6 @@ pub struct GroupRow {
     pub key: RowKey,
     /// Path of the group, or command of the process. May hold any characters.
     pub name: String,
-    /// What the row stands for.
     pub kind: RowKind,
     /// Process id, for a process.
     pub pid: Option<u32>,
@@ -118,11 +117,11 @@ impl HeatRegion {
 pub struct Generation {
     /// Sequence number; younger generations have larger ones.
     pub seq: u64,
-    /// Nanoseconds since it was made.
+    /// Nanoseconds since the generation was made.
     pub age_ns: u64,
-    /// Anonymous memory in it.
+    /// Anonymous memory in the generation.
     pub anon_bytes: u64,
-    /// Memory of files in it.
+    /// File memory in the generation.
     pub file_bytes: u64,
 }
 

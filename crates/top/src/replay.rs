@@ -18,10 +18,10 @@ const PPM: u128 = 1_000_000;
 pub struct Replay {
     path: PathBuf,
     reader: RegionReader,
-    /// Times that the record runs faster than the clock; 0 as fast as asked for.
+    /// Speed relative to the clock; 0: as fast as frames are asked for.
     speed: u32,
     origin_ns: Option<u64>,
-    /// Snapshots handed out; they are skipped when the file is opened again.
+    /// Snapshots returned; they are skipped when the file is opened again.
     taken: u64,
     /// Read, but not yet part of a frame.
     ahead: Option<Snapshot>,
@@ -34,7 +34,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens the record. `speed` times as fast as it was recorded; 0 stands for no waiting at all.
+    /// Opens the record. `speed` times as fast as it was recorded; 0 means no waiting at all.
     ///
     /// # Errors
     /// When the file cannot be read or is no region record of isotherm's own format. A torn record opens up to its last whole
@@ -122,7 +122,7 @@ impl Replay {
         self.latest[target] = Some((row, Detail { key, regions, ..Detail::default() }));
     }
 
-    /// What a reader of the record should know.
+    /// Notes for the reader of the record.
     fn notes(&self) -> Vec<String> {
         let meta = self.reader.meta();
         let mut notes = vec!["a region record has no swap, pressure, refaults, generations or nodes".to_owned()];

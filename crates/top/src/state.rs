@@ -1,4 +1,4 @@
-//! What the user sees and chose: changed by keys and frames only.
+//! The frames shown and the user's choices: changed by keys and frames only.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -68,7 +68,7 @@ impl Tab {
     }
 }
 
-/// What the event loop has to do after a key.
+/// Action of the event loop after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing: the key has no meaning here.
@@ -83,7 +83,7 @@ pub enum Effect {
     Suspend,
 }
 
-/// Time that one column of the time axis stands for, in nanoseconds.
+/// Time that one column of the time axis spans, in nanoseconds.
 const ZOOMS_NS: [u64; 11] = [
     10_000_000,
     20_000_000,
@@ -103,7 +103,7 @@ const STEP_COLUMNS: u64 = 5;
 /// Rows of a page of the list.
 const PAGE_ROWS: isize = 10;
 
-/// Frames received, and what the user chose.
+/// Frames received, and the user's choices.
 #[derive(Debug, Default)]
 pub struct State {
     pub(crate) source: String,
@@ -122,7 +122,7 @@ pub struct State {
 }
 
 impl State {
-    /// Without frames. `source` is what [`crate::Feed::name`] says.
+    /// Without frames. `source`: [`crate::Feed::name`].
     pub fn new(source: impl Into<String>) -> Self {
         Self { source: source.into(), ..Self::default() }
     }
@@ -145,7 +145,7 @@ impl State {
         self.chosen
     }
 
-    /// Time that one column of the time axis stands for, in nanoseconds.
+    /// Time that one column of the time axis spans, in nanoseconds.
     pub(crate) fn column_ns(&self) -> u64 {
         let index = ZOOM_START.saturating_add_signed(self.zoom_steps).min(ZOOMS_NS.len() - 1);
         ZOOMS_NS[index]
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Rows that the filter lets through, in the order of the list. Unknown figures stand last.
+    /// Rows that the filter lets through, in the order of the list. Unknown figures come last.
     pub(crate) fn rows(&self) -> Vec<&GroupRow> {
         let wanted = self.filter.to_lowercase();
         let groups = self.frame().map_or(&[][..], |frame| &frame.groups);

@@ -111,7 +111,7 @@ fn show(
                     Effect::Redraw => (to_draw, drawn) = (true, None),
                     Effect::Repaint => {
                         terminal.backend_mut().clear()?;
-                        // Forgets what was drawn, so that everything is drawn again.
+                        // Clears the old buffer, so that everything is drawn again.
                         terminal.swap_buffers();
                         (to_draw, drawn) = (true, None);
                     }

@@ -1,4 +1,4 @@
-//! Whole screens. `UPDATE_SCREENS=1 cargo test -p isotherm-top` writes the checked-in ones anew.
+//! Whole screens. `UPDATE_SCREENS=1 cargo test -p isotherm-top` rewrites the checked-in ones.
 
 use std::path::{Path, PathBuf};
 
@@ -63,7 +63,7 @@ fn screens_are_as_checked_in() {
 fn the_documentation_shows_the_screen() {
     let page = std::fs::read_to_string(tests().join("../../../docs/use/watch.md")).unwrap();
     for (size, keys) in [((80, 24), ""), ((200, 60), ""), ((80, 24), "3<left>")] {
-        // Lines this long may stand in a page only as an indented block.
+        // Lines this long are allowed in a page only in an indented block.
         let indented: Vec<String> =
             screen(keys, size, PLAIN).lines().map(|line| format!("    {line}").trim_end().to_owned()).collect();
         assert!(

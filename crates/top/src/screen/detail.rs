@@ -74,7 +74,7 @@ pub(super) fn ages(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// Empty where a region has no age.
+/// Empty if a region has no age.
 fn idle(detail: &Detail) -> Vec<(String, u64)> {
     let mut sums = [0u64; IDLE.len()];
     for region in &detail.regions {

@@ -31,7 +31,7 @@ impl Ranges {
         self.0.iter().map(|(start, end)| end - start).fold(0, u64::saturating_add)
     }
 
-    /// The address that stands `offset` bytes above the lowest, gaps not counted.
+    /// The address `offset` bytes above the lowest, gaps not counted.
     fn address(&self, mut offset: u64) -> u64 {
         for &(start, end) in &self.0 {
             if offset < end - start {
@@ -70,7 +70,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let from_bottom = u64::from(lines - 1 - line);
         let (low, high) = (ranges.address(edge(from_bottom)), ranges.address(edge(from_bottom + 1).saturating_sub(1)));
         if labels > 0 && (line + 1 == lines || line % 4 == 0) {
-            // Edges of lines fall inside of pages: the page is what is looked up.
+            // Edges of lines fall inside pages: show the page's address.
             canvas.text(area, (0, line), &format!("{:#014x}", low / PAGE_BYTES * PAGE_BYTES), DIM);
         }
         for (column, regions) in (labels..).zip(&columns_of) {
@@ -88,7 +88,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     legend(canvas, area, (u16::try_from(words.chars().count()).unwrap_or(u16::MAX), lines));
 }
 
-/// What shades and colours mean, at the right end of the line behind the words, if there is room.
+/// Legend of shades and colours, at the right end of the line after the words, if there is room.
 fn legend(canvas: &mut Canvas<'_>, area: Rect, (words, line): (u16, u16)) {
     const BEFORE: &str = "0 % ";
     const AFTER: &str = " 100 % of checks";

@@ -55,7 +55,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// Numbers of processes stand in a column of their own, so that names begin at one place.
+/// Process numbers have a column of their own, so that names are aligned.
 fn label(row: &GroupRow, digits: usize) -> String {
     row.pid.map_or_else(|| row.name.clone(), |pid| format!("{pid:>digits$} {}", row.name))
 }

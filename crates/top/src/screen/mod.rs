@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use crate::{State, Tab};
 use paint::Canvas;
 
-/// What the terminal can show.
+/// Capabilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Colours.

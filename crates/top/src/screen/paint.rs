@@ -1,4 +1,4 @@
-//! Characters and colours on a buffer, within what the terminal can show.
+//! Characters and colours on a buffer, limited to the terminal's capabilities.
 
 use isotherm_report::{ColourDepth, Rgb, Unit};
 use ratatui::buffer::Buffer;
@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::Look;
 
-/// A buffer, and what its terminal can show.
+/// A buffer, and the capabilities of its terminal.
 pub(super) struct Canvas<'a> {
     buffer: &'a mut Buffer,
     pub(super) look: Look,
@@ -31,7 +31,7 @@ impl<'a> Canvas<'a> {
         self.buffer.set_style(area, style);
     }
 
-    /// Replaces what an ASCII terminal cannot show, and takes colours away where there are none.
+    /// Replaces characters that an ASCII terminal lacks, and removes colours if it has none.
     pub(super) fn finish(self) {
         for cell in &mut self.buffer.content {
             if !self.look.unicode && !cell.symbol().is_ascii() {
