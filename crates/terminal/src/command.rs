@@ -1,4 +1,4 @@
-//! A command as a whole: what each command line begins with, its verbs, how it ends.
+//! A whole command: common flags, its verbs, its exit code.
 
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ Exit codes:
   3  this host cannot do it (the message says what is missing)
   4  done in part (the message says what is missing)";
 
-/// Parses the command line, runs its verb and says how it ended: what `main` is.
+/// Parses the command line, runs its verb and returns its exit code: the body of `main`.
 pub fn run<Line: Parser>(
     talk: impl FnOnce(&Line) -> Talk,
     verb: impl FnOnce(Line, &Ui) -> Result<ExitCode, CliError>,
@@ -49,8 +49,8 @@ pub fn run<Line: Parser>(
     }
 }
 
-/// Makes the enum that clap parses and the call of each verb from one table. Each line names a module with `Args` and `run`; what is
-/// written above it is clap's.
+/// Makes the enum that clap parses and the call of each verb from one table. Each line names a module with `Args` and `run`; its doc
+/// comment becomes clap's help.
 #[macro_export]
 macro_rules! verbs {
     ($($(#[$clap:meta])* $variant:ident => $module:ident,)*) => {

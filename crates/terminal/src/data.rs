@@ -1,4 +1,4 @@
-//! Where the bundled recordings lie.
+//! Finds the bundled recordings.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::error::CliError;
 /// The folder that holds `traces/`.
 ///
 /// # Errors
-/// It is nowhere: exit code 3.
+/// It is not found: exit code 3.
 pub fn data_folder() -> Result<PathBuf, CliError> {
     let configured = std::env::var_os("ISOTHERM_DATA").map(PathBuf::from);
     let executable = std::env::current_exe().ok();

@@ -1,15 +1,15 @@
-//! What the documentation shows of a command, for the commands' tests: the command accepts all of it.
+//! Checks for the commands' tests: each command accepts all that the documentation shows of it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, Parser};
 
-/// What every command line of the project keeps: it is consistent, follows the house rules, accepts what the documentation below `root`
+/// Checks every command line of the project: it is consistent, follows the house rules, accepts what the documentation below `root`
 /// shows of it (`shown_min` lines and more), and is named verb by verb in `readme`.
 ///
 /// # Panics
-/// It does not: with all complaints. For tests.
+/// A check fails: lists all complaints. For tests.
 pub fn check<Line: Parser>(root: &Path, readme: &str, shown_min: usize) {
     let command = Line::command();
     command.clone().debug_assert();

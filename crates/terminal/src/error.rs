@@ -10,21 +10,21 @@ use isotherm_trace::TraceError;
 /// A cause from another crate.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// What a verb returns when it does not end well. Each kind has its exit code; messages say what is wrong, where, what
-/// is allowed and the way out, because they are all the user gets.
+/// Why a verb failed. Each kind has its exit code. A message says what is wrong, where, what is allowed and the way
+/// out, because it is all that the user gets.
 #[derive(Debug)]
 pub enum CliError {
-    /// Tried and failed: a file cannot be read, a run broke. Exit code 1.
+    /// An operation failed: a file cannot be read, a run broke. Exit code 1.
     Failed(Cause),
-    /// The command line, a configuration or an input asks for what is not allowed. Exit code 2.
+    /// The command line, a configuration or an input is not allowed. Exit code 2.
     Usage(Cause),
     /// Needs something this host does not have: a program, a kernel feature, a permission. Exit code 3.
     HostCannot(Cause),
     /// Some of it is done and kept. Exit code 4.
     Partial(Cause),
-    /// A program that this one ran has told the user what is wrong; its exit code, which is this one's too.
+    /// A program that this one ran has reported the error to the user; its exit code, which is this one's too.
     Reported(u8),
-    /// The reader of standard output went away (`isotherm … | head`): nobody wants the rest. Exit code 0.
+    /// The reader of standard output went away (`isotherm … | head`): no one reads the rest. Exit code 0.
     NobodyReads,
 }
 
@@ -54,7 +54,7 @@ impl CliError {
             }
         }
     }
-    /// This error, with what was being done in front of it.
+    /// This error, prefixed with the operation that failed.
     pub fn while_doing(self, what: impl Into<String>) -> Self {
         let what = what.into();
         let wrap = |cause| Box::new(Because { what, cause }) as Cause;
@@ -66,11 +66,11 @@ impl CliError {
             Self::Reported(_) | Self::NobodyReads => self,
         }
     }
-    /// Whether there is something to tell the user.
+    /// Whether there is something to print.
     pub fn is_to_be_said(&self) -> bool {
         self.cause().is_some()
     }
-    /// What the process ends with.
+    /// Exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::NobodyReads => 0,
@@ -89,7 +89,7 @@ impl CliError {
     }
 }
 
-/// A wrong option is the user's, everything else the file's.
+/// A wrong option is a usage error; all others are errors of the file.
 impl From<TraceError> for CliError {
     fn from(error: TraceError) -> Self {
         match error {
@@ -129,7 +129,7 @@ impl fmt::Display for CliError {
     }
 }
 
-/// What was being done, and why it did not work.
+/// The operation that failed, and its cause.
 #[derive(Debug)]
 struct Because {
     what: String,

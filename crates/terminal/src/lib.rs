@@ -1,7 +1,7 @@
-//! What the commands share: how they talk to people, and how they end.
+//! Shared by the commands: output for people, and exit codes.
 //!
-//! `isotherm` and `isotherm-lab` are verbs over this: results on standard output, talk and progress on standard error, rows in three
-//! forms, errors with exit codes. It holds nothing that only one of them needs.
+//! `isotherm` and `isotherm-lab` build their verbs on it: results on standard output, talk and progress on standard error, rows in
+//! three forms, errors with exit codes. It holds nothing that only one of them needs.
 
 mod command;
 mod data;

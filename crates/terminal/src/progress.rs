@@ -16,7 +16,7 @@ pub struct BarProgress {
     interrupt: Option<Interrupt>,
 }
 
-/// Ctrl-C, once: what is known so far is wanted. A second one ends the process as usual.
+/// Ctrl-C, once: end early with what is known so far. A second one ends the process as usual.
 struct Interrupt {
     is_stopped: Arc<AtomicBool>,
     is_told: AtomicBool,
@@ -24,12 +24,12 @@ struct Interrupt {
 }
 
 impl BarProgress {
-    /// An empty bar; `what` stands in front.
+    /// An empty bar; `what` is its prefix.
     pub fn new(ui: &Ui, what: &str) -> Self {
         Self { bar: ui.progress(what, 0), interrupt: None }
     }
 
-    /// An empty bar of work that can be ended early with what is known so far, by Ctrl-C.
+    /// An empty bar of work that Ctrl-C ends early, with what is known so far.
     pub fn interruptible(ui: &Ui, what: &str) -> Self {
         let is_stopped = Arc::new(AtomicBool::new(false));
         // In this order: the first signal sets the flag, the second finds it set.
@@ -42,12 +42,12 @@ impl BarProgress {
         Self { bar: ui.work(what), interrupt: Some(interrupt) }
     }
 
-    /// A bar over `total` small steps, such as rows; `what` stands in front.
+    /// A bar over `total` small steps, such as rows; `what` is its prefix.
     pub fn of(ui: &Ui, what: &str, total: u64) -> Self {
         Self { bar: ui.progress(what, total), interrupt: None }
     }
 
-    /// So many steps more are done.
+    /// Advances by `steps`.
     pub fn advance(&self, steps: u64) {
         self.bar.inc(steps);
     }

@@ -1,4 +1,4 @@
-//! Tables as the user's terminal and `--format` want them.
+//! Tables in the form that the terminal and `--format` ask for.
 
 use isotherm_report::{Table, TermStyle};
 
@@ -16,7 +16,7 @@ pub fn render(table: &Table, format: Format, ui: &Ui) -> String {
     }
 }
 
-/// What the user's terminal can show.
+/// Capabilities of the user's terminal.
 pub fn style(ui: &Ui) -> TermStyle {
     TermStyle::detect(ui.colour(), (ui.columns(), 24), |name| std::env::var(name).ok())
 }

@@ -1,4 +1,4 @@
-//! What reaches the user: results on standard output, talk on standard error, progress on a terminal only.
+//! Output for the user: results on standard output, messages on standard error, progress on a terminal only.
 
 use std::fmt::{self, Display};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -21,7 +21,7 @@ pub enum ColourChoice {
     Never,
 }
 
-/// The two streams and what may be done with them.
+/// The two streams and their capabilities.
 #[derive(Debug)]
 pub struct Ui {
     quiet: bool,
@@ -33,7 +33,7 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// Looks at the process's own streams and environment once.
+    /// Reads the process's own streams and environment once.
     pub fn new(quiet: bool, choice: ColourChoice) -> Self {
         let stdout_is_terminal = io::stdout().is_terminal();
         let stderr_is_terminal = io::stderr().is_terminal();
@@ -50,7 +50,7 @@ impl Ui {
         }
     }
 
-    /// The flags with which another of the commands talks as this one does.
+    /// The flags that make another of the commands print as this one does.
     pub fn flags(&self) -> Vec<&'static str> {
         let colour = match self.choice {
             ColourChoice::Auto => "--color=auto",
@@ -112,12 +112,12 @@ impl Ui {
         self.talk(format_args!("{} {line}", self.label("warning:", "33")));
     }
 
-    /// Asks a question that is answered with `y`. `None`: nobody is there to answer, as in scripts and with `--quiet`.
+    /// Asks a question that is answered with `y`. `None`: no one can answer, as in scripts and with `--quiet`.
     pub fn agrees(&self, question: impl Display) -> Option<bool> {
         if self.quiet || !self.stderr_is_terminal || !io::stdin().is_terminal() {
             return None;
         }
-        // The answer stands on the line of the question.
+        // The answer is on the line of the question.
         let mut stderr = io::stderr().lock();
         write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush()).ok()?;
         let mut answer = String::new();
@@ -130,13 +130,13 @@ impl Ui {
         self.talk(format_args!("{} {error}", self.label("error:", "31")));
     }
 
-    /// A progress bar over `total` steps; `what` stands in front. Invisible unless standard error is a terminal.
+    /// A progress bar over `total` steps; `what` is its prefix. Invisible unless standard error is a terminal.
     pub fn progress(&self, what: &str, total: u64) -> ProgressBar {
         let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {elapsed} (ends in {eta})");
         self.bar(ProgressBar::with_draw_target(Some(total), self.draw_target()), style, what)
     }
 
-    /// A progress bar for work of parts that differ in size, whose total becomes known on the way; `what` stands in front.
+    /// A progress bar for parts of different size, whose total becomes known on the way; `what` is its prefix.
     pub fn work(&self, what: &str) -> ProgressBar {
         let style = ProgressStyle::with_template("{msg} [{bar:30}] {percent} % {elapsed} (ends in {eta})");
         self.bar(ProgressBar::with_draw_target(Some(0), self.draw_target()), style, what)
@@ -173,7 +173,7 @@ impl Ui {
         if self.colour_stderr { format!("\x1b[1;{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A closed standard error leaves nobody to tell: the failure to write is dropped.
+    /// If standard error is closed there is no one to report to: the failure to write is dropped.
     fn talk(&self, line: fmt::Arguments<'_>) {
         let _ = writeln!(io::stderr().lock(), "{line}");
     }
