@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, FailurePersistence, FileFailurePersistence, 
 /// The environment variable that holds the seed of the one case to play.
 const VARIABLE: &str = "ISOTHERM_REPLAY";
 
-/// proptest's files of seeds, and a command beside them.
+/// proptest's files of seeds, with a command that replays each failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     package: &'static str,
@@ -87,7 +87,7 @@ impl FailurePersistence for Replay {
 mod tests {
     use std::process::Command;
 
-    /// What this test's child fails with: any number from 1000 on.
+    /// Set for this test's child process, which then fails for any number from 1000 on.
     const CHILD: &str = "ISOTHERM_REPLAY_CHILD";
 
     crate::proptest! {
