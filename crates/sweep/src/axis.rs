@@ -13,7 +13,7 @@ struct End<'a> {
 }
 
 impl Axis {
-    /// In words what is wrong with it.
+    /// Checks the axis. The error is a message.
     pub(crate) fn check(&self) -> Result<(), String> {
         match (&self.values, &self.files, &self.low, &self.high) {
             (Some(values), None, None, None) if values.is_empty() => Err("`values` is empty".into()),
@@ -35,7 +35,7 @@ impl Axis {
         }
     }
 
-    /// The values of a grid; `None` if they are drawn. Files are looked for from `folder` on, and named from there.
+    /// The values of a grid; `None` if they are drawn. File patterns and names are relative to `folder`.
     pub(crate) fn listed(&self, folder: &Path) -> Result<Option<Vec<Value>>, SweepError> {
         if let Some(values) = &self.values {
             return Ok(Some(values.clone()));
@@ -50,7 +50,7 @@ impl Axis {
         Ok(Some(found.into_iter().map(|file| Value::from(shown(file).display().to_string())).collect()))
     }
 
-    /// The value at `place`, 0 to 1, of the way from `low` to `high`.
+    /// The value at `place` (0 to 1) between `low` and `high`.
     pub(crate) fn at(&self, place: f64) -> Value {
         let ends = self.low.as_ref().zip(self.high.as_ref()).expect("only drawn axes are asked");
         let end = |value| End::of(value).expect("checked when it was read");
@@ -75,7 +75,7 @@ impl Axis {
     }
 }
 
-/// Files that a pattern fits, by name.
+/// Files that match a pattern, by name.
 fn files(pattern: &str, folder: &Path) -> Result<Vec<PathBuf>, SweepError> {
     let refused = |reason: String| SweepError::Files { pattern: pattern.to_owned(), reason };
     let escaped = glob::Pattern::escape(&folder.display().to_string());

@@ -1,4 +1,4 @@
-//! What runs will cost, roughly, before any was played: touches of pages.
+//! Rough predicted cost of runs, in touches of pages.
 
 use isotherm_scenario::Scenario;
 use isotherm_trace::TraceReader;
@@ -7,15 +7,15 @@ use isotherm_workload::WorkloadSpec;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What a workload that is no recording is taken for.
+/// Assumed touches of a workload that is not a recording.
 const OTHERS: u64 = 1_000_000;
 
-/// Costs of recordings that were looked at.
+/// Costs of recordings that were read.
 #[derive(Default)]
 pub(crate) struct Costs(BTreeMap<PathBuf, u64>);
 
 impl Costs {
-    /// In touches of pages, at least 1. Where a limit is a share of the peak, the peak is found by another run.
+    /// In touches of pages, at least 1. A limit that is a share of the peak adds a run that finds the peak.
     pub(crate) fn of(&mut self, scenario: &Scenario, folder: &Path) -> u64 {
         let once: u64 = scenario
             .workloads

@@ -6,8 +6,8 @@
 //! DATASET/_costs.jsonl                  what runs took, here: the one file that differs between equal sweeps
 //! ```
 //!
-//! Readers of partitioned datasets take `run` from the names of folders, and skip what begins with `_` or `.`. A file is put in
-//! place whole, so that a sweep can be ended at any time.
+//! Readers of partitioned datasets take `run` from the names of folders, and skip names that begin with `_` or `.`. A file is
+//! put in place whole, so that a sweep can be ended at any time.
 
 use crate::encode::encode;
 use crate::{Answer, Plan, SweepError};
@@ -23,7 +23,7 @@ const ABOUT: &str = "_sweep.toml";
 const COSTS: &str = "_costs.jsonl";
 const LOCK: &str = "_lock";
 
-/// What `_sweep.toml` says.
+/// Contents of `_sweep.toml`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct About {
     build: String,
@@ -40,7 +40,7 @@ pub struct Dataset {
     _lock: File,
 }
 
-/// Runs of a plan by what the dataset has of them.
+/// Runs of a plan, by their state in the dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Numbers of the runs to play, the dearest first.
@@ -100,7 +100,7 @@ impl Dataset {
         Ok(Self { folder: folder.to_path_buf(), costs, _lock: lock })
     }
 
-    /// What is left to play of a plan; runs that failed too with `again`.
+    /// Runs of a plan that are still to play; with `again` also runs that failed.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -129,7 +129,7 @@ impl Dataset {
             }
         }
         missing.others = there.len() + failed.len();
-        // A long run that is begun last keeps all others waiting.
+        // A long run that is begun last delays the end of all.
         missing.runs.sort_by_key(|&number| std::cmp::Reverse(plan.runs[number].cost));
         Ok(missing)
     }
@@ -162,7 +162,7 @@ impl Dataset {
     }
 }
 
-/// Why what is there does not go together with what is to come.
+/// Why the dataset cannot be continued by `about`.
 fn check(text: &str, about: &About) -> Result<(), String> {
     let there: About = toml::from_str(text).map_err(|error| format!("{ABOUT} cannot be read: {}", error.message()))?;
     if there.build != about.build {

@@ -49,7 +49,7 @@ impl ColumnKind {
     }
 }
 
-/// What stands before the keys of the space.
+/// Columns in front of the keys of the space.
 const FIRST: [(&str, ColumnKind); 7] = [
     ("digest", ColumnKind::Text),
     ("build", ColumnKind::Text),
@@ -59,7 +59,7 @@ const FIRST: [(&str, ColumnKind); 7] = [
     ("kernel", ColumnKind::Text),
     ("ending", ColumnKind::Text),
 ];
-/// In words, why a run failed. Behind all others, as it is long.
+/// A message: why a run failed. The last column, as it is long.
 const ERROR: &str = "error";
 
 /// The columns that differ from dataset to dataset.

@@ -1,9 +1,9 @@
-//! What can be wrong with a sweep.
+//! Errors of a sweep.
 
 use isotherm_scenario::ScenarioError;
 use std::path::{Path, PathBuf};
 
-/// Runs that one sweep can have: a plan holds the text of each, some gigabytes of so many.
+/// Most runs of one sweep: a plan holds the text of each, some gigabytes for this number.
 pub const RUNS_MAX: u64 = 1_000_000;
 
 /// Why a sweep cannot be planned or go on.
@@ -12,7 +12,7 @@ pub const RUNS_MAX: u64 = 1_000_000;
 pub enum SweepError {
     #[error("cannot {what} {}: {source}", path.display())]
     Io { what: &'static str, path: PathBuf, source: std::io::Error },
-    /// The disk is full. What was written before is whole.
+    /// The disk is full. Files written before are whole.
     #[error("no room to write {}: the runs that are in the dataset are whole; make room, and the same command goes on", path.display())]
     DiskFull { path: PathBuf },
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub enum SweepError {
     /// No process that plays runs can be started.
     #[error("cannot start a process that plays runs ({}): {source}", program.display())]
     Start { program: PathBuf, source: std::io::Error },
-    /// What a worker said makes no sense.
+    /// A worker's answer cannot be parsed.
     #[error("a worker answered what cannot be read: {0}")]
     Wire(String),
 }

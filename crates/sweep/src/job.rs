@@ -1,4 +1,4 @@
-//! One run as whoever plays it gets it, and what comes back.
+//! One run as a job, and its answer.
 
 use isotherm_scenario::{RunOptions, ScenarioResult};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What to play.
+/// A run to play.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Number of the run in its plan.
@@ -17,13 +17,13 @@ pub struct Job {
     pub folder: PathBuf,
 }
 
-/// What playing gave.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     pub number: usize,
     /// Time it took, seconds, on one processor. Of no account for results.
     pub seconds: f64,
-    /// In words, why there is no result.
+    /// Message: why there is no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -47,7 +47,7 @@ pub struct JobRow {
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
     Finished,
-    /// Some process was killed for lack of memory: figures are of what it did before.
+    /// A process was killed for lack of memory: figures are of the time before.
     Killed,
     /// There are no figures.
     Failed,
@@ -71,7 +71,7 @@ impl Answer {
     }
 }
 
-/// Plays a run on this thread. Whatever is wrong with it is in the answer: one run is not the end of the others.
+/// Plays a run on this thread. All errors are in the answer: a failed run does not end the others.
 pub fn play(job: &Job) -> Answer {
     let began = Instant::now();
     let played = std::panic::catch_unwind(|| {

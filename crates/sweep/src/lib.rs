@@ -1,9 +1,9 @@
 //! Many runs: a scenario, a space of keys to vary in it, and a dataset that holds one file of Parquet for each run.
 //!
-//! A [`Space`] says what is varied. A [`Plan`] is the list of its runs, each with an identity made of what it plays. [`play`]
+//! A [`Space`] lists the keys to vary. A [`Plan`] is the list of its runs, each with an identity of its content. [`play`]
 //! plays one, anywhere; a [`Dataset`] keeps the answers, in files that depend on nothing but space, build and recordings; and
-//! [`local`] has processes of this machine play what the dataset lacks. A cluster does the same with [`Job`]s and [`Answer`]s,
-//! which are text.
+//! [`local`] has processes of this machine play runs that the dataset lacks. A cluster does the same with [`Job`]s and
+//! [`Answer`]s, which are text.
 //!
 //! Usage: `docs/use/tune.md#sweeps`.
 

@@ -1,7 +1,7 @@
 //! Runs played by processes of this machine.
 //!
-//! Each process plays one run after the other. One that ends in the middle of a run (killed for lack of memory, say) is replaced and its run
-//! played again; a run that ended three of them has failed.
+//! Each process plays one run after the other. One that ends in the middle of a run (killed for lack of memory, say) is replaced and its
+//! run is played again. A run that ended three processes has failed.
 
 use crate::job::Answer;
 use crate::wire::{receive, send};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-/// So many processes may a run end before it counts as failed.
+/// Processes that a run may end before it counts as failed.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// The program that serves jobs on its standard input, with [`serve`](crate::serve()).
@@ -23,12 +23,12 @@ pub struct Server {
     pub arguments: Vec<String>,
 }
 
-/// What a sweep did.
+/// Totals of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Swept {
     /// Runs played.
     pub played: usize,
-    /// Those of them that failed.
+    /// Runs played that failed.
     pub failed: usize,
     /// Time of all runs together, seconds.
     pub seconds: f64,
@@ -61,17 +61,17 @@ impl Process {
         receive(&mut self.answers).ok()?
     }
 
-    /// How it ended, in words.
+    /// How the process ended, as text.
     fn ended(mut self) -> String {
         drop((self.jobs, self.answers));
         self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 }
 
-/// Plays `numbers` of the plan with so many processes, and keeps what comes.
+/// Plays `numbers` of the plan in `processes` processes, and keeps the answers.
 ///
 /// # Errors
-/// A process cannot be started, or an answer cannot be kept. What was kept before stays.
+/// A process cannot be started, or an answer cannot be kept. Earlier answers stay.
 pub fn sweep(
     plan: &Plan,
     dataset: &mut Dataset,
@@ -111,7 +111,7 @@ pub fn sweep(
                 dataset.keep(plan, &answer)
             });
             if let Err(error) = kept {
-                // Nothing new is begun; what is under way is waited for.
+                // Nothing new is begun; runs under way are waited for.
                 queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 drop(receiver);
                 return Err(error);

@@ -11,28 +11,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// What a plan is made with.
+/// Inputs of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
     /// Folder of the space: where its patterns start.
     pub folder: PathBuf,
     /// Folder at which relative paths of the scenario start.
     pub base_dir: PathBuf,
-    /// So many runs at most.
+    /// Most runs of the plan.
     pub runs_max: u64,
-    /// Names the build: another one may play otherwise.
+    /// Name of the build: another build may play otherwise.
     pub build: String,
 }
 
 /// One run: a point with a seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its identity, 32 hexadecimal digits: what it plays, what is shown of it, and the build.
+    /// Identity, 32 hexadecimal digits: a hash of scenario, recordings, metrics and build.
     pub id: String,
     pub seed: u64,
     /// The values that the space gives keys.
     pub point: BTreeMap<String, Value>,
-    /// The scenario, as text; of a point that no scenario can be made of, what could not be read.
+    /// The scenario, as text. If the point makes no valid scenario, the text that could not be read.
     pub scenario: String,
     /// Predicted cost, in touches of pages.
     pub cost: u64,
@@ -84,7 +84,7 @@ impl Plan {
                 let played = parsed.as_ref().map(|scenario| identity(scenario, &options.base_dir, &mut digests));
                 let played = match played {
                     Some(Ok(played)) => played,
-                    // A recording that is not there is looked for before anything is played.
+                    // A missing recording is found before anything is played.
                     Some(Err(error @ ScenarioError::Io { .. })) => return Err(error.into()),
                     Some(Err(_)) | None => text.clone(),
                 };
@@ -100,7 +100,7 @@ impl Plan {
         Ok(Self { runs, columns, space: space.to_toml(), build: options.build.clone(), base_dir })
     }
 
-    /// What to play for a run.
+    /// The job of a run.
     pub fn job(&self, number: usize) -> Job {
         Job { number, scenario: self.runs[number].scenario.clone(), folder: self.base_dir.clone() }
     }
@@ -117,11 +117,11 @@ fn absolute(folder: &Path) -> Result<PathBuf, SweepError> {
     std::path::absolute(named).map_err(|source| SweepError::io("find", folder, source))
 }
 
-/// The scenario as a document, with what the space says of all runs.
+/// The scenario as a document, with the settings that the space has for all runs.
 fn base(space: &Space, scenario: &Scenario) -> Result<Table, SweepError> {
     let mut scenario = scenario.clone();
     scenario.repeats = 1;
-    // A run is judged by whoever reads the dataset.
+    // Judging a run is left to readers of the dataset.
     (scenario.against, scenario.references, scenario.expectations) = (None, Vec::new(), Vec::new());
     if !space.metrics.is_empty() {
         scenario.metrics.clone_from(&space.metrics);
@@ -131,12 +131,12 @@ fn base(space: &Space, scenario: &Scenario) -> Result<Table, SweepError> {
     table.map_err(|error| SweepError::Wire(format!("the scenario does not read as it was written: {error}")))
 }
 
-/// Every key must mean something in the scenario by itself, or beside the other keys of some point.
+/// Every key must mean something in the scenario by itself, or together with the other keys of some point.
 fn check_keys(base: &Table, points: &[Point], place: &impl Fn(&str, &Value) -> Value) -> Result<(), SweepError> {
     let read = |point: &[(String, Value)]| {
         let text = at_point(base, point, 1, place).and_then(|document| isotherm_scenario::print_as(&document))?;
         match isotherm_scenario::parse(&text, "") {
-            // What has a meaning that is refused is a run that fails.
+            // A key that is known but refused makes a run that fails.
             Ok(_) | Err(ScenarioError::Meaning { .. }) => Ok(()),
             Err(ScenarioError::Syntax { message, .. }) => Err(message),
             Err(other) => Err(other.to_string()),

@@ -10,10 +10,10 @@ use toml::Value;
 /// Values of keys, in the order in which they are set.
 pub(crate) type Point = Vec<(String, Value)>;
 
-/// How many runs a space has, whose patterns are of files below `folder`. Equal ones are not yet one.
+/// Number of runs of a space. File patterns are relative to `folder`. Equal runs are counted more than once.
 ///
 /// # Errors
-/// A pattern that no file fits.
+/// A pattern that no file matches.
 pub fn nr_runs(space: &Space, folder: &Path) -> Result<u128, SweepError> {
     Ok(nr_of(space, &listed(space, folder)?))
 }
@@ -33,7 +33,7 @@ fn nr_of(space: &Space, listed: &[Option<Vec<Value>>]) -> u128 {
 /// All points: each of the list with each of the grid with each draw, the draws innermost.
 ///
 /// # Errors
-/// A pattern that no file fits, or more than `runs_max` runs: these are only counted.
+/// A pattern that no file matches, or more than `runs_max` runs: these are only counted.
 pub(crate) fn points(space: &Space, folder: &Path, runs_max: u64) -> Result<Vec<Point>, SweepError> {
     let listed = listed(space, folder)?;
     let runs = nr_of(space, &listed);
@@ -76,7 +76,7 @@ fn draw(space: &Space, axes: &[&Axis]) -> Vec<Point> {
     let nr = points as usize;
     let mut places: Vec<Vec<f64>> = Vec::new();
     for index in 0..axes.len() {
-        // Each axis has draws of its own: another axis beside it does not change them.
+        // Each axis has its own random numbers: adding another axis does not change them.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(space.seed.wrapping_add(index as u64));
         let mut parts: Vec<usize> = (0..nr).collect();
         shuffle(&mut parts, &mut random);

@@ -1,4 +1,4 @@
-//! What a space file says.
+//! Space files.
 
 use crate::SweepError;
 use isotherm_scenario::Misfit;
@@ -119,7 +119,7 @@ impl Space {
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// Reads and checks the text of a space file; `name` stands in messages.
+    /// Reads and checks the text of a space file; `name` is for messages.
     ///
     /// # Errors
     /// As [`load`](Self::load).

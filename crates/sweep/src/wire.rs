@@ -35,7 +35,7 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<Op
 /// Plays jobs from `jobs` until their end; `before` sees each.
 ///
 /// # Errors
-/// What comes is no job, or nobody reads the answers any more.
+/// Input that is no job, or answers that are no longer read.
 pub fn serve(
     jobs: &mut impl BufRead,
     answers: &mut impl Write,

@@ -51,7 +51,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Stops after so many runs.
+/// Stops after the given number of runs.
 struct StopAfter(usize, AtomicUsize);
 
 impl Progress for StopAfter {
@@ -139,7 +139,7 @@ fn keys_that_mean_nothing_are_told_before_anything_is_played() {
         let error = plan_of(&format!("{SPACE}[[axes]]\n{axis}")).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
-    // A key that means something only beside another of its point.
+    // A key that means something only together with another of its point.
     let size = "\"workloads[0].load.item-size\" = '4KiB'";
     let load = "\"workloads[0].load\" = { kind = 'key-value', footprint = '8MiB', operations = 1000 }";
     let alone = plan_of(&format!("scenario = 'x'\npoints = [{{ {size} }}]")).unwrap_err().to_string();
