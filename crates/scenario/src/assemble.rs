@@ -32,7 +32,7 @@ pub(crate) fn needs_peaks(scenario: &Scenario) -> bool {
         })
 }
 
-/// What limits a run has.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limits<'a> {
     /// None: to find the peaks.
@@ -41,7 +41,7 @@ pub(crate) enum Limits<'a> {
     Of(&'a Peaks),
 }
 
-/// The group a workload runs in; without one of its own choice, the one called as itself, with `-` for `/`.
+/// The group a workload runs in; by default the group named after it, with `-` for `/`.
 pub(crate) fn group_path(scenario: &Scenario, index: usize) -> String {
     let entry = &scenario.workloads[index];
     entry.cgroup.clone().unwrap_or_else(|| format!("/{}", entry.name.replace('/', "-")))
@@ -56,7 +56,7 @@ fn program_paths(scenario: &Scenario, index: usize) -> Vec<String> {
     }
 }
 
-/// Makes of the programs of each workload one, so that they stand in the order of the unit's workloads.
+/// Joins the programs of each workload into one, in the order of the unit's workloads.
 pub(crate) fn join_copies(scenario: &Scenario, unit: &Unit, outcome: &mut Outcome) {
     let mut programs = std::mem::take(&mut outcome.programs).into_iter();
     for &index in &unit.workloads {
@@ -67,7 +67,7 @@ pub(crate) fn join_copies(scenario: &Scenario, unit: &Unit, outcome: &mut Outcom
         }
         for _ in 1..scenario.workloads[index].copies {
             let Some(copy) = programs.next() else { break };
-            // The first that did not come to its end tells how the workload ended.
+            // The first that did not finish gives the ending of the workload.
             if joined.ending == Ending::Finished {
                 joined.ending = copy.ending;
             }
@@ -101,7 +101,7 @@ pub(crate) fn machine(
     Ok(Assembled { machine: builder.build(), observers })
 }
 
-/// The same machine, before it is finished: for those who want more of it.
+/// The same machine, before it is finished: for callers that add to it.
 pub(crate) fn builder(
     variant: &Variant,
     unit: &Unit,

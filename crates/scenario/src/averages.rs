@@ -1,4 +1,4 @@
-//! Rows that stand for several workloads.
+//! Result rows over several workloads.
 
 use crate::stats::Summary;
 use serde::{Deserialize, Serialize};

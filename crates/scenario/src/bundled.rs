@@ -29,11 +29,11 @@ pub const BUNDLED: &[Bundled] = &[
     Bundled { name: "right-sizing", text: include_str!("../../../scenarios/right-sizing.toml") },
 ];
 
-/// Finds a data file such as `traces/sqlite.parquet`: below `$ISOTHERM_DATA` (handed in as `configured`), beside the
+/// Finds a data file such as `traces/sqlite.parquet`: below `$ISOTHERM_DATA` (passed as `configured`), next to the
 /// executable (`../share/isotherm`, or the folders above it in a checkout), or below the current folder.
 ///
 /// # Errors
-/// All places where it is not.
+/// Not found: all places that were tried.
 pub fn data_file(
     relative: &str,
     configured: Option<&Path>,

@@ -1,4 +1,4 @@
-//! Proactive compaction in a scenario file, and how it gets on its machines.
+//! Proactive compaction in a scenario file, and how it is attached to its machines.
 
 use crate::daemons::{DaemonSpec, Misplaced, Site};
 use crate::keypath::KeyPath;
@@ -55,7 +55,7 @@ impl DaemonSpec for CompactionSpec {
                 format!("node {node} has `{other}` already; two would undo each other's work"),
             ));
         }
-        // What is wrong with the machine itself is told with its own place.
+        // Errors of the machine itself are reported with their own place.
         if scenario.machine.validate().is_err() {
             return Ok(());
         }
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Bad input is refused when the file is read: what, where, what is allowed.
+    /// Bad input is refused when the file is read: the message has the place, the error and the allowed values.
     #[test]
     fn what_makes_no_sense_is_refused_with_its_place() {
         let refused = |compaction: &str| {

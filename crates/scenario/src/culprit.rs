@@ -1,21 +1,21 @@
-//! Which key of a table is the one that is refused, where whoever refuses cannot say.
+//! Finds the key of a table that is refused, where the deserializer does not report it.
 //!
-//! Types that choose by a tag, or take in the keys of others, read a whole table before they look at it: serde then knows the
-//! table and no longer the key. So the keys are tried: it is the one without which something else is said, or nothing.
+//! Types that choose by a tag, or flatten others, read a whole table before they interpret it: serde then knows the table and
+//! no longer the key. So keys are removed one at a time: the refused key is the one whose removal changes the error.
 
 use crate::keypath::{KeyPath, PathSegment};
 use toml::Value;
 
-/// Keys that say which other keys there are: without them everything is refused.
+/// Keys that decide which other keys are allowed: without them everything is refused.
 const TAGS: [&str; 5] = ["kind", "design", "mode", "shape", "preset"];
 
 /// Most entries of a table or list that are tried, so that a huge file is refused soon.
 const TRIED_MAX: usize = 256;
 
-/// What is said of a document, if it is refused.
+/// The error message for a document, if it is refused.
 pub(crate) type Refusal<'a> = &'a dyn Fn(&Value) -> Option<String>;
 
-/// The value below `from` that `refusal` is of, or `from` itself if no single one is.
+/// The value below `from` that `refusal` is about, or `from` itself if no single one is.
 pub(crate) fn culprit(whole: &Value, from: KeyPath, refusal: Refusal<'_>) -> KeyPath {
     let Some(said) = refusal(whole) else { return from };
     let mut path = from;
@@ -27,7 +27,7 @@ pub(crate) fn culprit(whole: &Value, from: KeyPath, refusal: Refusal<'_>) -> Key
 
 /// One step nearer.
 fn next(whole: &Value, path: &KeyPath, said: &str, refusal: Refusal<'_>) -> Option<KeyPath> {
-    // How sure, and the path: the surest counts, of equals the last.
+    // Certainty, and the path: the most certain counts, of equals the last.
     let mut best: Option<(u8, KeyPath)> = None;
     for child in children(whole, path.steps()) {
         let tried = path.clone().step(child.clone());
@@ -36,7 +36,7 @@ fn next(whole: &Value, path: &KeyPath, said: &str, refusal: Refusal<'_>) -> Opti
         let sure = match (refusal(&without), &child) {
             (Some(other), _) if other == said => continue,
             (Some(other), PathSegment::Key(key)) if other.starts_with(&format!("missing field `{key}`")) => {
-                // It is needed. Another key that is needed is not what is missing, and a tag is wrong only if nothing else is.
+                // The key is required. Another required key is not the missing one, and a tag is wrong only if no other key is.
                 if said.starts_with("missing field") {
                     continue;
                 }

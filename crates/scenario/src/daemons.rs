@@ -1,4 +1,4 @@
-//! Daemons in a scenario file: one shape for how their tables are checked, and how they get on machines.
+//! Daemons in a scenario file: one trait for checking their tables and attaching them to machines.
 //!
 //! A new kind is one file that implements [`DaemonSpec`] for its table, and one line in [`entry`].
 
@@ -16,7 +16,7 @@ pub(crate) trait DaemonSpec: Sized {
     const KIND: Kind;
     /// Key of all tables of its kind.
     const SECTION: &'static str;
-    /// What several of its kind are called.
+    /// Plural of its kind, for messages.
     const SEVERAL: &'static str;
 
     /// All tables of its kind.
@@ -25,14 +25,14 @@ pub(crate) trait DaemonSpec: Sized {
     /// Name of the daemon in results.
     fn name(&self) -> &str;
 
-    /// Whether it makes sense, beside those before it.
+    /// Checks it, together with those before it.
     fn check(&self, earlier: &[Self], scenario: &Scenario) -> Result<(), Misplaced>;
 
     /// Puts all of its kind on a machine.
     fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError>;
 }
 
-/// A key of a daemon's table, and what is wrong with it.
+/// A key of a daemon's table, and its error.
 pub(crate) type Misplaced = (KeyPath, String);
 
 /// A machine that is being put together.
@@ -44,32 +44,32 @@ pub(crate) struct Site<'a> {
     pub(crate) groups: &'a [&'a str],
     /// The number of each workload on it.
     pub(crate) programs: &'a BTreeMap<usize, ProgramId>,
-    /// Limits are in force. Without, peaks are looked for: nobody may free memory or move it together.
+    /// Limits are in force. Without them, peaks are measured: no daemon may free or compact memory.
     pub(crate) has_limits: bool,
-    /// What monitors are to watch, until they are there.
+    /// Targets of monitors, until they are attached.
     pub(crate) watched: Option<WatchPlan<'a>>,
-    /// Who listens to the monitors.
+    /// Observers of the monitors.
     pub(crate) observers: Vec<Observer>,
-    /// An error of the machine, with what is being played.
+    /// An error of the machine, with the run that it is of.
     pub(crate) error: &'a dyn Fn(SimError) -> ScenarioError,
 }
 
-/// What scenarios ask of one kind of daemon.
+/// Functions of one kind of daemon.
 pub(crate) struct Entry {
     /// Whether a scenario's tables make sense.
     pub(crate) check: fn(&Scenario) -> Checked,
-    /// Puts them on a machine.
+    /// Attaches them to a machine.
     pub(crate) attach: fn(&mut Site<'_>) -> Result<(), ScenarioError>,
 }
 
-/// What scenarios ask of a kind.
+/// The functions of a kind.
 pub(crate) const fn entry(kind: Kind) -> Entry {
     match kind {
         Kind::Monitor => of::<MonitorSpec>(),
         // A policy over tiers is one of the whole machine: it has no name, and brings a daemon or none.
         Kind::Promotion => Entry { check: tiering::check, attach: tiering::attach },
         Kind::Generations => of::<GenerationsSpec>(),
-        // The name of one is its group.
+        // The name of such a daemon is its group.
         Kind::Limits => Entry { check: limits::check, attach: limits::attach },
         Kind::Compaction => of::<CompactionSpec>(),
     }

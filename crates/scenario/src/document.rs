@@ -1,4 +1,4 @@
-//! Scenario text as a tree that knows where each key and value stands.
+//! Scenario text as a tree with the place of each key and value.
 
 use crate::ScenarioError;
 use crate::keypath::{KeyPath, PathSegment};
@@ -11,10 +11,10 @@ use toml::de::{DeTable, DeValue};
 use toml_parser::Source;
 use toml_parser::lexer::TokenKind;
 
-/// A value and the bytes of the text that it stands in.
+/// A value and its byte range in the text.
 pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
 
-/// A parsed file. All keys are spelt with `-`, whatever the text says.
+/// A parsed file. All keys are spelt with `-`, regardless of the text.
 pub(crate) struct Document<'a> {
     name: &'a str,
     text: &'a str,
@@ -22,23 +22,23 @@ pub(crate) struct Document<'a> {
     old_spelling: Option<OldSpelling>,
 }
 
-/// Which keys count: those of the scenario, or those of one of its variants.
+/// The scope of a key: the scenario, or one of its variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// The scenario itself.
     Whole,
-    /// A pair of the matrix: places in its two lists.
+    /// A pair of the matrix: indices in its two lists.
     Matrix {
         /// In `policies`.
         policy: usize,
         /// In `limits`.
         limit: usize,
     },
-    /// A variant, by its place in `variants`.
+    /// A variant, by its index in `variants`.
     Patch(usize),
 }
 
-/// How far a path could be followed, and where that stands.
+/// How far a path could be followed, and the place reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
     nr_steps: usize,
@@ -46,10 +46,10 @@ struct Found {
 }
 
 impl<'a> Document<'a> {
-    /// Parses `text`; `name` stands in messages.
+    /// Parses `text`; `name` is for messages.
     ///
     /// # Errors
-    /// No TOML, a number that TOML has no room for, or a key that stands in one table in both spellings.
+    /// Not TOML, a number that TOML cannot hold, or a key that one table has in both spellings.
     pub(crate) fn parse(text: &'a str, name: &'a str) -> Result<Self, ScenarioError> {
         let fail = |offset: Option<usize>, message: String| {
             let place = offset.map_or_else(|| name.to_owned(), |offset| place(text, name, offset));
@@ -76,12 +76,12 @@ impl<'a> Document<'a> {
     /// The document as `T`.
     ///
     /// # Errors
-    /// What is no `T`, with its span in the text.
+    /// The value that is no `T`, with its span in the text.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
         reading::read(&self.root)
     }
 
-    /// What to say of keys that are not spelt as documented, if there are any.
+    /// Note on keys that are not spelt as documented, if there are any.
     pub(crate) fn note(&self) -> Option<String> {
         let old = self.old_spelling.as_ref()?;
         let OldSpelling { offset, written, meant, nr_keys } = old;
@@ -101,7 +101,7 @@ impl<'a> Document<'a> {
         place(self.text, self.name, offset)
     }
 
-    /// Where `path` stands, of keys that count in `scope`. A key that is left out stands where its table does.
+    /// Place of `path` in `scope`. A key that is left out has the place of its table.
     pub(crate) fn place(&self, scope: Scope, path: &KeyPath) -> String {
         let own = deepest(&self.root, None, path.steps());
         let found = match scope {
@@ -126,16 +126,16 @@ impl<'a> Document<'a> {
                 }
             }
         };
-        // Nothing of the path is written: the file is all there is to name.
+        // Nothing of the path is written: only the file can be named.
         if found.nr_steps == 0 { self.name.to_owned() } else { self.at(found.offset) }
     }
 
-    /// Where the value at `path` begins.
+    /// Start of the value at `path`.
     pub(crate) fn place_of_value(&self, path: &KeyPath) -> String {
         self.value(path).map_or_else(|| self.place(Scope::Whole, path), |value| self.at(value.span().start))
     }
 
-    /// The table or list that stands in just these bytes.
+    /// The table or list with exactly this byte range.
     pub(crate) fn container_at(&self, span: &Range<usize>) -> Option<KeyPath> {
         fn search(value: &Value<'_>, span: &Range<usize>, path: KeyPath) -> Option<KeyPath> {
             match value.get_ref() {
@@ -188,13 +188,13 @@ const OTHER_NAMES: [(&str, &[&str]); 23] = [
     ("low", &["low-permil"]),
 ];
 
-/// Follows `steps` from `value` as far as they go. `base` is what a patch changes: it tells which entry a name means.
+/// Follows `steps` from `value` as far as they go. `base` is the value that a patch changes, used to resolve names of entries.
 fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -> Found {
     let own = Found { nr_steps: 0, offset: value.span().start };
     let Some((step, rest)) = steps.split_first() else { return own };
     let into = |child: &Value<'_>, base: Option<&Value<'_>>, key: Option<usize>| {
         let below = deepest(child, base, rest);
-        // Of `[machine]` the bracket comes first, of `load = {}` the key.
+        // In `[machine]` the bracket comes first, in `load = {}` the key.
         let start = child.span().start;
         let offset = if below.nr_steps == 0 { key.map_or(start, |key| key.min(start)) } else { below.offset };
         Found { nr_steps: below.nr_steps + 1, offset }
@@ -214,7 +214,7 @@ fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -
             let entry = base.and_then(|base| base.get_ref().get(*index));
             let names = entry.and_then(spelling::name_of).into_iter().chain(["*"]);
             let found = names.filter_map(|name| key_of(named, entry, name));
-            // Of two that reach equally far the name counts, which is merged after `*`.
+            // Of two that reach equally far the one by name counts, which is merged after `*`.
             found.reduce(|best, other| if other.nr_steps > best.nr_steps { other } else { best })
         }
         _ => None,
@@ -225,8 +225,8 @@ fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -
 /// Brackets within brackets that are read. No file needs more than some ten.
 const DEPTH_MAX: usize = 200;
 
-/// Where brackets are nested too deeply. The parser calls itself for each. Its own bound is none where a bracket stands in the place of a
-/// key: what it then skips it counts as closed and never as opened (toml_parser 1.1.5, `ignore_to_value_close`), and the stack ran over.
+/// Offset at which brackets are nested too deeply: the parser recurses for each. Its own bound fails where a bracket is in the place of a
+/// key: skipped brackets count as closed but never as opened (toml_parser 1.1.5, `ignore_to_value_close`), and the stack overflowed.
 fn too_deep(text: &str) -> Option<usize> {
     let mut open = Vec::new();
     for token in Source::new(text).lex() {
@@ -243,8 +243,8 @@ fn too_deep(text: &str) -> Option<usize> {
     None
 }
 
-/// The first number that has no room in 64 bits with a sign, and its offset. The parser takes numbers up to 2^64 - 1, which could not be
-/// written again: TOML v1.0.0, section Integer.
+/// The first number that does not fit a signed 64-bit integer, and its offset. The parser takes numbers up to 2^64 - 1, which could not
+/// be written again: TOML v1.0.0, section Integer.
 fn too_large<'a>(value: &'a Value<'_>) -> Option<(usize, &'a str)> {
     match value.get_ref() {
         DeValue::Integer(number) => {

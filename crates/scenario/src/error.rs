@@ -1,4 +1,4 @@
-//! What can be wrong with a scenario or go wrong in a run.
+//! Errors of scenarios and runs.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub enum ScenarioError {
     Syntax {
         /// Place of the error: `file:line:column`.
         place: String,
-        /// What is wrong, with what is allowed.
+        /// The error, and the allowed values.
         message: String,
     },
     /// The text is well-formed and makes no sense.
@@ -29,7 +29,7 @@ pub enum ScenarioError {
     Meaning {
         /// `file:line:column`, as far as the key is written.
         place: String,
-        /// What is wrong, with what is allowed and the way out.
+        /// The error, the allowed values and the way out.
         message: String,
     },
     /// A workload cannot be made.
@@ -38,14 +38,14 @@ pub enum ScenarioError {
     /// A machine cannot be made or broke.
     #[error("workload `{workload}`, variant `{variant}`: {source}")]
     Sim { workload: String, variant: String, source: isotherm_sim::machine::SimError },
-    /// A monitor that cannot watch what it is to watch.
+    /// A monitor whose target cannot be monitored.
     #[error("monitor `{monitor}`: {message}")]
     Monitor {
         monitor: String,
-        /// What is wrong, with what is allowed.
+        /// The error, and the allowed values.
         message: String,
     },
-    /// Whoever waits does not want a result any more.
+    /// The caller does not want a result any more.
     #[error("stopped before the end; nothing is kept of a scenario that was not played to its end")]
     Stopped,
     /// The run without limits did not come to its end, so there is no peak to take shares of.

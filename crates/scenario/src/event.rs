@@ -150,7 +150,7 @@ pub struct ScaleSpec {
 }
 
 impl PromotionWrite {
-    /// Name of the file, and what is written; `None`: it is no file.
+    /// Name of the file, and the text written; `None`: it is no file.
     pub(crate) fn written(&self) -> Option<(&'static str, String)> {
         Some(match self {
             Self::ScanEnabled(is_on) => ("scan_enabled", u32::from(*is_on).to_string()),

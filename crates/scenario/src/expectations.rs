@@ -1,4 +1,4 @@
-//! What a scenario is expected to show, beside what it shows: printed as met or missed, and used for nothing else.
+//! Expected results of a scenario, next to its results: printed as met or missed, and used for nothing else.
 
 use crate::result::ScenarioResult;
 use serde::ser::SerializeMap;
@@ -59,7 +59,7 @@ fn as_in_results<S: Serializer>(expected: &ExpectationSpec, serializer: S) -> Re
     map.end()
 }
 
-/// All expectations beside the rows of a result.
+/// All expectations next to the rows of a result.
 pub(crate) fn judge(expectations: &[ExpectationSpec], result: &ScenarioResult) -> Vec<ExpectationRow> {
     let row = |expected: &ExpectationSpec| {
         let measured = measured(expected, result);
@@ -72,7 +72,7 @@ pub(crate) fn judge(expectations: &[ExpectationSpec], result: &ScenarioResult) -
     expectations.iter().map(row).collect()
 }
 
-/// Whether a ratio is one of nothing to nothing.
+/// Whether both sides of a ratio are 0.
 fn is_of_nothing(expected: &ExpectationSpec, result: &ScenarioResult) -> bool {
     let ExpectationSpec { workload, variant, metric, against, .. } = expected;
     let is_zero = |variant: &String| result.row(workload, variant, metric).is_some_and(|row| row.mean == 0.0);
@@ -92,7 +92,7 @@ fn measured(expected: &ExpectationSpec, result: &ScenarioResult) -> Option<f64> 
         return Some(row.mean);
     }
     let (value, base) = (mean(variant)?, mean(against)?);
-    // Nothing against nothing is no change.
+    // 0 against 0 is no change.
     Some(if value == base { 1.0 } else { value / base })
 }
 

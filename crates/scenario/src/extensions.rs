@@ -1,4 +1,4 @@
-//! What a program that embeds isotherm adds to the tables of policies and workloads.
+//! Policies and workloads that a program which embeds isotherm adds to the tables.
 
 use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_workload::RegisteredWorkloads;

@@ -1,4 +1,4 @@
-//! Tools over generations in a scenario file, and how they get on its machines.
+//! Tools over generations in a scenario file, and how they are attached to its machines.
 
 use crate::daemons::{DaemonSpec, Misplaced, Site};
 use crate::keypath::KeyPath;
@@ -71,7 +71,7 @@ impl DaemonSpec for GenerationsSpec {
         Ok(())
     }
 
-    /// Those none of whose groups is there are left out. Where a metric wants it, what they estimate is told together with the truth.
+    /// Tools without any of their groups are left out. If a metric needs it, their estimates are reported together with the ground truth.
     fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError> {
         if !site.has_limits {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a run is, whatever files are called and wherever they lie: equal identities give equal results of one build.
+//! Identity of a run, independent of names and places of files: equal identities give equal results of one build.
 
 use crate::advise::digest_of_file;
 use crate::variant::ready_in_worlds;
@@ -33,7 +33,7 @@ impl Digests {
 /// show them; the name and title of the scenario and where its recordings lie do not.
 ///
 /// # Errors
-/// A file that cannot be read, or variants that are none.
+/// A file that cannot be read, or variants that are invalid.
 pub fn identity(scenario: &Scenario, folder: &Path, digests: &mut Digests) -> Result<String, ScenarioError> {
     let mut hasher = Sha256::new();
     hasher.update(scenario.repeats.to_le_bytes());
@@ -56,7 +56,7 @@ pub fn identity(scenario: &Scenario, folder: &Path, digests: &mut Digests) -> Re
     Ok(hex(&hasher.finalize()))
 }
 
-/// A digest of texts, each for itself: 32 hexadecimal digits.
+/// A digest of texts, in which their borders count: 32 hexadecimal digits.
 pub fn digest_of_text(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {

@@ -1,8 +1,8 @@
-//! Where a key stands in a document: `machine.swappiness`, `variants[2].patch.limit`.
+//! Path of a key in a document: `machine.swappiness`, `variants[2].patch.limit`.
 
 use std::fmt;
 
-/// One step from a table or list to what is in it.
+/// One step from a table or list to one of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathSegment {
     /// To the value of a key.
@@ -21,26 +21,26 @@ impl KeyPath {
         Self::default()
     }
 
-    /// Further to a key, whatever it is called.
+    /// Extended by a key, also one with dots or brackets.
     #[must_use]
     pub(crate) fn key(self, key: &str) -> Self {
         self.step(PathSegment::Key(key.to_owned()))
     }
 
-    /// Further to an entry of a list.
+    /// Extended by an entry of a list.
     #[must_use]
     pub(crate) fn at(self, index: usize) -> Self {
         self.step(PathSegment::At(index))
     }
 
-    /// Further by one step.
+    /// Extended by one step.
     #[must_use]
     pub(crate) fn step(mut self, step: PathSegment) -> Self {
         self.0.push(step);
         self
     }
 
-    /// Further along `path`.
+    /// Extended by `path`.
     #[must_use]
     pub(crate) fn join(mut self, path: impl Into<Self>) -> Self {
         self.0.extend(path.into().0);
@@ -53,7 +53,7 @@ impl KeyPath {
     }
 }
 
-/// Reads what errors of other crates write: `nodes[0].memory`. Keys that hold dots or brackets need [`KeyPath::key`].
+/// Parses paths in errors of other crates: `nodes[0].memory`. Keys that hold dots or brackets need [`KeyPath::key`].
 impl From<&str> for KeyPath {
     fn from(text: &str) -> Self {
         let mut path = Self::root();

@@ -3,13 +3,13 @@
 use crate::keypath::{KeyPath, PathSegment};
 use toml::{Table, Value};
 
-/// Sets the key at `path` (`machine.swappiness`, `workloads[0].load.path`) to `value`. Tables on the way that are not there are made; entries
-/// of lists must be there, or follow the last. Keys are spelt with `-`, those with `_` are taken for the same.
+/// Sets the key at `path` (`machine.swappiness`, `workloads[0].load.path`) to `value`. Missing tables on the way are made; entries of lists
+/// must exist, or follow the last. Keys are spelt with `-`; those with `_` mean the same.
 ///
-/// Whether the key means anything is not looked at: [`parse`](crate::parse()) does.
+/// Does not check whether the key is known: [`parse`](crate::parse()) does.
 ///
 /// # Errors
-/// In words: a step that leads nowhere.
+/// A message: a step that leads nowhere.
 pub fn set_key(document: &mut Table, path: &str, value: Value) -> Result<(), String> {
     let path = KeyPath::from(path.replace('_', "-"));
     let Some((last, way)) = path.steps().split_last() else { return Err("an empty path".to_owned()) };

@@ -1,4 +1,4 @@
-//! Right-sizing in a scenario file, and how it gets on its machines.
+//! Right-sizing in a scenario file, and how it is attached to its machines.
 
 use crate::daemons::Site;
 use crate::event::LimitValue;
@@ -20,7 +20,7 @@ pub(crate) fn check(scenario: &Scenario) -> Checked {
     Ok(())
 }
 
-/// A key of a table, and what is wrong with it.
+/// A key of a table, and its error.
 fn check_one(scenario: &Scenario, index: usize, config: &LimitsConfig) -> Result<(), (&'static str, String)> {
     config.validate().map_err(|error| (error.key, error.to_string()))?;
     let target = &config.target;
@@ -77,7 +77,7 @@ fn fixed_high(scenario: &Scenario, target: &str) -> Option<KeyPath> {
     })
 }
 
-/// Puts those whose groups are there on a machine.
+/// Attaches the tables whose groups exist to a machine.
 pub(crate) fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError> {
     if !site.has_limits {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What can be measured: one table, read by results, command line and docs.
+//! One table of all metrics, read by results, command line and docs.
 
 use crate::monitoring::{HotDefinition, MonitorReport, Scores};
 use crate::stats::Summary;
@@ -22,7 +22,7 @@ pub enum MetricUnit {
     Count,
 }
 
-/// What a metric is taken from: one workload (or the whole system) of one run.
+/// Source of a metric: one workload (or the whole system) of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
     /// The workload; `None` on the row `system`.
@@ -42,10 +42,10 @@ pub struct Metric {
     pub unit: MetricUnit,
     /// One line of description.
     pub what: &'static str,
-    /// Takes it; `None` where it has no meaning (kernel time of one workload among several).
+    /// Computes it; `None` where it has no meaning (kernel time of one workload among several).
     pub take: fn(&Sample<'_>) -> Option<f64>,
-    /// Whether single repeats may be without it: the row then stands for those that have it, and its `n` says how many these
-    /// are. Otherwise one repeat without it leaves out the row.
+    /// Whether single repeats may lack it: the row is then over those that have it, and its `n` is their number. Otherwise
+    /// one repeat without it leaves out the row.
     pub is_partial: bool,
 }
 
@@ -86,7 +86,7 @@ macro_rules! metrics {
             },)*
         ];
 
-        /// Names of those that need a monitor to be judged.
+        /// Names of metrics that need a judged monitor.
         const OF_MONITORS: &[&str] = &[$(stringify!($m_name),)*];
     };
 }
@@ -275,7 +275,7 @@ metrics! {
         let ns = kernel(s, of_compaction(s, |daemon| daemon.cpu_ns)?)?;
         (s.outcome.ended_ns > 0).then(|| ns as f64 / s.outcome.ended_ns as f64)
     };
-    // Of monitors; the last word tells `is_partial`.
+    // Of monitors; the last word is `is_partial`.
     =>
     precision, Count, "share of the bytes called hot (`author`) that are: against the stated hot set, else the pages used",
         |m| scored(m, |s| s.of(HotDefinition::Author).main().precision), false;
@@ -353,7 +353,7 @@ fn rank(sample: &Sample<'_>, of: fn(&BlockTaken) -> bool, permille: usize) -> Op
     rank_of(&got(sample, of)?, permille)
 }
 
-/// Nearest rank of values that ascend; 0 stands for the first.
+/// Nearest rank of ascending values; rank 0 means the first.
 fn rank_of(sorted: &[u64], permille: usize) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;
     Some(sorted[((sorted.len() * permille).div_ceil(1000).max(1) - 1).min(last)])
@@ -363,7 +363,7 @@ fn summary_of(sample: &Sample<'_>, of: fn(&BlockTaken) -> bool) -> Option<Summar
     Summary::of(&got(sample, of)?.into_iter().map(|ns| ns as f64).collect::<Vec<_>>())
 }
 
-/// Whether huge pages are what the run is about.
+/// Whether the run is about huge pages.
 fn compacts(sample: &Sample<'_>) -> bool {
     let outcome = sample.outcome;
     !outcome.compaction.is_empty() || outcome.programs.iter().any(|program| large(program).next().is_some())
@@ -383,7 +383,7 @@ fn waits(sample: &Sample<'_>) -> Option<Vec<u64>> {
     Some(all)
 }
 
-/// Of the system alone: who waits and who asks are different workloads.
+/// Of the system alone: the workload that waits is not the one that asks.
 fn lost(sample: &Sample<'_>) -> Option<u64> {
     if !compacts(sample) || sample.program.is_some() {
         return None;
@@ -412,10 +412,10 @@ fn of_generations(sample: &Sample<'_>, take: fn(&GenerationsOutcome) -> u64) -> 
     (!tools.is_empty()).then(|| tools.iter().map(take).sum())
 }
 
-/// Shares of touches are taken over so many rows of the time series.
+/// Number of rows of the time series over which shares of touches are taken.
 const SHARE_ROWS: usize = 4;
 
-/// When the share of touches on the top tier, taken over a second, first reached 90 % of what it was in the last second with
+/// When the share of touches on the top tier, taken over a second, first reached 90 % of its value in the last second with
 /// touches; `None` without tiers, or where nothing was touched on the top tier in the end.
 pub(crate) fn fast_settled_ns(outcome: &Outcome) -> Option<u64> {
     let shares = fast_shares(outcome);
@@ -436,12 +436,12 @@ pub(crate) fn fast_shares(outcome: &Outcome) -> Vec<(u64, u64)> {
     rows.windows(SHARE_ROWS + 1).filter_map(share).collect()
 }
 
-/// Whether ground truth must tell which promotions were in vain.
+/// Whether ground truth is needed for promotions made in vain.
 pub(crate) fn needs_promotions_judged(names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| name == "promoted_in_vain_ratio")
 }
 
-/// Whether every use of every page must be seen to give these metrics.
+/// Whether these metrics need every use of every page.
 pub(crate) fn need_ground_truth(names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| name == "working_set_used_bytes")
 }

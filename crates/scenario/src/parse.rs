@@ -13,12 +13,12 @@ use std::path::Path;
 /// Reads and checks a scenario file.
 ///
 /// # Errors
-/// The first thing wrong, with file, line and column, what is allowed, and a suggestion for misspelt keys.
+/// The first error, with file, line and column, the allowed values, and a suggestion for misspelt keys.
 pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
     load_with_note(path).map(|(scenario, _)| scenario)
 }
 
-/// As [`load`]; with what to tell the user of a file that is right and spells its keys in the old way, in one line.
+/// As [`load`]; with a note of one line for the user if a valid file spells its keys in the old way.
 ///
 /// # Errors
 /// As [`load`].
@@ -26,7 +26,7 @@ pub fn load_with_note(path: &Path) -> Result<(Scenario, Option<String>), Scenari
     load_extended(path, &Extensions::default())
 }
 
-/// As [`load_with_note`]; a scenario that may name what a program has added.
+/// As [`load_with_note`]; a scenario that may name policies and workloads that a program has added.
 ///
 /// # Errors
 /// As [`load`].
@@ -36,7 +36,7 @@ pub fn load_extended(path: &Path, extensions: &Extensions) -> Result<(Scenario, 
     parse_in(&text, &path.display().to_string(), path.parent().unwrap_or(Path::new("")), extensions)
 }
 
-/// Reads and checks scenario text; `name` stands in messages. Files of damo's that it names are looked for in the current folder.
+/// Reads and checks scenario text; `name` is for messages. Files of damo's are relative to the current folder.
 ///
 /// # Errors
 /// As [`load`].
@@ -44,7 +44,7 @@ pub fn parse(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
     parse_extended(text, name, &Extensions::default())
 }
 
-/// As [`parse`]; a scenario that may name what a program has added.
+/// As [`parse`]; a scenario that may name policies and workloads that a program has added.
 ///
 /// # Errors
 /// As [`load`].
@@ -68,7 +68,7 @@ fn parse_in(
     Ok((scenario, document.note()))
 }
 
-/// What is wrong with a document that could be read.
+/// An error in a document that could be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     /// The key, from the root on: `generations[1].targets[0]`.
@@ -78,7 +78,7 @@ pub struct Misfit {
     pub message: String,
 }
 
-/// Reads another TOML document than a scenario, and has it checked, with errors as those of scenarios.
+/// Reads another TOML document than a scenario, and checks it, with errors like those of scenarios.
 ///
 /// # Errors
 /// As [`load`]; where two keys disagree both places are named.
@@ -105,13 +105,13 @@ pub fn print(scenario: &Scenario) -> String {
 /// Another TOML document than a scenario, as text that [`parse_as`] reads.
 ///
 /// # Errors
-/// In words: it is no table, or holds what TOML has no way to say.
+/// A message: it is no table, or holds a value that TOML cannot express.
 pub fn print_as<T: Serialize>(document: &T) -> Result<String, String> {
     writing::text(document).map_err(|error| error.to_string())
 }
 
-/// What no scenario can be made of. Serde tells the place, but of tables that it read before it looked at them only where they
-/// begin; there the key is found by trying.
+/// The error of a document that is no scenario. Serde reports the place, but for tables that it buffered only where they begin;
+/// there the key is found by trying.
 fn type_error<T: DeserializeOwned>(document: &Document<'_>, error: &ReadError) -> ScenarioError {
     let container = error.span().and_then(|span| document.container_at(&span));
     let key = container.and_then(|container| {
@@ -128,7 +128,7 @@ fn type_error<T: DeserializeOwned>(document: &Document<'_>, error: &ReadError) -
     ScenarioError::Syntax { place, message: with_suggestion(error.message()) }
 }
 
-/// Serde points at keys that it does not know and at values that it does not want.
+/// Serde reports the place of unknown keys and of invalid values.
 fn place_of_refused(document: &Document<'_>, key: &KeyPath, message: &str) -> String {
     if message.starts_with("unknown field") { document.place(Scope::Whole, key) } else { document.place_of_value(key) }
 }
@@ -148,7 +148,7 @@ pub(crate) fn with_suggestion(message: &str) -> String {
 /// Longest word that is taken for a misspelt name, in bytes: comparing takes the product of both lengths.
 const WORD_MAX: usize = 100;
 
-/// The name most like `wrong`, if one is like it at all.
+/// The name most like `wrong`, if one is similar.
 pub(crate) fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let names = names.filter(|name| wrong.len().max(name.len()) <= WORD_MAX);
     let scored = names.map(|name| (strsim::damerau_levenshtein(wrong, name), name));

@@ -1,8 +1,8 @@
-//! The one deserializer of scenarios: of text whose places are known ([`Document`](crate::document::Document)), and of tables of TOML.
+//! The one deserializer of scenarios: from text with places ([`Document`](crate::document::Document)), and from tables of TOML.
 //!
 //! A type that is read is compiled once for each deserializer, and once more for each kind of map that this may hand to it. `toml` has two
-//! deserializers, with four kinds of maps; here is one of each. Both kinds of values are read just as `toml` reads them, also where it reads
-//! one otherwise than the other, and are refused in its words (toml 1.2.1, `src/de/deserializer/` and `src/value.rs`).
+//! deserializers, with four kinds of maps; here is one of each. Both kinds of values are read exactly as `toml` reads them, also where it
+//! treats the two differently, and have its error messages (toml 1.2.1, `src/de/deserializer/` and `src/value.rs`).
 
 use crate::document;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Error as _, Unexpected, Visitor};
@@ -13,26 +13,26 @@ use std::{slice, vec};
 use toml::de::{DeString, DeValue};
 use toml::{Spanned, Value, map};
 
-/// A value of text as `T`.
+/// A value from text as `T`.
 ///
 /// # Errors
-/// What is no `T`, with its place in the text.
+/// The value that is no `T`, with its place in the text.
 pub(crate) fn read<T: DeserializeOwned>(value: &document::Value<'_>) -> Result<T, ReadError> {
     T::deserialize(Node::Written(value))
 }
 
-/// A value that is from no text as `T`.
+/// A value without text as `T`.
 ///
 /// # Errors
-/// What is no `T`, without a place.
+/// The value that is no `T`, without a place.
 pub(crate) fn read_plain<T: DeserializeOwned>(value: &Value) -> Result<T, ReadError> {
     T::deserialize(Node::Plain(value))
 }
 
-/// Bytes of the text, of what is from one.
+/// Byte range in the text, for values from text.
 type Place = Option<Range<usize>>;
 
-/// Why a value is not what it should be.
+/// Why a value is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadError {
     message: String,
@@ -52,7 +52,7 @@ impl ReadError {
         Self { message: message.into(), place }
     }
 
-    /// At `place`, unless the place of something within is known.
+    /// At `place`, unless an inner place is known.
     fn at(mut self, place: Place) -> Self {
         self.place = self.place.or(place);
         self
@@ -84,7 +84,7 @@ enum Node<'t> {
     DateText(&'t str),
 }
 
-/// What serde is shown of a value.
+/// Type of a value as serde sees it.
 enum Shape<'t> {
     Flag(bool),
     Integer(i64),
@@ -135,7 +135,7 @@ impl<'t> Node<'t> {
         })
     }
 
-    /// Lists and tables that are from no text are read to their end.
+    /// Lists and tables without text are read to their end.
     fn is_read(self, nr_left: usize, nr_members: usize, expected: &'static str) -> Result<(), ReadError> {
         match self {
             Self::Plain(_) if nr_left > 0 => Err(ReadError::invalid_length(nr_members, &expected)),
@@ -203,7 +203,7 @@ impl<'t> Node<'t> {
         ReadError::new(format!("expected table, found {kind}"), self.place())
     }
 
-    /// Keys that a variant of an enum does not have.
+    /// Refuses keys that a variant of an enum does not have.
     fn has_only(self, fields: &'static [&'static str]) -> Result<(), ReadError> {
         let Ok(Shape::Table(table @ Entries::Written(_))) = self.shape() else { return Ok(()) };
         let others: Vec<Key<'_>> = table.map(|(key, _)| key).filter(|key| !fields.contains(&key.name())).collect();
@@ -214,7 +214,7 @@ impl<'t> Node<'t> {
     }
 }
 
-// Calls of `map_err` and the like would be compiled for each type anew: matches are half as much code.
+// Calls of `map_err` and the like would be compiled again for each type: matches are half as much code.
 impl<'de> de::Deserializer<'de> for Node<'_> {
     type Error = ReadError;
 
@@ -344,7 +344,7 @@ enum Entries<'t> {
     Date(Option<&'t toml::value::Datetime>),
 }
 
-/// By which `toml` knows its dates again (toml_datetime 1.1.3, `src/datetime.rs`: `FIELD`).
+/// The key by which `toml` recognises its dates (toml_datetime 1.1.3, `src/datetime.rs`: `FIELD`).
 const DATE: &str = "$__toml_private_datetime";
 
 impl Entries<'_> {
@@ -371,7 +371,7 @@ impl<'t> Iterator for Entries<'t> {
 
 struct TableReader<'e, 't> {
     entries: &'e mut Entries<'t>,
-    /// Of the key that was read last.
+    /// Value of the key that was read last.
     value: Option<Node<'t>>,
 }
 
@@ -413,7 +413,7 @@ impl<'de> de::MapAccess<'de> for TableReader<'_, '_> {
 enum Key<'t> {
     Written(&'t Spanned<DeString<'t>>),
     Plain(&'t str),
-    /// What `toml` calls a date.
+    /// A date in `toml`'s form.
     Date,
 }
 
@@ -496,7 +496,7 @@ impl<'de> de::Deserializer<'de> for Key<'_> {
 /// A variant of an enum.
 struct Chosen<'t> {
     name: Key<'t>,
-    /// What it is given. Names alone have none.
+    /// Content of the variant. Names alone have none.
     content: Option<Node<'t>>,
 }
 

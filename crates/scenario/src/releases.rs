@@ -4,7 +4,7 @@ use crate::{Scenario, ScenarioResult};
 use isotherm_sim::memory::KernelRelease;
 
 impl Scenario {
-    /// The same scenario by the rules of `release`, in all its variants. A `[machine.mglru] baseline` stays what it is.
+    /// The same scenario by the rules of `release`, in all its variants. A `[machine.mglru] baseline` stays.
     #[must_use]
     pub fn on_kernel(mut self, release: KernelRelease) -> Self {
         self.machine.kernel = release;
@@ -18,7 +18,7 @@ impl Scenario {
 }
 
 /// One result from those of a scenario on several releases, in the order given. Each variant gets its release as a suffix,
-/// `classic on 6.12`, also where ratios name it. Lines of a variant stand together.
+/// `classic on 6.12`, also where ratios name it. Rows of a variant are adjacent.
 pub fn side_by_side(results: Vec<(KernelRelease, ScenarioResult)>) -> ScenarioResult {
     let scenario = results.first().map(|(_, result)| result.scenario.clone()).unwrap_or_default();
     let mut all = ScenarioResult {

@@ -15,19 +15,19 @@ pub struct ScenarioResult {
     pub rows: Vec<ResultRow>,
     /// One row for each workload, variant and metric against the named variant, if one is named.
     pub ratios: Vec<RatioRow>,
-    /// What schemes did and what stopped them: an entry for each variant and workload with monitors that have schemes, of the
-    /// first seed.
+    /// Effects of schemes and what limited them: an entry for each variant and workload with monitors that have schemes, of
+    /// the first seed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<ExplainedRun>,
-    /// Who was killed for lack of memory: their figures are of what they did before.
+    /// Workloads with processes killed for lack of memory: their figures are of the time before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub killed: Vec<KilledRow>,
-    /// What was expected, and whether it is met.
+    /// Expectations, and whether they are met.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<ExpectationRow>,
 }
 
-/// A workload of which processes were killed.
+/// A workload with killed processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KilledRow {
     /// Name of the workload; `system` for the whole machine.
@@ -37,7 +37,7 @@ pub struct KilledRow {
     pub kernel: KernelRelease,
     /// Runs in which some process was killed.
     pub runs: u64,
-    /// Of so many.
+    /// All runs.
     pub of: u64,
 }
 
@@ -182,7 +182,7 @@ impl RatioRow {
     }
 }
 
-/// Whether two ratios say the same: more, less, or no change.
+/// Whether two ratios agree: more, less, or no change.
 fn same_side_of_one(ours: f64, theirs: f64) -> bool {
     ours.partial_cmp(&1.0) == theirs.partial_cmp(&1.0)
 }

@@ -1,4 +1,4 @@
-//! From runs to rows: metrics taken, summed up over repeats, set against another variant, averaged over workloads.
+//! From runs to rows: metrics computed, summed up over repeats, compared with another variant, averaged over workloads.
 
 use crate::averages::{self, AverageOf, Values};
 use crate::metrics::{METRICS, Metric, Sample, metric_named};
@@ -13,7 +13,7 @@ use isotherm_sim::machine::Outcome;
 use isotherm_sim::memory::KernelRelease;
 use std::collections::BTreeMap;
 
-/// What one run gave.
+/// Result of one run.
 pub(crate) struct Played {
     pub(crate) outcome: Outcome,
     pub(crate) monitors: Vec<MonitorReport>,
@@ -89,7 +89,7 @@ impl PlayedRuns<'_> {
         ScenarioResult { expectations, ..result }
     }
 
-    /// Workloads of which processes were killed, by variant.
+    /// Workloads with killed processes, by variant.
     fn killed(&self, subjects: &[Subject<'_>]) -> Vec<KilledRow> {
         let mut rows = Vec::new();
         for subject in subjects {
@@ -112,7 +112,7 @@ impl PlayedRuns<'_> {
         rows
     }
 
-    /// How schemes fared with the first seed of each unit and variant.
+    /// Results of schemes with the first seed of each unit and variant.
     fn explained(&self) -> Vec<ExplainedRun> {
         let mut runs = Vec::new();
         for (unit_index, unit) in self.units.iter().enumerate() {
@@ -130,8 +130,8 @@ impl PlayedRuns<'_> {
         runs
     }
 
-    /// Calls `push` for each variant and metric, with the number of the variant, and the number and name of the one it is set
-    /// against: each may name another than the scenario as a whole.
+    /// Calls `push` for each variant and metric, with the number of the variant, and the number and name of the one it is
+    /// compared with: each may name another than the scenario as a whole.
     fn each_row(&self, metrics: &[&Metric], mut push: impl FnMut((&str, &'static str), usize, Option<(usize, &str)>)) {
         for (index, variant) in self.variants.iter().enumerate() {
             let against = variant.scenario.against.as_deref();
@@ -144,7 +144,7 @@ impl PlayedRuns<'_> {
         }
     }
 
-    /// With a row of its own each: the workloads, and the system where they share it.
+    /// Subjects with rows of their own: the workloads, and the system if they share it.
     fn subjects(&self) -> Vec<Subject<'_>> {
         let mut subjects = Vec::new();
         for (index, unit) in self.units.iter().enumerate() {
@@ -160,7 +160,7 @@ impl PlayedRuns<'_> {
         subjects
     }
 
-    /// The values that there are; `None` if some that must be there are not.
+    /// The values that exist; `None` if a required one is missing.
     fn values(&self, subject: &Subject<'_>, variant: usize, metric: &Metric) -> Option<Values> {
         let runs = self.played.range((variant, subject.unit, 0)..=(variant, subject.unit, u64::MAX));
         let mut values = Values::new();
@@ -196,7 +196,7 @@ impl PlayedRuns<'_> {
     }
 }
 
-/// Rows as they come together. A key is a workload (or what stands in its place), a variant and a metric.
+/// Rows as they come together. A key is a workload (or an average, or the system), a variant and a metric.
 struct Rows<'a> {
     scenario: &'a Scenario,
     /// By variant.
@@ -240,7 +240,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// How values lie, where repeats are worlds.
+    /// Distribution of values, if repeats are worlds.
     fn spread(&self, summary: &Summary) -> Option<Spread> {
         (!self.scenario.worlds.is_empty()).then(|| Spread::of(summary))
     }

@@ -19,19 +19,19 @@ use std::path::PathBuf;
 pub struct RunOptions {
     /// Folder at which relative paths of workloads start.
     pub base_dir: PathBuf,
-    /// Stands for the scenario in messages: its file.
+    /// Name of the scenario in messages: its file.
     pub place: String,
     /// Threads; `None` = one per processor. Results do not depend on it.
     pub threads: Option<usize>,
 }
 
-/// Told as runs end; called from several threads.
+/// Called when runs end, from several threads.
 pub trait Progress: Sync {
-    /// So much more work is planned: runs, or parts of them where they differ in size.
+    /// Further planned work: runs, or parts of them if they differ in size.
     fn planned(&self, work: u64);
-    /// So much work is done.
+    /// Work that is done.
     fn done(&self, work: u64);
-    /// Whether whoever waits wants it to end. [`run()`] ends at once then, without a result. Advice begins nothing new, and tells what
+    /// Whether the caller wants it to end. [`run()`] then ends at once, without a result. Advice begins nothing new, and reports what
     /// is known so far.
     fn is_stopped(&self) -> bool {
         false
@@ -66,7 +66,7 @@ impl Unit {
         }
     }
 
-    /// What is told of a run of `variant` that failed.
+    /// The error of a run of `variant` that failed.
     pub(crate) fn failed(&self, variant: &Variant, source: SimError) -> ScenarioError {
         let workload = self.name(&variant.scenario).to_owned();
         ScenarioError::Sim { workload, variant: variant.name.clone(), source }
@@ -88,7 +88,7 @@ pub fn run(
     run_extended(scenario, options, &Extensions::default(), progress)
 }
 
-/// Runs a scenario as [`run()`] does; it may name what a program has added.
+/// Runs a scenario as [`run()`] does; it may name policies and workloads that a program has added.
 ///
 /// # Errors
 /// As [`run()`].
@@ -111,7 +111,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 struct Runs<'a> {
     scenario: &'a Scenario,
-    /// By world; one without worlds. The first stands for all where names are meant.
+    /// By world; one without worlds. The first is used for names.
     variants: Vec<Vec<Variant>>,
     units: Vec<Unit>,
     context: BuildContext,
@@ -135,7 +135,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// What a variant is in a case, and the seed of that.
+    /// The variant of a case, and its seed.
     fn of_case(&self, variant: usize, case: u64) -> (&Variant, u64) {
         match usize::try_from(case).ok().filter(|_| !self.scenario.worlds.is_empty()) {
             Some(world) => (&self.variants[world][variant], self.variants[world][variant].scenario.seed),
@@ -218,7 +218,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// The scenario with nothing in the way of its workloads: no limits, much memory, the cheapest policy.
+/// The scenario without restrictions on its workloads: no limits, much memory, the cheapest policy.
 pub(crate) fn without_limits(scenario: &Scenario) -> Variant {
     let own = scenario.clone();
     let mut scenario = Scenario {

@@ -1,7 +1,7 @@
-//! One spelling of keys: `accesses-per-second`. Files that say `accesses_per_second` are read as if they said so.
+//! One spelling of keys: `accesses-per-second`. Keys such as `accesses_per_second` are read as if spelt with `-`.
 //!
-//! This is done to the parsed document, for all types alike, because keys in serde's attributes would have to be said twice for
-//! each of some hundred fields. Only names are no keys: a patch calls entries of a list by theirs, and these stay as they are.
+//! This is done to the parsed document, for all types alike, because serde's attributes would have to give both spellings for
+//! each of some hundred fields. Only names are not keys: a patch uses them for entries of a list, and they stay as they are.
 //! Maps whose keys are data (orders of blocks) have numbers for them.
 
 use crate::document::Value;
@@ -11,18 +11,18 @@ use toml::de::{DeTable, DeValue};
 /// Keys of a document that were spelt with `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OldSpelling {
-    /// Where the first of them stands.
+    /// Offset of the first of them.
     pub(crate) offset: usize,
     pub(crate) written: String,
-    /// As it is read.
+    /// The spelling that is read.
     pub(crate) meant: String,
     pub(crate) nr_keys: usize,
 }
 
-/// Why a document has no one spelling.
+/// Why a document mixes spellings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpellingError {
-    /// Where it shows.
+    /// Offset of the error.
     pub(crate) offset: usize,
     kind: ErrorKind,
 }
@@ -33,11 +33,11 @@ enum ErrorKind {
     TooDeep,
 }
 
-/// Tables in tables. The parser stops at so many brackets too, but lets dotted keys go deeper.
+/// Most levels of tables in tables. The parser has the same limit for brackets, but lets dotted keys go deeper.
 const DEPTH_MAX: usize = 80;
 
 impl SpellingError {
-    /// In words; `line_of` tells the line of a byte.
+    /// The message; `line_of` gives the line of a byte.
     pub(crate) fn message(&self, line_of: impl Fn(usize) -> usize) -> String {
         match &self.kind {
             ErrorKind::Twice { key, first } => format!(
@@ -56,11 +56,11 @@ impl SpellingError {
 /// Spells all keys with `-`.
 ///
 /// # Errors
-/// A key that stands in one table in both spellings.
+/// A key that one table has in both spellings.
 pub(crate) fn normalise(root: &mut Value<'_>) -> Result<Option<OldSpelling>, SpellingError> {
     let mut speller = Speller { found: None };
     let Some(table) = table_of(root) else { return Ok(None) };
-    // Patches come last: what their tables change tells names from keys.
+    // Patches come last: the tables that they change distinguish names from keys.
     let variants = table.remove_entry("variants");
     speller.value(root, &[], 0)?;
     if let Some((key, mut variants)) = variants {
@@ -81,7 +81,7 @@ pub(crate) fn normalise(root: &mut Value<'_>) -> Result<Option<OldSpelling>, Spe
     Ok(speller.found)
 }
 
-/// What an entry of a list is called in patches.
+/// The name of an entry of a list in patches.
 pub(crate) fn name_of<'v>(entry: &'v Value<'_>) -> Option<&'v str> {
     ["name", "path"].iter().find_map(|key| entry.get_ref().get(*key)?.get_ref().as_str())
 }
@@ -98,7 +98,7 @@ struct Speller {
 }
 
 impl Speller {
-    /// `bases` are what a patch may change here.
+    /// `bases` are the values that a patch may change here.
     fn value(&mut self, value: &mut Value<'_>, bases: &[&Value<'_>], depth: usize) -> Result<(), SpellingError> {
         let offset = value.span().start;
         if depth > DEPTH_MAX {

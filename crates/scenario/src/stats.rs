@@ -1,6 +1,6 @@
 //! Means with confidence intervals.
 
-/// Mean and confidence interval of `n` values. Floats, because they are reported and never decided on.
+/// Mean and confidence interval of `n` values. Floats, because no decision depends on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub n: u64,

@@ -1,4 +1,4 @@
-//! A policy over tiers of memory in a scenario, and how it gets on machines.
+//! A policy over tiers of memory in a scenario, and how it is attached to machines.
 
 use crate::daemons::Site;
 use crate::keypath::KeyPath;
@@ -7,7 +7,7 @@ use crate::validate::{Checked, Refused};
 use crate::{Scenario, ScenarioError};
 use isotherm_units::Duration;
 
-/// How often touches of the tiers are taken down: how soon their shares settle is known to that.
+/// Interval at which touches of the tiers are sampled: the resolution of the time in which their shares settle.
 const TOUCHES_EVERY: Duration = Duration::from_ms(250);
 
 /// Whether the policy makes sense on the scenario's machine.
@@ -18,7 +18,7 @@ pub(crate) fn check(scenario: &Scenario) -> Checked {
     Err(Refused::new(KeyPath::from("tiering").join(&*error.field), format!("[tiering] {error}")))
 }
 
-/// Puts the policy on a machine, and what is told of it.
+/// Attaches the policy to a machine, and its statistics.
 pub(crate) fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError> {
     if let Some(tiering) = &site.scenario.tiering {
         site.builder.tiering(tiering, site.seed).map_err(site.error)?;

@@ -28,7 +28,7 @@ impl Variant {
     }
 }
 
-/// Keys that say something of all variants together: in a patch they would be accepted and do nothing.
+/// Keys that concern all variants together: in a patch they would be accepted and do nothing.
 const OF_THE_WHOLE: &[&str] =
     &["name", "title", "run", "metrics", "matrix", "variants", "worlds", "averages", "references", "expectations"];
 
@@ -72,7 +72,7 @@ pub(crate) fn expand(scenario: &Scenario, policies: &AddedPolicies) -> Result<Ve
     Ok(variants)
 }
 
-/// All variants, with the files that their monitors name read from below `folder`. `place` stands in messages.
+/// All variants, with the files that their monitors name read from below `folder`. `place` is for messages.
 ///
 /// # Errors
 /// As [`expand`], and a file that cannot be taken over.
@@ -94,8 +94,8 @@ pub(crate) fn ready(
     Ok(variants)
 }
 
-/// All variants in each of the scenario's worlds; in one, without any. A set-up that is called by its limit is called by the scenario's,
-/// whatever the worlds make of it.
+/// All variants in each of the scenario's worlds; in one, without any. A configuration that is named by its limit has the scenario's
+/// limit in its name, regardless of the limit of the world.
 ///
 /// # Errors
 /// As [`ready`].
@@ -144,7 +144,7 @@ pub(crate) fn name_of(policy: &str, limit: Option<Amount>) -> String {
     limit.map_or_else(|| policy.to_owned(), |limit| format!("{policy}@{limit}"))
 }
 
-/// Tables merge key by key; a table over a list of named tables changes these; everything else is replaced.
+/// Tables merge key by key; a table in place of a list of named tables changes its entries; everything else is replaced.
 ///
 /// # Errors
 /// A name that no table of a list has.

@@ -1,4 +1,4 @@
-//! Worlds: what differs between the repeats of a scenario beside their seed, because the real world does not fix it.
+//! Worlds: parameters besides the seed that differ between repeats of a scenario, because the real world does not fix them.
 
 use crate::Scenario;
 use crate::keypath::KeyPath;

@@ -1,7 +1,7 @@
-//! The one serializer of scenarios: into a [`Tree`], of which text and tables of TOML are made.
+//! The one serializer of scenarios: into a [`Tree`], from which text and tables of TOML are made.
 //!
 //! A type that is written is compiled once for each serializer, and `toml` passes it through four to make text of it, and through another to
-//! make a table. The tree keeps what serde was told, so that it is written as what it is made of would be.
+//! make a table. The tree keeps serde's calls, so that it is written exactly as the original type.
 
 use serde::{Serialize, Serializer, ser};
 use toml::Table;
@@ -10,7 +10,7 @@ use toml::ser::Error;
 /// As text of TOML.
 ///
 /// # Errors
-/// It is no table, or holds what TOML has no way to say.
+/// It is no table, or holds a value that TOML cannot express.
 pub(crate) fn text<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
     toml::to_string(&value.serialize(TreeBuilder)?)
 }
@@ -23,7 +23,7 @@ pub(crate) fn table<T: Serialize + ?Sized>(value: &T) -> Result<Table, Error> {
     Table::try_from(value.serialize(TreeBuilder)?)
 }
 
-/// A value, in the words of serde.
+/// A value in serde's data model.
 enum Tree {
     None,
     Unit,
@@ -258,7 +258,7 @@ impl ListBuilder {
     }
 }
 
-/// Lists have four traits, which are one.
+/// Lists have four traits with the same methods.
 macro_rules! list {
     ($($kind:ident $add:ident;)*) => {$(
         impl ser::$kind for ListBuilder {
@@ -285,7 +285,7 @@ list! {
 
 struct MapBuilder {
     entries: Vec<(Tree, Tree)>,
-    /// Whose value comes next.
+    /// Key of the value that comes next.
     key: Option<Tree>,
 }
 
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// All that serde tells apart.
+    /// All types that serde distinguishes.
     #[derive(Clone, Default, Serialize)]
     struct Whole {
         none: Option<u8>,

@@ -15,7 +15,7 @@ const LENGTH_MS: u64 = 2_500;
 const MS: u64 = 1_000_000;
 /// Pages that are written once, in the first 100 ms: 24 MiB.
 const ONCE: u64 = 6_144;
-/// Pages behind them that are written every 20 ms until the end: 4 MiB.
+/// Pages after them that are written every 20 ms until the end: 4 MiB.
 const EVER: u64 = 1_024;
 
 /// A program that fills memory, and then uses a seventh of it.
@@ -62,7 +62,7 @@ fn ask(path: &Path, memory: &[u64]) -> Advice {
     answers.unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
 
-/// The advice that the tests look at, from 100 % of peak on.
+/// The advice that the tests check, from 100 % of peak on.
 fn advice() -> &'static Advice {
     static ADVICE: OnceLock<Advice> = OnceLock::new();
     ADVICE.get_or_init(|| {
@@ -76,7 +76,7 @@ fn row<'a>(advice: &'a Advice, candidate: &str, memory_bytes: u64) -> &'a Advice
     advice.rows.iter().find(is_it).unwrap_or_else(|| panic!("no row {candidate} {memory_bytes}"))
 }
 
-/// docs/use/advise.md#configurations: tried on request, beside the others, and nothing else changes by it.
+/// docs/use/advise.md#configurations: tried on request, next to the others, and nothing else changes.
 #[test]
 fn right_sizing_is_tried_on_request() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,7 +196,7 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
         assert_eq!(sort.schemes.iter().map(|scheme| scheme.action).collect::<Vec<_>>(), ["lru-prio", "lru-deprio"]);
         assert!(sort.schemes.iter().any(|scheme| scheme.applied_bytes > 0), "{:?}", sort.schemes);
     }
-    // Generations tell what is cold as well, without a monitor.
+    // Generations show cold memory as well, without a monitor.
     let (plain, proactive) =
         (row(advice, "mglru", advice.peak_bytes), row(advice, "mglru + proactive", advice.peak_bytes));
     let [evict] = &proactive.schemes[..] else { panic!("{:?}", proactive.schemes) };
@@ -213,7 +213,7 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
             assert!(one.chance_low <= one.median && one.median <= one.chance_high, "{row:?}");
             assert!(one.low <= one.chance_low && one.chance_high <= one.high, "{row:?}");
         }
-        // Only what was compared with real kernels knows what the model is off.
+        // Only configurations that were compared with real kernels have a known model error.
         let is_widened = row.major_faults.high > row.major_faults.chance_high;
         assert!(row.is_calibrated || !is_widened, "{row:?}");
     }
@@ -230,7 +230,7 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
             .iter()
             .any(|configuration| configuration.candidate == best.candidate && configuration.is_calibrated)
     );
-    // How firmly it stands is told.
+    // The certainty of the recommendation is reported.
     let permil: Vec<u64> = best.neighbours.iter().map(|neighbour| neighbour.of_recommended_permil).collect();
     assert_eq!(permil, [970, 1030, 1100]);
     assert!(
@@ -239,14 +239,14 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
         best.odds
     );
     assert_eq!(advice.other_devices.len(), 2 + 3, "storage and swap but for what was asked for");
-    // All configurations stand side by side at the recommended size.
+    // All configurations are compared at the recommended size.
     assert_eq!(advice.compared_bytes, best.memory_bytes);
     let plain = CANDIDATES.iter().filter(|candidate| !candidate.name.contains("limits"));
     for candidate in plain {
         let row = row(advice, candidate.name, best.memory_bytes);
         assert!(row.n >= if row.is_calibrated { 5 } else { 2 }, "{row:?}");
     }
-    // With the kernel's own parameters nothing happens in two and a half seconds, and that is told.
+    // With the kernel's own parameters nothing happens in two and a half seconds, and that is reported.
     let presets: Vec<&str> = advice.kernel_defaults.iter().map(|defaults| defaults.preset).collect();
     assert_eq!(presets, ["lru-sort", "reclaim"]);
     for sentence in advice.kernel_defaults.iter().flat_map(|defaults| &defaults.words) {
@@ -262,7 +262,7 @@ fn what_could_be_huge_is_told() {
     assert_eq!((dense.ranges, dense.held_bytes, dense.overhead_bytes), (14, 28 << 20, 0));
     assert_eq!((dense.held_share_ppm, dense.accesses_share_ppm), (1_000_000, 1_000_000));
     assert_eq!(huge.not_reported, None);
-    // And at what latency they would come.
+    // Latencies of these huge pages.
     let fragmented = huge.fragmented.as_ref().expect("they could be huge");
     assert_eq!((fragmented.wanted, fragmented.vanilla().got + fragmented.vanilla().failed), (14, 3 * 14));
     assert!(fragmented.with_best().failed <= fragmented.vanilla().failed, "{fragmented:?}");
@@ -349,7 +349,7 @@ fn a_trace_without_an_order_is_judged_by_the_worse_one() {
     assert!(says(&around, "in which order") && says(&around, "figures are those scattered"), "{:?}", around.unknowns);
     assert!(says(&around, "--no-fault-around"));
     assert!(memory(&around) > memory(&ordered), "{} {}", memory(&around), memory(&ordered));
-    // What the configuration plays gives these figures again.
+    // Playing the written configuration gives these figures again.
     let config = isotherm_scenario::print(around.config.as_ref().unwrap());
     assert!(config.contains("epoch-order = \"scattered\""), "{config}");
 }
@@ -435,7 +435,7 @@ fn what_is_recommended_for_all_releases_holds_on_each() {
     }
 }
 
-/// Every hundredth of the peak is tried in the 15 above what is recommended, each several times.
+/// Every hundredth of the peak is tried in the 15 steps above the recommended size, each several times.
 #[test]
 fn the_band_above_the_recommendation_has_no_gaps() {
     let advice = advice();
@@ -485,7 +485,7 @@ fn several_slow_downs_are_answered_as_one_by_one() {
     for (slowdown, best) in slowdowns.into_iter().zip(&each) {
         assert!(best.as_ref().unwrap().runtime_ratio_ppm.high <= 1_000_000 + slowdown.ppm());
     }
-    // What is only shown beside a recommendation changes nothing in it.
+    // Figures that are only shown next to a recommendation change nothing in it.
     let alone = recommend_each(&question, &slowdowns[1..], &()).unwrap().remove(0).expect("it fits");
     let shown = advise(&question, &()).unwrap().remove(0).recommendation.expect("it fits");
     let judged = |best: &Recommendation| {

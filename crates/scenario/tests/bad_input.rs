@@ -1,5 +1,5 @@
-//! Schemes that make no sense, or that the machine cannot carry out: refused with the field's place and what is allowed, in
-//! scenarios and in files of damo's, when they are read or before the run. Nothing is accepted and ignored.
+//! Schemes that make no sense, or that the machine cannot carry out: refused with the field's place and the allowed values,
+//! in scenarios and in files of damo's, when they are read or before the run. Nothing is accepted and ignored.
 
 use isotherm_scenario::damo::DamoSource;
 use isotherm_scenario::{RunOptions, load, parse, run};
@@ -33,7 +33,7 @@ fn options() -> RunOptions {
 
 #[test]
 fn scenarios_are_refused_when_they_are_read() {
-    // (operations, scheme, what is said)
+    // (operations, scheme, message)
     let table = [
         (
             "paddr",
@@ -125,7 +125,7 @@ fn scenarios_are_refused_when_they_are_read() {
     }
 }
 
-/// What depends on the machine is said before the run begins, with what there is.
+/// Errors that depend on the machine are reported before the run begins, with the existing values.
 #[test]
 fn what_the_machine_cannot_do_is_said_before_the_run() {
     let table = [
@@ -188,7 +188,7 @@ fn kept(name: &str) -> String {
     std::fs::read_to_string(path).expect("a checked-in file")
 }
 
-/// What is said of a file of damo's that a monitor names.
+/// The error for a file of damo's that a monitor names.
 fn refusal(folder: &Path, text: &str) -> String {
     std::fs::write(folder.join("k.json"), text).expect("a temporary folder");
     let scenario = scenario("classic", "OPS", "")
@@ -203,7 +203,7 @@ fn files_of_damo_are_refused_when_they_are_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let context = "/kdamonds/0/contexts/0";
     let scheme = "/kdamonds/0/contexts/0/schemes/0";
-    // (file, where, what, what is said: the place, and what is allowed)
+    // (file, place, value, parts of the message: the place, and the allowed values)
     let table: [(&str, String, Value, [&str; 2]); 27] = [
         (
             "reclaim",
@@ -440,7 +440,7 @@ fn controls_of_promotion_are_refused_where_there_is_none_to_take_them() {
     }
 }
 
-/// A goal that only a program can know moves the quota when an event tells it.
+/// A goal of `user-input` moves the quota when an event reports its value.
 #[test]
 fn a_goal_of_user_input_is_fed_by_events() {
     let goals =

@@ -29,7 +29,7 @@ fn play(recording: &str, limit: Option<Amount>, generations: Vec<GenerationsSpec
     replay.play().expect("it plays").1
 }
 
-/// What a daemon would have recorded of the group `/app`.
+/// The record of the group `/app` that a daemon would have made.
 fn record(recording: &str) -> GroupRecord {
     let config = EstimatorConfig { interval: INTERVAL, ..EstimatorConfig::default() };
     let outcome = play(recording, None, vec![GenerationsSpec::estimate("wss", config)]);
@@ -59,7 +59,7 @@ fn record(recording: &str) -> GroupRecord {
 
 /// The advice, and the refaults a second that the simulated machine has at the recommended limit, if there is one.
 fn predicted_and_simulated(recording: &str, refaults_per_s: f64) -> (ColdAdvice, Option<f64>) {
-    // The goal of pressure is out of the way: it is refaults that are compared.
+    // The goal of pressure is out of the way: refaults are compared.
     let goals = Goals { refaults_per_s, pressure_some: Ratio::from_ppm(1_000_000), ..Goals::default() };
     let advice = advise_group(&record(recording), goals).expect("enough looks");
     let Some(found) = advice.recommendation else { return (advice, None) };

@@ -1,8 +1,8 @@
 //! damo's configurations of schemes, made by damo itself (3.4, PyPI: `damo args damon`): loaded by a scenario, run in simulation,
-//! written back, and read by damo as what it had made.
+//! written back, and read by damo as the original.
 //!
 //! `damo args damon` asks for root and for nothing of the kernel. Where damo is not installed (`scripts/install-test-needs`), or
-//! the test does not run as root, the files that it made (`tests/data/damo`) stand in and damo's part is skipped.
+//! the test does not run as root, the files that it made (`tests/data/damo`) are used and damo's part is skipped.
 
 #![expect(clippy::print_stderr, reason = "a skipped comparison says so")]
 
@@ -45,7 +45,7 @@ const CONFIGURATIONS: [(&str, &str); 5] = [
     ),
 ];
 
-/// 24 MiB, of which a quarter is used; 3 s.
+/// 24 MiB, a quarter of it used; 3 s.
 const SCENARIO: &str = r#"
 name = "acted-on"
 until = "3s"
@@ -83,7 +83,7 @@ fn scenario_of(file: &str) -> String {
     SCENARIO.replace("FILE", file).replace("targets = []", targets)
 }
 
-/// The command; `None`, said in one line, where it cannot be run.
+/// The command; `None`, after a message of one line, if it cannot be run.
 fn damo() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let python = root.join("target/test-needs/bin/python");
@@ -98,7 +98,7 @@ fn damo() -> Option<PathBuf> {
     None
 }
 
-/// What `damo args damon` prints.
+/// Output of `damo args damon`.
 fn made_by_damo(python: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(python);
     command.arg(python.with_file_name("damo")).args(["args", "damon"]).args(arguments);
@@ -146,7 +146,7 @@ fn checked_in_files_are_what_damo_makes() {
     }
 }
 
-/// What a configuration says arrives, key by key.
+/// Each key of a configuration is taken over.
 #[test]
 fn schemes_of_damo_become_ours() {
     let of = |name: &str| {
@@ -183,7 +183,7 @@ fn schemes_of_damo_become_ours() {
     assert_eq!(of("stat").attributes.ops_update_interval, Duration::from_secs(2));
 }
 
-/// Loaded, run, and doing what they say.
+/// Loaded, run, and with the effects that they ask for.
 #[test]
 fn schemes_of_damo_run() {
     let folder = folder();
@@ -209,7 +209,7 @@ fn schemes_of_damo_run() {
     assert!(cold.report.stats.sz_applied > 0, "{:?}", cold.words);
 }
 
-/// A machine with one node cannot move memory to another: said before the run, with what there is.
+/// A machine with one node cannot migrate memory: reported before the run, with the existing nodes.
 #[test]
 fn what_the_machine_lacks_is_said() {
     let folder = folder();
@@ -226,7 +226,7 @@ fn what_the_machine_lacks_is_said() {
     assert!(replay.play().is_err());
 }
 
-/// Written back, damo reads what it made; with the command itself.
+/// Files written back are read by damo as the originals; with the command itself.
 #[test]
 fn what_damo_made_is_written_back() {
     let python = damo();
@@ -251,7 +251,7 @@ fn what_damo_made_is_written_back() {
         }
         write_kdamonds(&ours, &filled).expect("a temporary folder");
         if let Some(python) = &python {
-            // "No limit" of damo's goes through a float.
+            // damo's "no limit" goes through a float.
             let raw = |path: &Path| {
                 let text = made_by_damo(python, &[path.to_str().expect("UTF-8"), "--raw"]);
                 value(&text.replace("18446744073709551616 %", "18446744073709551615 %"))
@@ -264,7 +264,7 @@ fn what_damo_made_is_written_back() {
     }
 }
 
-/// What the scenario says of the file is kept, printed and patched like everything else.
+/// The scenario's reference to the file is kept, printed and patched like everything else.
 #[test]
 fn a_scenario_names_its_file() {
     let folder = folder();
@@ -288,7 +288,7 @@ fn a_scenario_names_its_file() {
     assert!(error.contains("`preset` and `damo` both say how it watches"), "{error}");
 }
 
-/// Every preset can be written, and comes back as what it was.
+/// Every preset can be written, and is read back as the original.
 #[test]
 fn presets_are_written_and_read() {
     for entry in isotherm_core::presets::PRESETS {

@@ -1,4 +1,4 @@
-//! Results are the same bytes in debug and release builds, and on every machine: digests of short runs, which stand in a file.
+//! Results are the same bytes in debug and release builds, and on every machine: digests of short runs, which are kept in a file.
 //!
 //! `cargo test` compares what a debug build makes of them, `cargo xtask digests` what a release build makes of them. A change
 //! that means to change results writes the file: `cargo xtask bless digests`.
@@ -10,7 +10,7 @@ use isotherm_units::{Bytes, Duration};
 /// A bundled scenario, made short.
 struct Short {
     scenario: &'static str,
-    /// What is kept of its workloads, by name.
+    /// Names of the workloads that are kept.
     workloads: &'static [&'static str],
     variants: &'static [&'static str],
     /// Its end, if that is not its own.
@@ -76,7 +76,7 @@ fn shortened(short: &Short) -> Scenario {
     if let Some(mib) = short.memory_mib {
         scenario.machine.nodes.iter_mut().for_each(|node| node.memory = Bytes::from_mib(mib));
     }
-    // They speak of the whole scenario.
+    // These concern the whole scenario.
     scenario.averages.clear();
     scenario.references.clear();
     scenario.expectations.clear();

@@ -1,4 +1,4 @@
-//! Tools over generations in scenarios: what they tell of the bundled recordings, held against what was really used.
+//! Tools over generations in scenarios: their reports on the bundled recordings, compared with ground truth.
 
 use isotherm_core::generations::EstimatorConfig;
 use isotherm_scenario::monitoring::Replay;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 const INTERVAL: Duration = Duration::from_ms(100);
 
-/// All looks at a recording that is replayed with memory for everything, a generation each [`INTERVAL`].
+/// All samples of a recording that is replayed with memory for everything, a generation each [`INTERVAL`].
 fn samples(recording: &str, intervals: u64) -> Vec<GenerationsSample> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{recording}.parquet"));
     let nodes = vec![NodeConfig { memory: Bytes::from_gib(4), ..NodeConfig::default() }];
@@ -33,9 +33,9 @@ fn options() -> RunOptions {
 }
 
 /// Issue 5: the working set, estimated, is within 10 % of the truth on every bundled recording. Estimate and truth are pages
-/// used within one and two intervals before a look, the mean over all looks but the first, when the program has hardly begun;
-/// truth are the pages used that are still there. Half of all looks are far closer than the mean: the error sits in the first
-/// few, where files are mapped for the first time.
+/// used within one and two intervals before a sample, the mean over all samples except the first, when the program has hardly
+/// begun; truth are the pages used that are still there. Half of all samples are far closer than the mean: the error sits in
+/// the first few, where files are mapped for the first time.
 fn is_within_ten_percent(recording: &str) {
     for intervals in [1, 2] {
         let samples = samples(recording, intervals);
@@ -53,7 +53,7 @@ fn is_within_ten_percent(recording: &str) {
         for sample in &samples {
             let estimate = sample.estimate;
             assert!(estimate.low_pages <= estimate.high_pages, "{estimate:?}");
-            // Where the window asked for is told, its bounds hold it.
+            // Where a window is reported, its bounds contain the one asked for.
             if estimate.reported_window_ms.is_some_and(|reported| reported == estimate.window_ms) {
                 assert!((estimate.low_pages..=estimate.high_pages).contains(&estimate.pages), "{estimate:?}");
             }
@@ -82,7 +82,7 @@ fn the_working_set_of_node_is_within_ten_percent() {
     is_within_ten_percent("node");
 }
 
-/// 32 MiB of which a tenth is used, another one each 200 ms.
+/// 32 MiB, a tenth of it used, another tenth each 200 ms.
 const SCENARIO: &str = r#"
 name = "proactive"
 policy = "mglru"

@@ -1,4 +1,4 @@
-//! Right-sizing in scenarios: what is refused, and what it does to the bundled one.
+//! Right-sizing in scenarios: refused configurations, and the effect on the bundled scenario.
 
 use isotherm_core::limits::LimitAction;
 use isotherm_scenario::monitoring::Replay;
@@ -20,7 +20,7 @@ fn played(variant: &str) -> Outcome {
 }
 
 /// 60 of 100 MiB are cold. Before the helper comes, at 60 s, at least 80 % of that is gone, and refaults are within the goal of
-/// 50 a second. Two seconds after it came the limit is no longer in its way.
+/// 50 a second. Two seconds after the helper came the limit no longer constrains it.
 #[test]
 fn cold_memory_goes_and_a_growing_working_set_gets_room() {
     let free = played("unlimited");

@@ -1,4 +1,4 @@
-//! The Multi-Gen LRU as scenarios set it up: parts left out, files written while it runs, what it did as metrics.
+//! The Multi-Gen LRU in scenarios: parts left out, files written while it runs, its metrics.
 
 use isotherm_scenario::{RunOptions, Scenario, ScenarioResult, parse, print, run};
 
@@ -53,7 +53,7 @@ fn every_part_can_be_left_out_and_is_seen_to_be() {
         assert!(system(&result, "all", metric) > 0.0, "{metric}");
         assert_eq!(system(&result, part, metric), 0.0, "{metric} without {part}");
     }
-    // The others choose other pages and groups, or other amounts: what is left out shows in what is evicted.
+    // The other parts choose pages and groups, or amounts: leaving them out shows in the evictions.
     for part in ["tiers", "group-order", "backoff"] {
         let scanned = |variant| {
             ["pages_scanned", "major_faults", "pages_reclaimed"].map(|metric| system(&result, variant, metric))
@@ -65,7 +65,7 @@ fn every_part_can_be_left_out_and_is_seen_to_be() {
     }
 }
 
-/// Classic has no walks, and pays for each mapping it looks at.
+/// Classic has no walks, and pays for each mapping it checks.
 #[test]
 fn classic_counts_its_reverse_map_walks_and_nothing_else() {
     let result = play(&crowd("").replace("policy = \"mglru\"", "policy = \"classic\"")).unwrap();
@@ -75,7 +75,7 @@ fn classic_counts_its_reverse_map_walks_and_nothing_else() {
     }
 }
 
-/// Files are written while the machine runs, and what they say holds from then on.
+/// Files are written while the machine runs, and take effect from then on.
 #[test]
 fn events_write_the_files_of_the_policy() {
     let ageings = |events: &str| system(&play(&crowd(&format!("events = [{events}]"))).unwrap(), "mglru", "ageings");
@@ -169,7 +169,7 @@ fn bad_settings_say_what_where_and_what_is_allowed() {
     }
 }
 
-/// What a command refers to is known only when it runs: then the run ends with the kernel's error.
+/// The object of a command is known only when it runs: then the run ends with the kernel's error.
 #[test]
 fn a_command_that_is_refused_ends_the_run() {
     let event = |text: &str| crowd(&format!("events = [{{ at = \"5ms\", mglru = {{ lru-gen = \"{text}\" }} }}]"));

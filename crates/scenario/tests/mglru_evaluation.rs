@@ -9,7 +9,7 @@ fn bundled(name: &str) -> Scenario {
     parse(found.text, name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What the published intervals are of.
+/// Subject of the published intervals.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
     More,
@@ -75,7 +75,7 @@ fn every_row_of_the_seed_is_a_workload_with_its_interval() {
     assert_eq!(eight.workloads.iter().map(String::as_str).collect::<BTreeSet<_>>(), names);
 }
 
-/// One workload of each family (what stands before the first `/`), one seed, 40 ms of each variant.
+/// One workload of each family (the name before the first `/`), one seed, 40 ms of each variant.
 #[test]
 fn each_scenario_runs() {
     for name in ["mglru", "mglru-features", "mglru-matrix", "mglru-tenants", "mglru-thrashing"] {
@@ -86,7 +86,7 @@ fn each_scenario_runs() {
             .workloads
             .retain(|workload| families.insert(workload.name.split('/').next().unwrap_or_default().to_owned()));
         for node in &mut scenario.machine.nodes {
-            // Filled within the time there is.
+            // Filled within the available time.
             node.memory = isotherm_units::Bytes::from_mib(32);
         }
         scenario.averages.clear();

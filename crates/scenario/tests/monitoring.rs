@@ -19,7 +19,7 @@ fn play(text: &str, threads: usize) -> ScenarioResult {
     run(&scenario, &options(threads), &()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// 64 MiB, of which 6.4 MiB are used, half of them each 5 ms.
+/// 64 MiB, 6.4 MiB of it used, half of that each 5 ms.
 const SMALL: &str = r#"
 name = "small"
 repeats = 2
@@ -95,7 +95,7 @@ fn physical_memory_is_watched_and_not_judged() {
     assert!(result.row("w", "leaf", "precision").is_none());
 }
 
-/// docs/spec/page-table-profiling.md#s7-3: upper entries spare looks at leaves of physical memory, and change no answer.
+/// docs/spec/page-table-profiling.md#s7-3: upper entries save checks of leaves of physical memory, and change no result.
 #[test]
 fn upper_entries_rule_physical_memory_out_at_less_cost() {
     let text = SMALL.replace("\"fvaddr\"", "\"paddr\"").replace("footprint = \"64MiB\"", "footprint = \"64GiB\"");
@@ -256,7 +256,7 @@ fn presets_stand_for_a_configuration_and_a_range() {
     assert_eq!(name_in("b"), ("reclaim", Duration::from_ms(10)));
 }
 
-/// Every monitor of a run tells how its schemes fared, watched alone as well as among others.
+/// Every monitor of a run reports the results of its schemes, watched alone as well as among others.
 #[test]
 fn reports_of_schemes_are_kept() {
     let schemes = "schemes = [{ access-pattern = { nr-accesses = { max = 0 } } }, \
@@ -293,7 +293,7 @@ fn attributes(sample_ms: u64, aggr_ms: u64) -> Attributes {
     }
 }
 
-/// A recording is watched from end to end; what is handed out makes a record that opens.
+/// A recording is watched from end to end; its snapshots make a record that opens.
 #[test]
 fn a_watched_recording_becomes_a_record() {
     let config = MonitorConfig { attributes: attributes(10, 200), ..MonitorConfig::default() };

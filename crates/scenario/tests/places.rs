@@ -1,8 +1,8 @@
-//! Wrong scenario files, and the line and column that the message names; one spelling of keys, and the other one told once.
+//! Wrong scenario files, and the line and column that the message names; one spelling of keys, and one note on the other.
 
 use isotherm_scenario::{BUNDLED, load_with_note, parse, print};
 
-/// Ten files that are wrong in one place each, with that place counted by hand, and part of what is said. Most have the words
+/// Ten files that are wrong in one place each, with that place counted by hand, and part of the message. Most have the words
 /// somewhere before it, too: in a comment, a string or another section.
 const WRONG: [(&str, &str, &str); 10] = [
     (
@@ -160,7 +160,7 @@ fn ten_wrong_files_are_refused_at_the_right_place() {
     }
 }
 
-/// More places, in short: what stands behind `name = "x"` and a workload `w` in lines 1 to 4.
+/// More places, in short: the text after `name = "x"` and a workload `w` in lines 1 to 4.
 #[test]
 fn each_section_names_its_own_keys() {
     let table = [

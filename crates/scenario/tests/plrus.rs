@@ -1,4 +1,4 @@
-//! The bundled scenario `plrus`: that it is the evaluation it says it is, and small plays of it. Its tables are in
+//! The bundled scenario `plrus`: that it matches the published evaluation, and small plays of it. Its tables are in
 //! `docs/evidence/plrus.md`.
 
 use isotherm_core::presets::Preset;

@@ -81,7 +81,7 @@ fn a_sample_alone_answers_in_sizes_of_the_whole() {
         let [own, of_whole] = [row, whole].map(|row| row.runtime_ratio_ppm.expect("finished").median);
         assert!(own.abs_diff(of_whole) < (of_whole - 1_000_000) / 6, "{}: {own} {of_whole}", row.candidate);
     }
-    // What it says to play is the whole.
+    // The configuration it recommends plays the whole.
     let config = sample.config.expect("a recommendation");
     assert_eq!(config.machine.sample, 1);
     assert!(isotherm_scenario::print(&config).contains("made.parquet"));
@@ -108,11 +108,11 @@ fn small_samples_are_refused_with_the_way_out() {
     let error = ask(Sampling::Only(rate(16))).unwrap_err().to_string();
     assert!(error.contains("and fewer than 60MiB say too little"), "{error}");
     assert!(error.contains("take 1/4 or a larger part"), "{error}");
-    // No scout is sent where it would be no help.
+    // No scout is used where it would not help.
     assert_eq!(ask(Sampling::Auto).unwrap().sample, None);
 }
 
-/// Somebody who has seen enough after some replays.
+/// A user who stops after some replays.
 struct Impatient {
     left: AtomicU64,
 }

@@ -326,7 +326,7 @@ fn the_scenario_in_the_docs_runs() {
     assert!(roomy < tight, "{roomy} {tight}");
 }
 
-/// Rows of averages are what anybody would compute from the rows of single seeds.
+/// Rows of averages equal those computed from the rows of single seeds.
 #[test]
 fn averages_are_taken_seed_by_seed() {
     let text = |seed: u64, repeats: u64| {

@@ -1,4 +1,4 @@
-//! Questions as people ask them: what is meant where nothing is said, and the words for the rest.
+//! Questions with their defaults, and names of their parts.
 
 use super::{EFFORTS, Effort, Question, Sampling};
 use isotherm_sim::memory::KernelRelease;
@@ -65,10 +65,10 @@ impl FromStr for Sampling {
     }
 }
 
-/// A device that files can lie on.
+/// A device for files, by name.
 ///
 /// # Errors
-/// In words: it is no device, or none for files.
+/// A message: it is no device, or none for files.
 pub fn storage_named(text: &str) -> Result<DeviceConfig, String> {
     let device: DeviceConfig = text.parse().map_err(|error| format!("{error}"))?;
     match device.kind() {

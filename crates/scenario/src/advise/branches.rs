@@ -14,13 +14,13 @@ pub(super) struct Branches<'a> {
     pub(super) variants: Vec<Variant>,
     pub(super) context: &'a BuildContext,
     pub(super) peaks: &'a Peaks,
-    /// No replay is begun any more.
+    /// Whether to begin no further replay.
     pub(super) is_stopped: &'a (dyn Fn() -> bool + Sync),
-    /// Told of each outcome, by its place.
+    /// Called with each outcome and the index of its replay.
     pub(super) done: &'a (dyn Fn(usize, Outcome) + Sync),
 }
 
-/// Where a replay sets out.
+/// Where a replay begins.
 enum Start {
     Branch(Box<Running>),
     /// By itself: the trunk has grown beyond its limit, from one event to the next.
@@ -35,7 +35,7 @@ impl Branches<'_> {
         self.grow(self.begin(largest)?, 0)
     }
 
-    /// Plays the replays from `at` on. `trunk` is the last of them, and as yet the same as all of them.
+    /// Plays the replays from `at` on. `trunk` is the last of them, and so far identical to all of them.
     fn grow(&self, mut trunk: Running, at: usize) -> Result<(), ScenarioError> {
         let last = self.variants.len() - 1;
         if at == last {
@@ -105,11 +105,11 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const START: u64 = 1 << 20;
-    /// New pages in each millisecond, for so long.
+    /// New pages in each millisecond.
     const PAGES: u32 = 8;
     const GROWS_MS: u64 = 375;
 
-    /// A program that grows to 3000 pages, drops the last of them and goes on with the first ones.
+    /// A program that grows to 3000 pages, drops the last of them and continues with the first ones.
     fn record(path: &Path) {
         let mut writer = TraceWriter::create(path, TraceMeta { epoch_ns: MS, ..TraceMeta::single("grower") }).unwrap();
         let map = MapRange { start: START, end: START + 3000, what: MapKind::Anonymous, ..MapRange::default() };

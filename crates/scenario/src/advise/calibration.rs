@@ -8,7 +8,7 @@ use isotherm_sim::memory::KernelRelease;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
-/// Events that are added to both sides of a ratio of counts: below so many a single event is more than the model's error.
+/// Events that are added to both sides of a ratio of counts: in smaller counts a single event is more than the model's error.
 pub const EVENTS: u64 = 100;
 
 /// How far a counter under a policy of a release is from the kernel's.
@@ -24,12 +24,11 @@ pub struct ModelError {
     pub runs: u64,
     /// Number of programs that these runs are of.
     pub programs: u64,
-    /// The kernel's count is at most so many millionths of the upper end, [`EVENTS`] added to both; 1 000 000 and more. In 97.5 of
-    /// 100 cases.
+    /// Kernel's count over the upper end, in millionths, [`EVENTS`] added to both: at most this in 97.5 of 100 cases. At least 1 000 000.
     pub above_ppm: u64,
     /// The same in 95 of 100 cases.
     pub above_95_ppm: u64,
-    /// The lower end is at most so many millionths of the kernel's count, likewise.
+    /// Lower end over the kernel's count, in millionths, likewise.
     pub below_ppm: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The configurations that advice compares. A new policy is tried by being registered; a new combination (something that works beside a
-//! policy) is one line here, and a function below if it is new.
+//! The configurations that advice compares. A new policy is tried by being registered; a new combination (a policy with schemes or
+//! tools) is one line here, and a function below for a new part.
 
 use super::Question;
 use crate::monitoring::MonitorSpec;
@@ -12,28 +12,28 @@ use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 use std::sync::LazyLock;
 
-/// What the parameters of combinations are fitted to.
+/// The recording that the parameters of combinations are fitted to.
 #[derive(Clone, Copy, Debug)]
 pub struct Recording {
     /// How long the program runs with unlimited memory.
     pub runtime: Duration,
 }
 
-/// Puts something beside the policy.
+/// Adds schemes or tools to a scenario.
 type Part = fn(&mut Scenario, &Recording);
 
-/// A configuration to try: a policy, and what runs with it.
+/// A configuration to try: a policy, with schemes and tools.
 pub struct Candidate {
     /// Name in results, such as `classic + reclaim`.
     pub name: &'static str,
     /// Policy it builds on.
     policy: &'static str,
-    /// What works beside it.
+    /// Schemes and tools that run with the policy.
     parts: &'static [Part],
     is_on_request: bool,
 }
 
-/// Combinations: name, policy, what works beside it.
+/// Combinations: name, policy, schemes and tools.
 const COMBINATIONS: &[(&str, &str, &[Part])] = &[
     ("classic + lru_sort", "classic", &[lru_sort]),
     ("classic + reclaim", "classic", &[reclaim]),
@@ -46,7 +46,7 @@ const COMBINATIONS: &[(&str, &str, &[Part])] = &[
 const ON_REQUEST: &[(&str, &str, &[Part])] =
     &[("classic + limits", "classic", &[limits]), ("mglru + limits", "mglru", &[limits])];
 
-/// All configurations, in the order of results: each policy alone, and behind it what it is combined with.
+/// All configurations, in the order of results: each policy alone, followed by its combinations.
 pub static CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     let of = |entry: &'static PolicyEntry| {
         let alone = Candidate { name: entry.name, policy: entry.name, parts: &[], is_on_request: false };
@@ -64,12 +64,12 @@ impl Candidate {
         policy_by_name(self.policy).is_ok_and(|entry| entry.runs_on_linux)
     }
 
-    /// Whether a question wants it tried.
+    /// Whether a question asks for this configuration.
     pub fn is_asked_for(&self, question: &Question) -> bool {
         question.limits || !self.is_on_request
     }
 
-    /// How much works beside the policy: 0 for a policy alone.
+    /// Number of schemes and tools: 0 for a policy alone.
     pub fn nr_parts(&self) -> usize {
         self.parts.len()
     }
@@ -89,15 +89,15 @@ const AGGREGATION: Duration = Duration::from_ms(100);
 /// The kernel's window of quotas.
 const WINDOW_MAX: Duration = Duration::from_secs(1);
 
-/// When memory counts as cold: unused for a tenth of the program's life, in whole aggregations, as the kernel says at most. In a
+/// When memory counts as cold: unused for a tenth of the program's life, in whole aggregations, at most the kernel's age. In a
 /// recording of seconds nothing is ever unused for the kernel's two minutes.
 fn cold_age(recording: &Recording) -> Duration {
     let aggregations = recording.runtime.ns() / 10 / AGGREGATION.ns();
     Duration::from_ns(aggregations.saturating_mul(AGGREGATION.ns())).clamp(AGGREGATION, AGE_MAX)
 }
 
-/// The window of quotas: the kernel's, but no longer than the cold age. A quota in time learns how fast its scheme is from one
-/// window to the next, which takes several of them.
+/// The window of quotas: the kernel's, but no longer than the cold age. A quota in time learns the speed of its scheme from window to
+/// window, which takes several windows.
 fn window(recording: &Recording) -> Duration {
     cold_age(recording).min(WINDOW_MAX)
 }
@@ -107,8 +107,8 @@ fn quota_time(recording: &Recording, schemes: u64) -> Duration {
     Duration::from_ms((window(recording).ns() / 100 / 1_000_000).max(schemes))
 }
 
-/// Free memory below which a scheme works: any. The kernel's marks look at the whole machine, which tells nothing where the limit
-/// is that of a group on a machine with room to spare.
+/// Free memory below which a scheme works: any. The kernel's marks are of the whole machine, which say nothing about a limit of a group
+/// on a machine with free memory.
 const MARK: Ratio = Ratio::from_percent(100);
 
 /// Proactive sorting of LRU lists: two schemes, each with half the quota.
@@ -141,7 +141,7 @@ fn reclaim(scenario: &mut Scenario, recording: &Recording) {
     scenario.monitors.push(monitor("reclaim", Preset::Reclaim(preset)));
 }
 
-/// Proactive reclaim by generations: what is as old as memory that counts as cold goes; without swap, files alone.
+/// Proactive reclaim by generations: evicts generations as old as the age for cold memory; without swap, only file pages.
 fn proactive(scenario: &mut Scenario, recording: &Recording) {
     let mut config = ReclaimerConfig { threshold: cold_age(recording), ..ReclaimerConfig::default() };
     if scenario.machine.swap.device == DeviceKind::None {
@@ -151,7 +151,7 @@ fn proactive(scenario: &mut Scenario, recording: &Recording) {
 }
 
 /// Right-sizing of the program's group, which has the limit of the candidate above it. A recording of seconds has no time for steps of
-/// five seconds: there are a hundred in its life, as seldom as the daemon takes them at most, and as often as it may at least.
+/// five seconds: a hundred steps are taken in its life, within the daemon's shortest and longest interval.
 fn limits(scenario: &mut Scenario, recording: &Recording) {
     let usual = LimitsConfig::new(crate::assemble::group_path(scenario, 0));
     let step = recording.runtime.ns() / 100 / STEP.ns();
@@ -163,7 +163,7 @@ fn limits(scenario: &mut Scenario, recording: &Recording) {
         Some(Amount::Absolute(bytes)) => bytes.get() / FLOOR_OF_LIMIT,
         _ => usual.floor.get(),
     };
-    // In a sample, pages are fewer and memory less.
+    // A sample has fewer pages and less memory.
     let floor_max = (usual.floor.get() / u64::from(scenario.machine.sample.max(1))).max(PAGE_BYTES);
     let floor = Bytes::new(allowed.clamp(PAGE_BYTES, floor_max)).pages_floor().bytes();
     scenario.limits.push(LimitsConfig { interval, backoff, backoff_max, floor, ..usual });
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// What `--config` writes for a combination is what it is.
+    /// The configuration that `--config` writes is the combination's.
     #[test]
     fn every_set_up_is_written_and_read_back() {
         for candidate in CANDIDATES.iter() {

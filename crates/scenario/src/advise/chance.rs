@@ -1,4 +1,4 @@
-//! Chance: what differs between two replays of one configuration at one size, because the real world does not fix it.
+//! Chance: differences between two replays of one configuration at one size that the real world does not fix.
 //!
 //! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size
 //! spread their limits evenly, so that few of them already reach both ends.
@@ -7,10 +7,10 @@ use crate::{Scenario, WorldSpec};
 use isotherm_core::monitor::context_seed;
 use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 
-/// A limit lies up to so many ten-thousandths above or below the size: another run of the same program takes a few pages more
+/// A limit is up to this many ten-thousandths above or below the size: another run of the same program takes a few pages more
 /// or less.
 pub(super) const LIMIT_SPREAD_BP: u64 = 300;
-/// Page tables, kernel stacks and slabs are charged to the group too, and recordings do not hold them: up to so many
+/// Page tables, kernel stacks and slabs are charged to the group too, and recordings do not contain them: up to this many
 /// ten-thousandths of the limit (`docs/evidence/fidelity.md`: 0.5 to 1 % of the limits there).
 pub(super) const KERNEL_CHARGE_BP: u64 = 150;
 /// A program starts at any moment of the kernel's slowest clock that matters here: workers that add statistics up every 2 s
@@ -21,14 +21,14 @@ const LATENCY_PERCENT: [u64; 4] = [80, 90, 110, 125];
 /// Limits below this are not tried: a fault may need several pages at once.
 pub(super) const LIMIT_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
 
-/// What one replay finds itself in.
+/// The world of one replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Draw {
-    /// Its number among those of a size; 0 is the middle of everything.
+    /// Number among the draws of a size; 0 has every parameter in the middle of its range.
     pub(super) number: u64,
-    /// Seed of what samples: which page of a region a monitor checks, where it splits regions.
+    /// Seed of sampling: which page of a region a monitor checks, where it splits regions.
     pub(super) seed: u64,
-    /// The limit in ten-thousandths of the size, without what the kernel takes for itself.
+    /// The limit in ten-thousandths of the size, less the kernel's own charges.
     limit_bp: u64,
     /// Start of the program after that of the machine: tick phase, phase of workers.
     start: Duration,
@@ -79,17 +79,17 @@ impl Draw {
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)).pages_floor().bytes().max(LIMIT_MIN)
     }
 
-    /// What of it changes how long the program runs without limits: processors, and latency of devices in percent.
+    /// The parts of a draw that change the runtime without limits: processors, and latency of devices in percent.
     pub(super) fn hardware(&self) -> (u32, u64) {
         (self.cpus, self.latency_percent)
     }
 
-    /// Puts `scenario` into this world. The limit is set by the caller. `runtime`: of the program, without limits.
+    /// Applies this world to `scenario`. The limit is set by the caller. `runtime`: of the program, without limits.
     pub(super) fn apply(&self, scenario: &mut Scenario, runtime: Duration) {
         *scenario = WorldSpec { limit: None, ..self.world(Bytes::ZERO, runtime) }.of(scenario, 0);
     }
 
-    /// This world with a limit, as a scenario says it.
+    /// This world with a limit, as an entry of a scenario.
     pub(super) fn world(&self, limit: Bytes, runtime: Duration) -> WorldSpec {
         WorldSpec {
             seed: Some(self.seed),

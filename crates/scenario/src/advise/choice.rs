@@ -1,4 +1,4 @@
-//! From figures to advice: what to recommend, what it gains, what is odd.
+//! From figures to advice: the recommendation, its gain, and notes.
 
 use super::Configuration;
 use super::candidate::{CANDIDATES, Candidate};
@@ -22,17 +22,17 @@ pub struct Recommendation {
     pub memory_share_ppm: u64,
     /// Replays that the figures are drawn from.
     pub n: u64,
-    /// Its runtime against unlimited memory, in millionths. The upper end is within what was asked for.
+    /// Its runtime against unlimited memory, in millionths. The upper end is within the allowed slow-down.
     pub runtime_ratio_ppm: Interval,
     pub major_faults: Interval,
-    /// Major faults that cost the slow-down asked for, by what a fault costs in these replays; absent where none had more faults than
-    /// with unlimited memory.
+    /// Major faults that cost the allowed slow-down, by the cost of a fault in these replays; absent where none had more faults than with
+    /// unlimited memory.
     pub allowed_faults: Option<u64>,
     /// The predicted gain compared with unlimited memory and with plain `classic`.
     pub gain: Gain,
     /// The same configuration with 3 % less, 3 % more and 10 % more memory.
     pub neighbours: Vec<Neighbour>,
-    /// What safety costs: the chance of being too slow, by memory.
+    /// The price of safety: the chance of being too slow, by memory.
     pub odds: Vec<Odds>,
 }
 
@@ -60,7 +60,7 @@ pub struct AgainstClassic {
     pub runtime_ratio_ppm: Interval,
 }
 
-/// Something to know about a configuration's figures.
+/// A note on a configuration's figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
     /// Name of the configuration.
@@ -70,7 +70,7 @@ pub struct Note {
     pub message: String,
 }
 
-/// What a note is about.
+/// Subject of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoteKind {
@@ -86,15 +86,15 @@ pub enum NoteKind {
     UsesLess,
 }
 
-/// What to recommend: a configuration, by its number in the table, and a size.
+/// A recommendation: a configuration, by its number in the table, and a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) index: usize,
     pub(super) size: Bytes,
 }
 
-/// The smallest safe memory among configurations whose predictions were compared with real kernels of all these releases. Of configurations that the
-/// search does not tell apart, the one that loses least with 3 % less memory; then the smaller.
+/// The smallest safe memory among configurations whose predictions were compared with real kernels of all these releases. Of configurations
+/// that are equal to the search, the one that loses least with 3 % less memory; then the smaller.
 pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, ScenarioError> {
     let is_race = releases.iter().all(|replays| replays.question.effort.is_race());
     let open = calibrated(releases);
@@ -119,7 +119,7 @@ pub(super) fn calibrated(releases: &[Replays<'_>]) -> Vec<usize> {
     (0..CANDIDATES.len()).filter(is_calibrated).collect()
 }
 
-/// Plays all configurations at the size that will be recommended, and gives out that size; without one, the largest that was tried.
+/// Plays all configurations at the size that will be recommended, and returns that size; without one, the largest that was tried.
 pub(super) fn compare(replays: &mut Replays<'_>, choice: Option<Choice>) -> Result<Bytes, ScenarioError> {
     let size = compared(replays, choice);
     let effort = replays.question.effort;
@@ -138,7 +138,7 @@ pub(super) fn compared(replays: &Replays<'_>, choice: Option<Choice>) -> Bytes {
     choice.map_or(largest, |choice| choice.size)
 }
 
-/// What to recommend, with what it gains on this release.
+/// The recommendation, with its gain on this release.
 pub(super) fn recommend(replays: &Replays<'_>, choice: Choice) -> Option<Recommendation> {
     let Choice { index, size } = choice;
     let expected = replays.expected(index, size)?;
@@ -190,7 +190,7 @@ pub(super) fn configuration(replays: &Replays<'_>, index: usize, candidate: &Can
     }
 }
 
-/// What is odd, or worth a second look.
+/// Notes on unusual figures.
 pub(super) fn notes(
     replays: &Replays<'_>,
     rows: &[AdviceRow],
@@ -204,7 +204,7 @@ pub(super) fn notes(
         linux().flat_map(|(index, candidate)| gambles(replays, index, candidate.name)).collect();
     let mut notes: Vec<Note> = bands.iter().map(gamble).collect();
     let is_gamble = |name: &str| bands.iter().any(|band| band.candidate == name);
-    // A gamble rises and falls; that is told already.
+    // A gamble rises and falls, which is reported already.
     notes.extend(
         linux()
             .filter(|(_, candidate)| !is_gamble(candidate.name))
@@ -238,13 +238,13 @@ fn gamble(band: &GambleBand) -> Note {
     Note { candidate: band.candidate, kind: NoteKind::Gamble, message }
 }
 
-/// Faults that are worth a word.
+/// Fewer additional faults than this are not reported.
 const FAULTS_MIN: u64 = 100;
 
-/// The pair of sizes of which the larger has most more major faults than the smaller: by a tenth and [`FAULTS_MIN`], with all of its
-/// interval of chance above the median of the smaller.
+/// The pair of sizes with the largest increase of major faults from the smaller to the larger: by a tenth and [`FAULTS_MIN`], and the
+/// larger size's interval of chance is above the median of the smaller.
 fn not_monotonic(name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
-    // What was killed had no time for more faults.
+    // A killed program had no time for more faults.
     let own: Vec<&AdviceRow> = rows.iter().filter(|row| row.candidate == name && row.unfinished == 0).collect();
     let mut worst: Option<(u64, &AdviceRow, &AdviceRow)> = None;
     for (place, small) in own.iter().enumerate() {
@@ -273,7 +273,7 @@ fn not_monotonic(name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
     Some(Note { candidate: name, kind: NoteKind::NotMonotonic, message })
 }
 
-/// A size below the one that is safe which is fast enough by the median, with all sizes in between.
+/// A size below the safe one that is fast enough by the median, with all sizes in between.
 fn too_uncertain(replays: &Replays<'_>, index: usize, name: &'static str) -> Option<Note> {
     let is_so_by_median = |&size: &Bytes| {
         let ratio = replays.expected(index, size).and_then(|expected| expected.ratio);
@@ -296,7 +296,7 @@ fn too_uncertain(replays: &Replays<'_>, index: usize, name: &'static str) -> Opt
     Some(Note { candidate: name, kind: NoteKind::TooUncertain, message })
 }
 
-/// A combination that would need clearly less memory than what is recommended, by what was tried.
+/// A combination that would need clearly less memory than the recommended one, by the replays made.
 fn not_calibrated(replays: &Replays<'_>, index: usize, name: &'static str, best: &Recommendation) -> Option<Note> {
     let enough = lowest_safe(replays, index)?;
     let less = best.memory_bytes.saturating_sub(enough.get());

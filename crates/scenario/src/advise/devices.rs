@@ -1,4 +1,4 @@
-//! What other devices would change in the answer.
+//! Effects of other devices on the answer.
 
 use super::replays::{Devices, Replays};
 use crate::error::ScenarioError;
@@ -8,7 +8,7 @@ use isotherm_units::Bytes;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// What a device is used for.
+/// Use of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceRole {
@@ -35,7 +35,7 @@ pub struct OtherDevice {
 const STORAGE: [DeviceKind; 3] = [DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk];
 const SWAP: [DeviceKind; 4] = [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk];
 
-/// Plays it on every other kind of storage, and of swap.
+/// Plays the configuration on every other kind of storage, and of swap.
 pub(super) fn others(replays: &Replays<'_>, index: usize, size: Bytes) -> Result<Vec<OtherDevice>, ScenarioError> {
     let (storage, swap) = (replays.question.storage, replays.question.swap);
     let of =

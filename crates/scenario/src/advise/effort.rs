@@ -1,13 +1,13 @@
-//! How many replays an answer is worth.
+//! Number of replays for an answer.
 
 use serde::Serialize;
 
-/// How firmly an answer is founded, and what it costs.
+/// How certain an answer is, and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effort {
-    /// For a first look: the interval of a recommendation is the range of 5 replays, which leaves out one outcome in 6 on the side that
-    /// matters; configurations are compared by 2.
+    /// For a first answer: the interval of a recommendation is the range of 5 replays, which leaves out one outcome in 6 on the side
+    /// that matters; configurations are compared by 2.
     Quick,
     /// The range of 10 replays and more, one outcome in 11; replays are spent where they decide.
     #[default]

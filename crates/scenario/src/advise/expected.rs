@@ -1,4 +1,4 @@
-//! What to expect of a configuration at a size: intervals over what chance does, widened by what the model is off.
+//! Expected results of a configuration at a size: intervals over chance, widened by the model's error.
 
 use super::calibration::ModelError;
 use super::figures::{Run, ppm};
@@ -37,33 +37,33 @@ impl Interval {
     }
 }
 
-/// What 95 of 100 of these values are at most: of fewer than 20, the most. 0 of none.
+/// The value that 95 of 100 of these values do not exceed: of fewer than 20, the largest. 0 of none.
 fn at_most_95(values: &mut [u64]) -> u64 {
     values.sort_unstable();
     values.len().checked_sub(1 + values.len() * SLOW_TAIL_PERMIL / 1000).map_or(0, |rank| values[rank])
 }
 
-/// Outcomes that fall into two groups with nothing in between: how it comes out is a gamble.
+/// Outcomes that fall into two groups with nothing in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Gamble {
-    /// Major faults where it goes well: middle of the lower group.
+    /// Major faults in a good outcome: middle of the lower group.
     pub good_faults: u64,
-    /// Major faults where it goes badly: middle of the upper group.
+    /// Major faults in a bad outcome: middle of the upper group.
     pub bad_faults: u64,
     /// Share of replays in the upper group, in millionths.
     pub bad_share_ppm: u64,
 }
 
-/// A gap this wide makes two groups, in percent of the lower side.
+/// Least gap between two groups, in percent of the lower side.
 const GAP_PERCENT: u64 = 150;
-/// And so many faults wide.
+/// Least gap between two groups, in faults.
 const GAP_FAULTS: u64 = 500;
-/// Each group has so many replays at least.
+/// Least number of replays in each group.
 const GROUP_MIN: usize = 2;
 
 impl Gamble {
-    /// Whether the outcomes of replays are two groups that their limits do not tell apart. Where all with more memory go well and all
-    /// with less go badly, it is a cliff and no gamble.
+    /// Whether the outcomes of replays are two groups that do not follow from their limits. If all with more memory go well and all with
+    /// less go badly, it is a cliff and no gamble.
     pub(super) fn of(runs: &[&Run]) -> Option<Self> {
         let mut sorted: Vec<(u64, u64)> = runs.iter().map(|run| (run.major_faults, run.limit.get())).collect();
         sorted.sort_unstable();
@@ -95,10 +95,10 @@ impl Gamble {
     }
 }
 
-/// What to expect of a configuration at a size.
+/// Expected results of a configuration at a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// Replays that it is drawn from.
+    /// Number of replays behind the figures.
     pub(super) n: usize,
     /// Replays that did not finish.
     pub(super) unfinished: usize,
@@ -106,7 +106,7 @@ pub(super) struct Expected {
     pub(super) faults: Interval,
     /// Runtime against unlimited memory, in millionths; `None` if a replay did not finish.
     pub(super) ratio: Option<Interval>,
-    /// Whether it falls into two groups.
+    /// The two groups of outcomes, if there are two.
     pub(super) gamble: Option<Gamble>,
 }
 
@@ -128,7 +128,7 @@ impl Expected {
                 let most = at_most_95(&mut counts);
                 ratio.high = ratio.high.saturating_add(fault_cost.ratio_ppm(error.widened_high_95(most) - most));
                 let less = fault_cost.ratio_ppm(faults.chance_low - faults.low);
-                // No configuration is faster than unlimited memory because the model is off.
+                // The model's error does not make a configuration faster than unlimited memory.
                 ratio.low = ratio.low.saturating_sub(less).max(ratio.low.min(1_000_000));
             }
         }
@@ -136,27 +136,27 @@ impl Expected {
         Some(Self { n: runs.len(), unfinished, faults, ratio, gamble: Gamble::of(runs) })
     }
 
-    /// By how much it is slower at the upper end, in millionths; the most there is if it did not finish.
+    /// Slow-down at the upper end, in millionths; the largest number if a replay did not finish.
     pub(super) fn excess_ppm(&self) -> u64 {
         self.ratio.map_or(u64::MAX, |ratio| ratio.high.saturating_sub(1_000_000))
     }
 }
 
-/// What a major fault costs a program under a configuration, near the border of what is allowed: a sum of time over a sum of faults.
+/// Cost of a major fault under a configuration, near the border of the allowed slow-down: a sum of time over a sum of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FaultCost {
-    /// Sum of what replays were slower than without limits, in millionths of that runtime.
+    /// Sum of the slow-downs of replays against no limits, in millionths of that runtime.
     pub(super) excess_ppm: u128,
-    /// Sum of faults that replays had more than without limits.
+    /// Sum of the faults of replays beyond those without limits.
     pub(super) faults: u128,
 }
 
-/// Replays near the border between too slow and fast enough that say what a fault costs there; of fewer, all replays do.
+/// Least number of replays near the border between too slow and fast enough; with fewer, all replays count.
 const NEAR_MIN: usize = 4;
 
 impl FaultCost {
-    /// Of the replays of a configuration that finished, and were slower by half to twice of what is allowed, in millionths; of too few such,
-    /// of all that finished. What a fault costs is not the same everywhere: far below the border reclaim and queues come on top.
+    /// From the replays that finished and whose slow-down is half to twice the allowed one, in millionths; from all that finished if these
+    /// are too few. The cost of a fault varies: far below the border, reclaim and queues add to it.
     pub(super) fn of<'a>(runs: impl Iterator<Item = &'a Run>, unlimited_faults: u64, allowed_ppm: u64) -> Self {
         let slower = |run: &Run| {
             let more = run.major_faults.checked_sub(unlimited_faults).filter(|&more| more > 0)?;
@@ -173,13 +173,13 @@ impl FaultCost {
         cost
     }
 
-    /// How many faults cost so many millionths of the runtime; `None` where a fault costs nothing.
+    /// Number of faults that cost `ppm` millionths of the runtime; `None` where a fault costs nothing.
     pub(super) fn faults_in(self, ppm: u64) -> Option<u64> {
         let faults = (u128::from(ppm) * self.faults).checked_div(self.excess_ppm)?;
         Some(u64::try_from(faults).unwrap_or(u64::MAX))
     }
 
-    /// So many faults in millionths of the runtime.
+    /// Cost of `faults` in millionths of the runtime.
     pub(super) fn ratio_ppm(self, faults: u64) -> u64 {
         let ppm = (u128::from(faults) * self.excess_ppm).div_ceil(self.faults.max(1));
         u64::try_from(ppm).unwrap_or(u64::MAX)

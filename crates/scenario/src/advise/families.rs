@@ -1,4 +1,4 @@
-//! Which replays have a beginning in common.
+//! Replays with a common beginning.
 
 use super::candidate::CANDIDATES;
 use super::chance::Draw;
@@ -13,7 +13,7 @@ pub(super) struct Family {
     pub(super) members: Vec<(Bytes, usize)>,
 }
 
-/// The families of jobs. What works beside a policy there can be one of only: replays with it are a family each.
+/// The families of jobs. Schemes and tools cannot be copied: each replay with them is a family of its own.
 pub(super) fn families(jobs: &[(usize, Bytes, Draw)]) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     for (job, &(index, size, draw)) in jobs.iter().enumerate() {
@@ -49,7 +49,7 @@ mod tests {
         ];
         let members: Vec<Vec<usize>> =
             families(&jobs).iter().map(|family| family.members.iter().map(|&(_, job)| job).collect()).collect();
-        // Ascending; what works beside a policy stands alone.
+        // Ascending; a configuration with schemes or tools is a family of its own.
         assert_eq!(members, [vec![1, 6, 0], vec![2, 7], vec![3], vec![4], vec![5]]);
     }
 }

@@ -12,12 +12,12 @@ use isotherm_sim::machine::{Ending, Outcome};
 use isotherm_units::{Bytes, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
-/// What is kept of one replay.
+/// Figures of one replay.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Run {
     /// Number of its draw.
     pub(super) draw: u64,
-    /// Its `memory.max`, without what the kernel takes for itself.
+    /// Its `memory.max`, less the kernel's own charges.
     pub(super) limit: Bytes,
     pub(super) runtime_ns: u64,
     /// Runtime against unlimited memory on as many processors, in millionths; `None` if it did not finish.
@@ -32,16 +32,16 @@ pub(super) struct Run {
     pub(super) schemes: Vec<SchemeReport>,
     /// What tools over generations did.
     pub(super) generations: Vec<GenerationWhy>,
-    /// Pages that a page of it stands for: 1, or more in a replay of a sample. Bytes of schemes and tools are those of the sample.
+    /// Pages that each page of the replay represents: 1, or more in a sample. Bytes of schemes and tools are those of the sample.
     pub(super) pages: u32,
 }
 
 impl Run {
-    /// `limit`: of the whole, as all figures but bytes of schemes and tools will be; `unlimited_ns`: the runtime without limits on as many
+    /// `limit`: of the whole, like all figures except bytes of schemes and tools; `unlimited_ns`: the runtime without limits on as many
     /// processors.
     pub(super) fn of(outcome: Outcome, draw: &Draw, limit: Bytes, unlimited_ns: u64, scale: &Scale) -> Self {
         let program = &outcome.programs[0];
-        // The root and the program's own group. Of a run that ends before the first look, the most is known.
+        // The root and the program's own group. If the run ends before the first sample, the maximum is known.
         let group = &outcome.cgroups[1];
         let mean_pages = group.mean_pages.unwrap_or(group.peak_pages);
         let runtime_ns = program.runtime().ns();
@@ -74,21 +74,21 @@ pub struct AdviceRow {
     pub runs_on_linux: bool,
     /// Whether its predictions were compared with real kernels of this release: only then it can be recommended.
     pub is_calibrated: bool,
-    /// `memory.max`, bytes. Limits of replays differ from it by up to 3 %, and by what the kernel takes for itself.
+    /// `memory.max`, bytes. Limits of replays differ from it by up to 3 %, and by the kernel's own charges.
     pub memory_bytes: u64,
     /// `memory_bytes` as a share of peak, in millionths.
     pub memory_share_ppm: u64,
-    /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's. One alone has
-    /// no interval: it shows the shape.
+    /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's. One replay has no
+    /// interval: it shows the shape.
     pub n: u64,
-    /// Pages that each page of these replays stands for: 1, or more where a sample was played.
+    /// Pages that each page of these replays represents: 1, or more where a sample was played.
     pub sample: u32,
     /// Median runtime, nanoseconds of simulated time.
     pub runtime_ns: u64,
     /// Runtime as a ratio to that with unlimited memory, in millionths: 1 050 000 is 5 % slower. Absent when the program
     /// was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
-    /// Whether the upper end of that is within the slow-down asked for.
+    /// Whether the upper end of that ratio is within the allowed slow-down.
     pub is_fast_enough: bool,
     pub major_faults: Interval,
     /// The two groups, if the replays fall into two; otherwise `None`.
@@ -96,7 +96,7 @@ pub struct AdviceRow {
     /// Major faults (median) divided by those of `opt` at the same size, in millionths; absent where `opt` has none,
     /// and where either was killed.
     pub faults_to_opt_ppm: Option<u64>,
-    /// Memory charge, mean over time, chance alone: below the limit where the program needs less, or something reclaims before it must.
+    /// Memory charge, mean over time, chance alone: below the limit where the program needs less, or proactive reclaim runs.
     pub mean_bytes: Interval,
     /// Share of the runtime in which some task was stalled on memory, in millionths: median.
     pub pressure_some_ppm: u64,
@@ -104,15 +104,15 @@ pub struct AdviceRow {
     pub reclaim_cpu_ns: u64,
     /// CPU time of monitors with their schemes, and of tools over generations: median.
     pub monitor_cpu_ns: u64,
-    /// What schemes did, in order, then tools over generations.
+    /// Effects of schemes, in order, then of tools over generations.
     pub schemes: Vec<SchemeDid>,
-    /// How it ended; of replays that differ, the first bad end.
+    /// Ending of the program; the first bad one if replays differ.
     pub ending: Ending,
     /// Number of replays in which the program did not finish.
     pub unfinished: u64,
 }
 
-/// What a scheme did, or a tool over generations.
+/// Effect of a scheme, or of a tool over generations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SchemeDid {
     /// Its action; `evict` for a tool over generations.
@@ -121,8 +121,8 @@ pub struct SchemeDid {
     pub tried_bytes: u64,
     /// Bytes it changed, mean over replays.
     pub applied_bytes: u64,
-    /// What kept most bytes from being tried or changed, by the names of `isotherm report explain`; also `watermarks`, where these
-    /// had it switched off in every pass, and `not_due`. Absent if nothing did.
+    /// The main reason why bytes were not tried or changed, by the names of `isotherm report explain`; also `watermarks`, where these had
+    /// it switched off in every pass, and `not_due`. Absent without any.
     pub stopped_by: Option<&'static str>,
 }
 
@@ -168,7 +168,7 @@ fn row(replays: &Replays<'_>, index: usize, size: Bytes) -> AdviceRow {
     }
 }
 
-/// What each scheme did over all repeats.
+/// Effect of each scheme over all repeats.
 fn schemes_of(runs: &[&Run]) -> Vec<SchemeDid> {
     let first = runs.first().map_or(&[][..], |run| &run.schemes);
     let did = |(place, scheme): (usize, &SchemeReport)| {
@@ -188,7 +188,7 @@ fn schemes_of(runs: &[&Run]) -> Vec<SchemeDid> {
     first.iter().enumerate().map(did).collect()
 }
 
-/// What each tool over generations did over all repeats.
+/// Effect of each tool over generations over all repeats.
 fn evictions_of(runs: &[&Run]) -> Vec<SchemeDid> {
     let nr_tools = runs.first().map_or(0, |run| run.generations.len());
     let did = |place: usize| {
@@ -214,7 +214,7 @@ fn evictions_of(runs: &[&Run]) -> Vec<SchemeDid> {
     (0..nr_tools).map(did).collect()
 }
 
-/// What kept the most bytes from being changed; of equal ones the first of the table.
+/// The reason that kept the most bytes from being changed; of equal ones the first of the table.
 fn stopped_by(reports: &[&SchemeReport]) -> Option<&'static str> {
     let sum = |take: &dyn Fn(&SchemeReport) -> u64| reports.iter().map(|report| take(report)).sum::<u64>();
     let passes = sum(&|report| report.all_passes.passes);

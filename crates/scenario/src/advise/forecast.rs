@@ -1,7 +1,7 @@
-//! How much work an answer will be: known before it is planned, so that the time it takes can be forecast.
+//! Forecast of the work for an answer, made before it is planned, to show the remaining time.
 //!
-//! The search plans as it goes. A forecast from what is planned so far would be far too short for most of the time. What was measured on
-//! the bundled recordings is announced at the start, and plans are taken from that until it is used up.
+//! The search plans as it goes. A forecast from what is planned so far would be far too short for most of the time. So the amount
+//! measured on the bundled recordings is announced at the start, and plans are subtracted from it until it is used up.
 
 use super::Question;
 use super::scale::Scale;
@@ -24,12 +24,12 @@ impl<'a> Forecast<'a> {
         Self { progress, ahead: AtomicU64::new(0) }
     }
 
-    /// Announces the search on a recording each of whose pages stands for `pages`.
+    /// Announces the search on a recording each of whose pages represents `pages`.
     pub(super) fn expect_search(&self, question: &Question, pages: u32) {
         self.expect(replays_of_search(question) * Scale::units_of(pages));
     }
 
-    /// Announces the search of a scout, and what comes after it.
+    /// Announces the search of a scout, and the replays after it.
     pub(super) fn expect_scouted(&self, question: &Question, rate: SampleRate) {
         self.expect_search(question, rate.get());
         self.expect(AFTER_A_SCOUT * question.kernels.len() as u64 * Scale::units_of(1));
@@ -41,7 +41,7 @@ impl<'a> Forecast<'a> {
     }
 }
 
-/// Replays of a search: times as many as it has configurations and sizes, by effort (`docs/use/advise.md#effort`).
+/// Replays of a search, by effort: a multiple of the configurations times the sizes (`docs/use/advise.md#effort`).
 fn replays_of_search(question: &Question) -> u64 {
     let shape = (question.candidates().len() * question.memory.len() * question.kernels.len()) as u64;
     shape * question.effort.replays_per_shape_tenths() / 10

@@ -1,6 +1,6 @@
 //! How long a program would wait for its huge pages: a simulated machine of its memory size is fragmented as by the test program
-//! of the seed of proactive compaction, left alone for a while without and with each design of proactive compaction, and asked
-//! for as many huge pages as the recording could use.
+//! of the patches for proactive compaction, left alone for a while without and with each design of proactive compaction, and
+//! asked for as many huge pages as the recording could use.
 
 use super::HugePages;
 use super::kept::Kept;
@@ -24,26 +24,26 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of a huge page.
 const HUGE: Bytes = Bytes::from_mib(2);
-/// The machine is never smaller: a few huge pages tell nothing.
+/// Least memory of the machine: a few huge pages are too small a sample.
 const MACHINE_MIN: Bytes = Bytes::from_mib(64);
-/// Nor larger, so that advice comes soon. Shares and latencies of one huge page do not depend on it.
+/// Most memory of the machine, so that advice comes soon. Shares and latencies of one huge page do not depend on it.
 const MACHINE_MAX: Bytes = Bytes::from_gib(1);
 /// Share of each 2 MiB that is given back: three of `FREED_OF` quarters.
 const FREED: u64 = 3;
 const FREED_OF: u64 = 4;
-/// At most this share of it is asked for as huge pages: the rest is what watermarks and the lists of each processor keep.
+/// At most this share of it is asked for as huge pages: the rest is kept by watermarks and per-CPU lists.
 const ASKED_PERCENT: u64 = 67;
 /// Machines of each design, each with another seed: where the pieces lie in physical memory, and when the program asks.
 const SEEDS: u64 = 3;
-/// When others take the huge pages that are free, after memory was fragmented and before daemons look.
+/// Time at which others take the free huge pages: after memory was fragmented and before daemons run.
 const OTHERS: Duration = Duration::from_ms(400);
-/// How long daemons have, and within which time after it the program asks.
+/// Time that daemons have, and then the time within which the program asks.
 const ALONE: Duration = Duration::from_secs(10);
 const WITHIN: Duration = Duration::from_secs(5);
 /// `vm.compaction_proactiveness` with which `merged` goes as far as the original marks, 25 percent.
 const PROACTIVENESS: u32 = 75;
 
-/// At what latency huge pages would come.
+/// Latencies of huge pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fragmented {
     /// Memory of the simulated machine, bytes.
@@ -88,7 +88,7 @@ pub struct LatencyRow {
 }
 
 impl Fragmented {
-    /// Of what could be huge; `None` where nothing could, or the recording does not tell.
+    /// For the memory that could be huge; `None` where none could, or the recording does not say.
     ///
     /// # Errors
     /// The simulated machine's.
@@ -115,7 +115,7 @@ impl Fragmented {
                 Ok::<_, ScenarioError>(LatencyRow::of(design, &outcomes, wanted))
             })?;
             progress.done(SEEDS);
-            // A row that was kept has no name.
+            // A stored row has no name.
             Ok(LatencyRow { design: design.map_or("none", Design::name), ..row })
         };
         let rows = designs.par_iter().map(|design| row_of(design.as_ref()));
@@ -139,7 +139,7 @@ impl Fragmented {
     /// Under the best design.
     ///
     /// # Panics
-    /// Never on what this module made: the best is one of the rows.
+    /// Never for values made by this module: the best is one of the rows.
     pub fn with_best(&self) -> &LatencyRow {
         self.rows.iter().find(|row| row.design == self.best).expect("one of the rows")
     }
@@ -184,20 +184,20 @@ fn rank(sorted: &[u64], percent: usize) -> Option<u64> {
     Some(sorted[((sorted.len() * percent).div_ceil(100).max(1) - 1).min(last)])
 }
 
-/// A machine in which what is given back in pieces is about what the program takes.
+/// A machine on which the memory given back in pieces is about the memory of the program.
 fn machine_for(peak: Bytes) -> Bytes {
     let memory = u128::from(peak.get()) * u128::from(FREED_OF) / u128::from(FREED);
     let memory = u64::try_from(memory).unwrap_or(u64::MAX).clamp(MACHINE_MIN.get(), MACHINE_MAX.get());
     Bytes::new(memory.div_ceil(2 * HUGE.get()) * 2 * HUGE.get())
 }
 
-/// All memory but what the watermarks keep: whole 2 MiB.
+/// All memory except what the watermarks keep, in whole 2 MiB.
 fn footprint(machine: Bytes) -> Bytes {
     let config = WatermarkConfig { huge_pages: true, ..WatermarkConfig::default() };
     let zone = ZoneSize { managed: machine.pages_floor(), movable: false };
     let high = Watermarks::new(&config, &[vec![zone]]).zones[0].high;
     let filled = machine.get() - isotherm_units::Pages::new(high).bytes().get();
-    // One more for the lead.
+    // One more for the first huge page.
     Bytes::new((filled / HUGE.get() - 1) * HUGE.get())
 }
 
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(footprint(mib(1024)), mib(1024 - 33 - 1 - 2));
     }
 
-    /// What is free in pieces has to be made into huge pages while the program waits, or before.
+    /// Memory that is free in pieces has to be made into huge pages while the program waits, or before.
     #[test]
     fn without_a_daemon_the_program_waits_and_with_the_best_it_does_not() {
         let reported =

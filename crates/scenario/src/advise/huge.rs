@@ -1,4 +1,4 @@
-//! The huge-page dimension of advice: what of a recording's memory could be huge pages, and what that would hold beside it.
+//! The huge-page dimension of advice: the share of a recording's memory that could be huge pages, and the memory that they would add.
 
 use super::kept::Kept;
 use super::{Fragmented, Question};
@@ -17,16 +17,16 @@ pub const DENSE: Ratio = Ratio::from_percent(50);
 pub struct HugePages {
     /// The share from which on a range is dense, in millionths.
     pub dense_share_ppm: u64,
-    /// What the recording says; `None` if it cannot.
+    /// Ranges of the recording; `None` if it does not say.
     pub ranges: Option<HugeRanges>,
-    /// Why the recording says nothing; `None` if it does.
+    /// Why the recording does not say; `None` if it does.
     pub not_reported: Option<NotReported>,
-    /// At what latency the dense ones would come on fragmented memory.
+    /// Latencies of huge pages for the dense ranges on fragmented memory.
     pub fragmented: Option<Fragmented>,
 }
 
 impl HugePages {
-    /// Of the recording of a program that takes `peak`.
+    /// For the recording of a program whose peak is `peak`.
     ///
     /// # Errors
     /// It cannot be read.

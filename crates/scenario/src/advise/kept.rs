@@ -1,7 +1,7 @@
-//! Replays of earlier questions, kept in files: the second question about a recording plays only what the first did not.
+//! Replays of earlier questions, kept in files: the second question about a recording plays only replays that the first did not.
 //!
-//! A file holds what was played of one recording by one build, a line each. It is found by the bytes of the recording, not by its name.
-//! What is kept is never needed: a file that cannot be read or written, or holds something else, is as good as none.
+//! A file holds the replays of one recording by one build, one a line. It is found by the bytes of the recording, not by its name. It
+//! is a cache: a file that cannot be read or written, or holds something else, is ignored.
 
 use super::Question;
 use crate::Scenario;
@@ -16,17 +16,17 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Where replays are kept, and of whom.
+/// Folder of the cache, and the build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keep {
     pub folder: PathBuf,
-    /// Names this build: another one may play otherwise. In a file name.
+    /// Name of this build, part of file names: another build may play otherwise.
     pub build: String,
 }
 
-/// The folder holds so much at most; the files that were not used for longest go.
+/// Most bytes in the folder; the least recently used files are removed.
 const BYTES_MAX: u64 = 256 << 20;
-/// So many replays are lost at most when a question is interrupted.
+/// Most replays that are lost when a question is interrupted.
 const NEW_MAX: usize = 8;
 /// Characters of a digest that are kept: 128 bits.
 const DIGEST_LEN: usize = 32;
@@ -37,32 +37,32 @@ struct Line {
     value: serde_json::Value,
 }
 
-/// What is kept of one recording.
+/// Cached replays of one recording.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// `None`: nothing is kept.
+    /// `None`: nothing is cached.
     file: Option<PathBuf>,
     known: BTreeMap<String, serde_json::Value>,
     new: Mutex<Vec<(String, serde_json::Value)>>,
 }
 
-/// What is kept under a name.
+/// Result of a look-up in the cache.
 pub(super) enum Found<T> {
     Known(T),
     Unknown(Place),
 }
 
-/// Where something is to be kept; `None`: nowhere.
+/// Where a new entry is written; `None`: nowhere.
 #[derive(Clone, Debug)]
 pub(super) struct Place(Option<String>);
 
 impl Kept {
-    /// What is kept in a file, which need not be there.
+    /// The cache in a file, which need not exist.
     pub(super) fn in_file(file: PathBuf) -> Self {
         Self { known: read(&file), file: Some(file), new: Mutex::default() }
     }
 
-    /// What is kept for a question.
+    /// The cache of a question.
     pub(super) fn of(question: &Question) -> Self {
         let file = question.keep.as_ref().and_then(|keep| {
             let digest = digest_of_file(&question.trace).ok()?;
@@ -71,7 +71,7 @@ impl Kept {
         file.map(Self::in_file).unwrap_or_default()
     }
 
-    /// What `play` gives, or gave for the same `what` and scenario before.
+    /// The cached result for `what` and scenario; else the result of `play`, which is cached.
     pub(super) fn or_play<T: Serialize + DeserializeOwned, E>(
         &self,
         what: &str,
@@ -88,7 +88,7 @@ impl Kept {
         }
     }
 
-    /// What was played for `what` and `scenario` before, or where what is played now is to be [kept](Self::keep).
+    /// The cached result for `what` and `scenario`, or the place at which to [keep](Self::keep) it.
     pub(super) fn find<T: DeserializeOwned>(&self, what: &str, scenario: &Scenario) -> Found<T> {
         if self.file.is_none() {
             return Found::Unknown(Place(None));
@@ -110,7 +110,7 @@ impl Kept {
         }
     }
 
-    /// Writes what was played since the last time.
+    /// Writes the new entries.
     pub(super) fn save(&self) {
         let (Some(file), Ok(mut new)) = (&self.file, self.new.lock()) else { return };
         let mut lines = Vec::new();
@@ -122,12 +122,12 @@ impl Kept {
         if lines.is_empty() {
             return;
         }
-        // What cannot be kept is played again.
+        // An entry that cannot be written is played again.
         let _ = append(file, &lines).and_then(|()| file.parent().map_or(Ok(()), |folder| prune(folder, file)));
     }
 }
 
-/// By what a scenario plays, whatever the recording is called.
+/// Cache key of a scenario's content, independent of the recording's name.
 fn key_of(what: &str, scenario: &Scenario) -> String {
     let mut scenario = scenario.clone();
     (scenario.name, scenario.title) = ("kept".to_owned(), String::new());
@@ -144,7 +144,7 @@ fn key_of(what: &str, scenario: &Scenario) -> String {
     hex(&hasher.finalize())
 }
 
-/// A digest of the bytes of a file, as it stands in names.
+/// A digest of the bytes of a file, as used in file names.
 ///
 /// # Errors
 /// It cannot be read.
@@ -168,7 +168,7 @@ fn hex(digest: &[u8]) -> String {
     text
 }
 
-/// Whole lines of a file; of one that is torn, those before.
+/// Whole lines of a file; of a torn file, the lines before the torn one.
 fn read(path: &Path) -> BTreeMap<String, serde_json::Value> {
     let Ok(file) = File::open(path) else { return BTreeMap::new() };
     let lines = BufReader::new(file).lines().map_while(Result::ok);

@@ -30,7 +30,7 @@ impl Figure {
     }
 }
 
-/// The nearest whole number; what is counted is never below 0.
+/// The nearest whole number, at least 0.
 #[expect(clippy::cast_possible_truncation, reason = "it was counted in 64 bits; a cast saturates")]
 fn whole(value: f64) -> u64 {
     value.round().max(0.0) as u64

@@ -1,7 +1,7 @@
 //! The main job: how much memory a recorded program needs, under which configuration, with evidence.
 //!
 //! The recording is replayed without limits, then under every candidate at several memory sizes, each replay in a world of its own
-//! ([`chance`]). A figure is the median with an interval over these worlds, widened by what the simulated machine is known to be off
+//! ([`chance`]). A figure is the median with an interval over these worlds, widened by the known error of the simulated machine
 //! ([`calibration`]). Recommended is the smallest size that is safe over a whole band, up to the peak ([`search`]), on every release of
 //! the kernel that was asked for.
 
@@ -87,7 +87,7 @@ pub struct Question {
     /// Whether right-sizing of the program's group is tried with the policies too.
     pub limits: bool,
     pub effort: Effort,
-    /// What of the recording is played.
+    /// Whether samples of the recording are played.
     pub sampling: Sampling,
     /// Where replays are kept for the next question; `None`: nowhere.
     pub keep: Option<Keep>,
@@ -114,10 +114,10 @@ pub struct Advice {
     pub replays: u64,
     /// Replays of a sample of it.
     pub sampled_replays: u64,
-    /// Pages that each page of the sample stands for; absent where no sample was played.
+    /// Pages that each page of the sample represents; absent where no sample was played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<u32>,
-    /// Whether it was interrupted: then it is what was known by then.
+    /// Whether it was interrupted: then it is the answer known at that time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_partial: bool,
     /// All releases that the recommendation holds on.
@@ -127,7 +127,7 @@ pub struct Advice {
     /// Highest resident memory of the program in a run of its own, bytes; absent where the recording has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_peak_bytes: Option<u64>,
-    /// Different pages of files that it reads and writes through descriptors, bytes; absent where those were not recorded.
+    /// Distinct pages of files that it reads and writes through descriptors, bytes; absent where those were not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_cache_bytes: Option<u64>,
     /// Memory charge without limits, mean over time, bytes.
@@ -147,22 +147,22 @@ pub struct Advice {
     pub compared_bytes: u64,
     /// A summary of each configuration.
     pub configurations: Vec<Configuration>,
-    /// What to do; absent when no size tried is safe.
+    /// The recommendation; absent when no size tried is safe.
     pub recommendation: Option<Recommendation>,
     /// The recommended configuration on other devices.
     pub other_devices: Vec<OtherDevice>,
-    /// What is odd about these figures, and what else they show.
+    /// Notes on unusual figures.
     pub notes: Vec<Note>,
     /// Combinations with the kernel's own parameters in place of fitted ones, at `compared_bytes`.
     pub kernel_defaults: Vec<KernelDefaults>,
     /// How much of its memory could be huge pages.
     pub huge_pages: HugePages,
-    /// What these figures do not include, one sentence each.
+    /// Limits of these figures, one sentence each.
     pub unknowns: Vec<String>,
     /// The recommended configuration as a scenario; `None` without a recommendation.
     #[serde(skip)]
     pub config: Option<Scenario>,
-    /// One replay of what is recommended, over time; empty without a recommendation.
+    /// One replay of the recommended configuration, over time; empty without a recommendation.
     #[serde(skip)]
     pub course: Vec<CourseRow>,
 }
@@ -173,9 +173,9 @@ pub struct CourseRow {
     pub at_ns: u64,
     /// Pages charged to the program.
     pub usage_pages: u64,
-    /// Major faults so far.
+    /// Major faults since the start.
     pub major_faults: u64,
-    /// Time so far in which tasks waited for memory (`some` of PSI), nanoseconds.
+    /// Time since the start in which tasks waited for memory (`some` of PSI), nanoseconds.
     pub stalled_ns: u64,
 }
 
@@ -189,8 +189,8 @@ pub struct Configuration {
     pub is_calibrated: bool,
     /// The smallest size tried that is safe: fast enough, together with all larger ones.
     pub enough_bytes: Option<u64>,
-    /// What runs with the policy, as a scenario's `preset` with what differs from the kernel's parameters, or as the fitted keys of
-    /// its `[[generations]]`.
+    /// Schemes and tools that run with the policy: as a scenario's `preset` with parameters that differ from the kernel's, or as the
+    /// fitted keys of its `[[generations]]`.
     pub presets: Vec<String>,
 }
 
@@ -202,7 +202,7 @@ pub struct KernelDefaults {
     pub preset: &'static str,
     /// Runtime against unlimited memory, in millionths; absent when the program was killed. One replay.
     pub runtime_ratio_ppm: Option<u64>,
-    /// What each of its schemes did and what stopped it, in sentences.
+    /// Effect of each scheme and what limited it, in sentences.
     pub words: Vec<Vec<String>>,
 }
 
@@ -214,8 +214,8 @@ pub fn advise(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice
     in_pool(question.threads, || answer(question, progress))
 }
 
-/// What of a program's memory could be huge pages, and at what latency they would come: the question alone, without a search for
-/// sizes. The peak is the first release's.
+/// The memory that could be huge pages, and their latencies: this part alone, without a search for sizes. The peak is the first
+/// release's.
 ///
 /// # Errors
 /// The trace cannot be read, or takes no memory.
@@ -238,7 +238,7 @@ pub fn huge_pages(
     })
 }
 
-/// Runs `work` with so many threads; where none can be started, with the caller's own.
+/// Runs `work` in a pool of `threads`; if no thread can be started, on the caller's own.
 fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
     match rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build() {
         Ok(pool) => pool.install(work),
@@ -246,7 +246,7 @@ fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> 
     }
 }
 
-/// A set of replays for each release, and for each way to play what the recording does not tell; shares of memory are of the first
+/// A set of replays for each release, and for each order of accesses where the recording has none; shares of memory are of the first
 /// one's peak.
 fn releases<'a>(
     question: &'a Question,
@@ -294,7 +294,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
         Some(scout) => releases(question, scout.path(), Some(peak), progress)?,
         None => Vec::new(),
     };
-    // Neither needs the other: so all threads have something to do where the search tries one size after the other.
+    // Independent of each other: all threads have work while the search tries one size after the other.
     let (choice, huge_pages) = rayon::join(
         || search_all(question, &mut whole, &mut scouts),
         || HugePages::of(question, peak, &kept, progress),
@@ -330,7 +330,7 @@ fn search_all<'a>(
     Ok(choice)
 }
 
-/// Of each release the replays that fare worst with a choice, in the order of releases.
+/// For each release the replays with the worst result for a choice, in the order of releases.
 fn worst_of_each(releases: Vec<Replays<'_>>, choice: Option<choice::Choice>) -> Vec<Replays<'_>> {
     let excess = |replays: &Replays<'_>| {
         let expected = choice.and_then(|choice| replays.expected(choice.index, choice.size));
@@ -347,7 +347,7 @@ fn worst_of_each(releases: Vec<Replays<'_>>, choice: Option<choice::Choice>) -> 
     worst
 }
 
-/// What one release says of a choice. What one replay alone shows is played by the `scout`, where there is one.
+/// The answer of one release for a choice. Figures that take a single replay are played by the `scout`, where there is one.
 fn advice(
     replays: &mut Replays<'_>,
     scout: Option<&Replays<'_>>,
@@ -364,7 +364,7 @@ fn advice(
     let notes = choice::notes(replays, &rows, recommendation.as_ref(), compared);
     let configurations =
         question.candidates().into_iter().map(|index| choice::configuration(replays, index, &CANDIDATES[index]));
-    // What a sample in a file is of is not known here: nobody could play the whole.
+    // The source of a sample in a file is not known here, so the whole cannot be played.
     let config = choice
         .filter(|_| recommendation.is_some() && meta.sample.is_none())
         .map(|choice| replays.config(choice.index, choice.size));
@@ -409,8 +409,7 @@ fn advice(
     })
 }
 
-/// Whether the trace is one of requests (no epochs) and not of a program's pages. A trace that cannot be opened is found out
-/// when it is played.
+/// Whether the trace is one of requests (no epochs) and not of a program's pages. A trace that cannot be opened fails when it is played.
 fn lists_requests(trace: &Path) -> bool {
     TraceReader::open(trace).is_ok_and(|reader| reader.meta().epoch_ns == 0)
 }
@@ -419,7 +418,7 @@ const FAULT_AROUND: &str = "Around a fault in a file the kernel marks up to 16 p
                             mapped files at random looks as if it needed more memory than it does (SQLite was told a third too much): \
                             record it with --no-fault-around.";
 
-/// What the figures leave out, in words for the user.
+/// Limits of the figures, as text for the user.
 fn unknowns(question: &Question, order: EpochOrder, meta: &TraceMeta) -> Vec<String> {
     let kernel = match (meta.kernel_accesses, meta.page_cache.is_some()) {
         (true, true) => {

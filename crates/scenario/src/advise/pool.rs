@@ -1,4 +1,4 @@
-//! All replays of one question on one release, and which of them say something of a size.
+//! All replays of one question on one release, and which of them count for a size.
 
 use super::chance::{KERNEL_CHARGE_BP, LIMIT_SPREAD_BP};
 use super::figures::Run;
@@ -13,7 +13,7 @@ impl Pool {
     /// Adds replays of a configuration at a size.
     pub(super) fn add(&mut self, index: usize, size: Bytes, runs: impl IntoIterator<Item = Run>) {
         let mut runs = runs.into_iter().peekable();
-        // A place is there when something was played at it.
+        // A place exists only if something was played at it.
         if runs.peek().is_some() {
             self.0.entry((index, size)).or_default().extend(runs);
         }
@@ -40,7 +40,7 @@ impl Pool {
         self.0.retain(|_, runs| !runs.is_empty());
     }
 
-    /// Replays of the whole recording that say something of a size.
+    /// Number of replays of the whole recording that count for a size.
     pub(super) fn nr_whole_around(&self, index: usize, size: Bytes) -> usize {
         self.around(index, size).iter().filter(|run| run.pages == 1).count()
     }

@@ -1,4 +1,4 @@
-//! Predictions without a recommendation: what a configuration is expected to do at given sizes. Comparisons with real kernels are built on it.
+//! Predictions without a recommendation: expected results of a configuration at given sizes. Used for comparisons with real kernels.
 
 use super::candidate::CANDIDATES;
 use super::choice::{self, Recommendation};
@@ -10,7 +10,7 @@ use isotherm_sim::memory::KernelRelease;
 use isotherm_units::{Bytes, Ratio};
 use serde::Serialize;
 
-/// What is expected of a configuration at a size.
+/// Expected results of a configuration at a size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     pub kernel: KernelRelease,
@@ -23,8 +23,8 @@ pub struct Prediction {
     pub major_faults: Interval,
     /// Runtime against unlimited memory, in millionths; absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
-    /// Major faults that cost the slow-down asked for, beyond those with unlimited memory, by what a fault costs in these replays;
-    /// absent where none had more faults than without limits.
+    /// Major faults that cost the allowed slow-down, beyond those with unlimited memory, by the cost of a fault in these replays; absent
+    /// where none had more faults than without limits.
     pub allowed_faults: Option<u64>,
 }
 
@@ -62,8 +62,8 @@ pub fn predict(
     })
 }
 
-/// What would be recommended on the first release of a question for each of these slow-downs: [`advise`](super::advise) without what it
-/// only shows, so that many questions can be asked. `None`: nothing is safe.
+/// The recommendation on the first release of a question for each of these slow-downs: [`advise`](super::advise) without figures that are
+/// only shown, so that many questions can be asked. `None`: nothing is safe.
 ///
 /// # Errors
 /// As [`advise`](super::advise).

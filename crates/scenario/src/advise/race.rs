@@ -1,7 +1,7 @@
-//! A race of what may be recommended, pair by pair: on equal limits, in equal worlds.
+//! A race of the configurations that may be recommended, pair by pair: on equal limits, in equal worlds.
 //!
-//! Once one is settled, another can only matter if it does with about the same memory. So it is played there before its own border is
-//! looked for. Its replays of a size are numbered as those of the other were, and so have its draws.
+//! Once one is settled, another can only matter if it does with about the same memory. So it is played there before the search for
+//! its own border. Its replays of a size are numbered as those of the other were, and so have its draws.
 
 use super::expected::Expected;
 use super::figures::Run;
@@ -11,7 +11,7 @@ use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 
 /// Whether a configuration needs clearly more than `best` on one of these releases: with a little more than that it is too slow, even
-/// without the slowest of its replays there. Up to 39 replays leave out one at most, so that more of them could not save it.
+/// without the slowest of its replays there. Intervals of up to 39 replays leave out at most one, so more replays could not save it.
 pub(super) fn is_beaten(releases: &mut [Replays<'_>], index: usize, best: Bytes) -> Result<bool, ScenarioError> {
     for replays in releases {
         let size = replays.on_lattice(Bytes::new(best.get() + EQUAL_STEPS * replays.step_at(best).get()));
@@ -22,7 +22,7 @@ pub(super) fn is_beaten(releases: &mut [Replays<'_>], index: usize, best: Bytes)
         let runs = without_slowest(replays.pool.around(index, size));
         let is_fast_enough = |rest: Expected| replays.is_fast_enough(&rest);
         let needs_more = replays.expected_of(index, &runs).is_some_and(|rest| !is_fast_enough(rest));
-        // Where the user stopped it, there may be too few to tell.
+        // If the user stopped it, there may be too few replays to decide.
         if needs_more && replays.nr_judging(index, size) >= replays.question.effort.to_compare() {
             return Ok(true);
         }
@@ -30,7 +30,7 @@ pub(super) fn is_beaten(releases: &mut [Replays<'_>], index: usize, best: Bytes)
     Ok(false)
 }
 
-/// What did not finish is the slowest.
+/// A replay that did not finish is the slowest.
 fn without_slowest(mut runs: Vec<&Run>) -> Vec<&Run> {
     runs.sort_by_key(|run| run.ratio_ppm.unwrap_or(u64::MAX));
     runs.pop();

@@ -37,11 +37,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Limits above this, and above twice the peak, are not tried: nothing would be limited.
 const MEMORY_MAX: Bytes = Bytes::from_gib(4);
-/// The machine has at least so much: the kernel's reserves are a large part of less.
+/// Least memory of the machine: the kernel's reserves are a large part of less.
 const MACHINE_MIN: Bytes = Bytes::from_mib(512);
-/// A size is told from another that is so much smaller or larger, as a part of it.
+/// Two sizes differ if they are at least this part of the size apart.
 const STEPS_PER_SIZE_MIN: u64 = 20;
-/// Among so many draws are all kinds of hardware that chance gives.
+/// This number of draws contains all kinds of hardware that chance gives.
 const DRAWS_OF_ALL_HARDWARE: u64 = 512;
 /// Samples of the memory charge in a run that is shown over time.
 const SAMPLES: u64 = 256;
@@ -55,12 +55,12 @@ pub(super) struct Unlimited {
     pub(super) major_faults: u64,
     /// Memory charge, mean over time.
     pub(super) mean_bytes: u64,
-    /// Whether it may have waited for a device: otherwise their latency makes no difference.
+    /// Whether it may have waited for a device: otherwise the latency of devices makes no difference.
     waits_for_devices: bool,
 }
 
 impl Unlimited {
-    /// In the units of what is played; [`Unlimited::of_whole`] turns them into those of the whole.
+    /// In units of the recording or sample that is played; [`Unlimited::of_whole`] converts them to the whole.
     fn play(roomy: &Variant, has_files: bool, context: &BuildContext) -> Result<Self, ScenarioError> {
         let outcome = play(roomy, context, Limits::Off, None)?;
         check_ended(&outcome)?;
@@ -83,16 +83,16 @@ impl Unlimited {
     }
 }
 
-/// A question on one release of the kernel, with what was found out about its recording and all that was replayed.
+/// A question on one release of the kernel, with all that is known of its recording and all its replays.
 pub(super) struct Replays<'a> {
     pub(super) question: &'a Question,
     pub(super) kernel: KernelRelease,
-    /// What is played for what the recording does not tell.
+    /// Assumed order of accesses within an epoch, where the recording has none.
     pub(super) order: EpochOrder,
-    /// How much slower than with unlimited memory is still fine.
+    /// Allowed slow-down against unlimited memory.
     pub(super) slowdown: Ratio,
     progress: &'a dyn Progress,
-    /// What is played of the recording: sizes here are of the whole, those of [`base`](Self::base) of what is played.
+    /// Whether the whole is played or a sample: sizes here are of the whole, those of [`base`](Self::base) of the trace that is played.
     scale: Scale,
     base: Scenario,
     context: BuildContext,
@@ -103,17 +103,17 @@ pub(super) struct Replays<'a> {
     /// Highest charge.
     pub(super) peak: Bytes,
     pub(super) unlimited: Unlimited,
-    /// Runtime without limits in ns, by what of a draw changes that: processors and latency of devices in percent.
+    /// Runtime without limits in ns, by the hardware of a draw: processors and latency of devices in percent.
     unlimited_ns: BTreeMap<(u32, u64), u64>,
     pub(super) kept: Arc<Kept>,
     pub(super) pool: Pool,
-    /// Replays of a sample found out where to look.
+    /// Whether replays of a sample have found the sizes to try.
     pub(super) is_scouted: bool,
 }
 
 impl<'a> Replays<'a> {
-    /// Plays the recording, or `trace`, a sample of it, without limits. `peak`: what shares are of, if that is known from another
-    /// release, or from the whole.
+    /// Plays the recording, or `trace`, a sample of it, without limits. `peak`: base of shares, if it is known from another release, or
+    /// from the whole.
     pub(super) fn new(
         question: &'a Question,
         trace: &Path,
@@ -131,7 +131,7 @@ impl<'a> Replays<'a> {
         let played = kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, has_files, context))?;
         progress.done(units);
         let runtime = Duration::from_ns(played.runtime_ns);
-        // Whatever the program was called then.
+        // The name of the program in the baseline run is used.
         let peaks = Peaks::from([(assemble::group_path(&base, 0), played.peak)]);
         if played.peak == Bytes::ZERO {
             let reason = "it takes no memory: it only reads what was never written".to_owned();
@@ -166,12 +166,13 @@ impl<'a> Replays<'a> {
         })
     }
 
-    /// Plays configurations, by their number in the table, at sizes, so often more. Each replay of a size has a draw of its own.
+    /// Plays configurations, by their number in the table, at sizes, the given number of times more. Each replay of a size has a draw of
+    /// its own.
     pub(super) fn play_more(&mut self, wanted: &[(usize, Bytes, usize)]) -> Result<(), ScenarioError> {
         let (cpus, mut jobs) = (self.question.cpus, Vec::new());
         for &(index, size, more) in wanted {
             let played = self.pool.at(index, size).len();
-            // Draws differ between neighbouring sizes, which are looked at together.
+            // Draws differ between neighbouring sizes, which are judged together.
             let first = size.get() / self.step_at(size).get().max(1) * 8;
             let number = |nth: usize| if nth == 0 { 0 } else { first + nth as u64 };
             jobs.extend((played..played + more).map(|nth| (index, size, Draw::of(number(nth), cpus))));
@@ -194,7 +195,7 @@ impl<'a> Replays<'a> {
         Ok(())
     }
 
-    /// Replays of a configuration in one world at ascending sizes; `None` for those that were not begun any more.
+    /// Replays of a configuration in one world at ascending sizes; `None` for those that were not begun.
     fn run_family(&self, index: usize, draw: &Draw, sizes: &[Bytes]) -> Result<Vec<Option<Run>>, ScenarioError> {
         let is_stopped = || self.progress.is_stopped();
         if is_stopped() {
@@ -268,7 +269,7 @@ impl<'a> Replays<'a> {
         Ok(())
     }
 
-    /// Takes over from replays of a sample how much other hardware slows the program down without limits: that takes no pages.
+    /// Takes over from replays of a sample how much other hardware slows the program down without limits. That needs no pages.
     pub(super) fn know_unlimited_by(&mut self, sample: &mut Self) -> Result<(), ScenarioError> {
         let draws: Vec<Draw> = (0..DRAWS_OF_ALL_HARDWARE).map(|number| Draw::of(number, self.question.cpus)).collect();
         sample.know_unlimited(draws.iter())?;
@@ -280,7 +281,7 @@ impl<'a> Replays<'a> {
         Ok(())
     }
 
-    /// What of a draw changes how long the program runs without limits.
+    /// The part of a draw that changes the runtime without limits.
     fn hardware(&self, draw: &Draw) -> (u32, u64) {
         let (cpus, latency_percent) = draw.hardware();
         (cpus, if self.unlimited.waits_for_devices { latency_percent } else { 100 })
@@ -291,7 +292,7 @@ impl<'a> Replays<'a> {
         Scale::units_of(self.base.machine.sample)
     }
 
-    /// A candidate at a size, before chance has its part; of what is played.
+    /// A candidate at a size, before chance is applied; sizes of the trace that is played.
     fn scenario(&self, candidate: &Candidate, size: Bytes) -> Scenario {
         let plain = Scenario { limit: Some(Amount::Absolute(self.scale.own(size))), ..self.base.clone() };
         candidate.apply(plain, &self.recording)
@@ -335,7 +336,7 @@ impl<'a> Replays<'a> {
         Run::of(outcome, draw, prepared.limit, prepared.unlimited_ns, &self.scale)
     }
 
-    /// One replay of a configuration at a size, in the middle of everything, over time.
+    /// One replay of a configuration at a size over time, with all parameters of chance in the middle.
     pub(super) fn course(&self, index: usize, size: Bytes) -> Result<Vec<CourseRow>, ScenarioError> {
         let scenario = self.scenario(&CANDIDATES[index], size);
         let name = name_of(&scenario.policy, scenario.limit);
@@ -350,8 +351,8 @@ impl<'a> Replays<'a> {
         Ok(course)
     }
 
-    /// How a configuration fares on other devices, in the middle of everything else: its runtime against unlimited memory there, in millionths,
-    /// and its major faults. `None` if it was killed.
+    /// Result of a configuration on other devices, with all parameters of chance in the middle: its runtime against unlimited memory there,
+    /// in millionths, and its major faults. `None` if it was killed.
     pub(super) fn elsewhere(
         &self,
         index: usize,
@@ -370,24 +371,24 @@ impl<'a> Replays<'a> {
         Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
     }
 
-    /// What the model is off for a configuration, if that was measured: for policies alone, by release.
+    /// The model's error for a configuration, if that was measured: for policies alone, by release.
     pub(super) fn model_error(&self, index: usize) -> Option<&'static ModelError> {
         let candidate = &CANDIDATES[index];
         let is_plain = candidate.nr_parts() == 0;
         is_plain.then(|| model_error(candidate.name, self.kernel, "major_faults")).flatten()
     }
 
-    /// What to expect of a configuration at a size, from the replays there are; `None` without any.
+    /// Expected results of a configuration at a size, from the replays made; `None` without any.
     pub(super) fn expected(&self, index: usize, size: Bytes) -> Option<Expected> {
         self.expected_of(index, &self.pool.around(index, size))
     }
 
-    /// The same from some of its replays.
+    /// The same from a subset of its replays.
     pub(super) fn expected_of(&self, index: usize, runs: &[&Run]) -> Option<Expected> {
         Expected::of(runs, self.model_error(index), self.fault_cost(index))
     }
 
-    /// What its presets do with the kernel's own parameters, each in the first combination that has it.
+    /// Effect of presets with the kernel's own parameters, each in the first combination that has it.
     pub(super) fn kernel_defaults(&self, size: Bytes) -> Result<Vec<KernelDefaults>, ScenarioError> {
         let mut defaults = Vec::new();
         let mut known = BTreeSet::new();
@@ -414,7 +415,7 @@ impl<'a> Replays<'a> {
         Ok(defaults)
     }
 
-    /// What works beside the policy of `candidate`, as a scenario says it.
+    /// Schemes and tools of `candidate`, as text of a scenario.
     pub(super) fn presets(&self, candidate: &Candidate) -> Vec<String> {
         let scenario = self.scenario(candidate, self.peak);
         let written = |monitor: &MonitorSpec| {
@@ -428,7 +429,7 @@ impl<'a> Replays<'a> {
         };
         let tool = |tool: &GenerationsSpec| {
             let table = crate::writing::table(tool).expect("scenario types are TOML tables");
-            // Of its keys, those that are fitted.
+            // The fitted keys.
             let keys = ["mode", "threshold", "swappiness"]
                 .iter()
                 .filter_map(|key| Some(format!("{key} = {}", table.get(*key)?)));
@@ -441,8 +442,8 @@ impl<'a> Replays<'a> {
         presets.chain(tools).collect()
     }
 
-    /// A configuration with a limit, for a user to play: in the worlds of the replays that its figures are drawn from, beside the program
-    /// without limits.
+    /// A configuration with a limit, for a user to play: in the worlds of the replays behind its figures, next to the program without
+    /// limits.
     pub(super) fn config(&self, index: usize, size: Bytes) -> Scenario {
         let scenario = self.whole_scenario(&CANDIDATES[index], size);
         let (runtime, cpus) = (self.recording.runtime, self.question.cpus);
@@ -470,12 +471,12 @@ impl<'a> Replays<'a> {
         }
     }
 
-    /// Sizes are tried in such steps: a hundredth of the peak, in whole pages.
+    /// Step between sizes: a hundredth of the peak, in whole pages.
     pub(super) fn step(&self) -> Bytes {
         Bytes::new((self.peak.get() / 100).max(PAGE_BYTES)).pages_floor().bytes()
     }
 
-    /// Steps around `size`: halves of a [`step`](Self::step), so often that they are a twentieth of `size` at most, in whole pages.
+    /// Steps around `size`: a [`step`](Self::step) halved until it is a twentieth of `size` at most, in whole pages.
     pub(super) fn step_at(&self, size: Bytes) -> Bytes {
         let mut step = self.step().get();
         while step > PAGE_BYTES && step > size.get() / STEPS_PER_SIZE_MIN {
@@ -498,29 +499,29 @@ impl<'a> Replays<'a> {
         Bytes::new((size.get() + step / 2) / step * step)
     }
 
-    /// Major faults in all that cost the slow-down asked for, by what a fault costs under this configuration; `None` where no replay had more
+    /// All major faults that cost the allowed slow-down, by the cost of a fault under this configuration; `None` where no replay had more
     /// faults than without limits.
     pub(super) fn allowed_faults(&self, index: usize) -> Option<u64> {
         let in_all = self.fault_cost(index).faults_in(self.slowdown.ppm())?;
         Some(self.unlimited.major_faults.saturating_add(in_all))
     }
 
-    /// Replays that judge a size: with a sample as a scout, those of the whole alone.
+    /// Number of replays that judge a size: with a sample as a scout, those of the whole alone.
     pub(super) fn nr_judging(&self, index: usize, size: Bytes) -> usize {
         if self.is_scouted { self.pool.nr_whole_around(index, size) } else { self.pool.around(index, size).len() }
     }
 
-    /// Pages that a page of what is played stands for, if that is a sample.
+    /// Pages that each page of the trace played represents, if that is a sample.
     pub(super) fn sample(&self) -> Option<u32> {
         Some(self.scale.pages).filter(|&pages| pages > 1)
     }
 
-    /// Whether the user wants what is known so far.
+    /// Whether the user asked to stop with what is known.
     pub(super) fn is_stopped(&self) -> bool {
         self.progress.is_stopped()
     }
 
-    /// What a major fault costs under a configuration.
+    /// Cost of a major fault under a configuration.
     fn fault_cost(&self, index: usize) -> FaultCost {
         FaultCost::of(self.pool.of(index), self.unlimited.major_faults, self.slowdown.ppm())
     }
@@ -529,7 +530,7 @@ impl<'a> Replays<'a> {
         Ratio::ONE.ppm() + self.slowdown.ppm()
     }
 
-    /// Whether even the upper end of its interval is within what was asked for, and it is no gamble.
+    /// Whether even the upper end of its interval is within the allowed slow-down, and it is no gamble.
     pub(super) fn is_fast_enough(&self, expected: &Expected) -> bool {
         expected.gamble.is_none() && expected.ratio.is_some_and(|ratio| ratio.high <= self.allowed_ppm())
     }
@@ -540,14 +541,14 @@ struct Prepared {
     variant: Variant,
     limit: Bytes,
     unlimited_ns: u64,
-    /// What it is kept as.
+    /// Cache key.
     what: String,
 }
 
-/// Name of the program with nothing in its way, in the scenario that advice writes.
+/// Name of the program without limits, in the scenario that advice writes.
 const WITHOUT_LIMITS: &str = "without limits";
 
-/// What [`without_limits`] changes, as a patch.
+/// The changes of [`without_limits`], as a patch.
 fn patch_without_limits() -> toml::Table {
     toml::toml! {
         policy = "fifo"
@@ -560,8 +561,8 @@ fn patch_without_limits() -> toml::Table {
     }
 }
 
-/// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. Not
-/// more, because schemes look at all memory, and would be busy with what is free.
+/// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. Not more,
+/// because schemes work on all memory, free memory included.
 fn roomy_for(largest: Bytes) -> Bytes {
     Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()))
 }
@@ -572,7 +573,7 @@ fn has_files(trace: &Path) -> bool {
     TraceReader::open(trace).is_ok_and(|reader| reader.meta().events.iter().any(is_file))
 }
 
-/// The root and the program's own group, of which the second counts.
+/// The root and the program's own group; the second counts.
 fn course_row(row: &SeriesRow, scale: &Scale) -> CourseRow {
     CourseRow {
         at_ns: row.at_ns,
@@ -595,7 +596,7 @@ fn sizes(question: &Question, peak: Bytes) -> Result<Vec<Bytes>, ScenarioError> 
     let mut sizes = BTreeSet::new();
     for &amount in &question.memory {
         let size = amount.of(peak).pages_floor().bytes();
-        // Shares of a small peak may be below what can be a limit.
+        // Shares of a small peak may be below the least limit.
         let size = if matches!(amount, Amount::Share(_)) && peak >= LIMIT_MIN { size.max(LIMIT_MIN) } else { size };
         if peak < LIMIT_MIN {
             let message = format!(
@@ -621,7 +622,7 @@ fn meaning(error: impl ToString) -> ScenarioError {
     ScenarioError::Meaning { place: "advise".to_owned(), message: error.to_string() }
 }
 
-/// Plays a variant. `sample`: how often the memory charge is taken down.
+/// Plays a variant. `sample`: interval at which the memory charge is sampled.
 pub(super) fn play(
     variant: &Variant,
     context: &BuildContext,
@@ -651,7 +652,7 @@ pub(super) fn builder_of(
         Limits::Off => Watching::Off,
         Limits::Of(_) => Watching::On { period: None, emit: None },
     };
-    // What schemes did stands in the outcome.
+    // The outcome contains the schemes' effects.
     let (builder, _observers) =
         assemble::builder(variant, &alone(), context, limits, watching, &AddedPolicies::default())?;
     Ok(builder)
@@ -663,7 +664,7 @@ pub(super) fn scenario_of(question: &Question, trace: &Path, kernel: KernelRelea
     let mut machine =
         MachineConfig { kernel, sample, cpus: question.cpus, storage: question.storage, ..MachineConfig::default() };
     machine.swap.device = question.swap;
-    // Requests say nothing of reads and writes; memory that is only read takes no page.
+    // Requests do not say whether they read or write; memory that is only read takes no page.
     let play_as = if lists_requests(trace) { PlayAs::Write } else { PlayAs::Recorded };
     let load = WorkloadSpec::Trace(TraceSpec { play_as, order, ..TraceSpec::new(trace) });
     Scenario {

@@ -1,4 +1,4 @@
-//! How firmly a recommendation stands: what a little less or more memory does, and what safety costs.
+//! How certain a recommendation is: the effect of a little less or more memory, and the price of safety.
 
 use super::chance::LIMIT_MIN;
 use super::expected::{Gamble, Interval};
@@ -23,7 +23,7 @@ pub struct Neighbour {
     pub is_fast_enough: bool,
 }
 
-/// What safety costs: how likely a size is too slow.
+/// The price of safety: how likely a size is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Odds {
     /// `memory.max` of the program's group, bytes.
@@ -51,7 +51,7 @@ pub(super) struct GambleBand {
 
 const PERMIL: [u64; 3] = [970, 1030, 1100];
 
-/// With 3 % less, 3 % more and 10 % more memory. A neighbour that no replay says anything of is left out.
+/// With 3 % less, 3 % more and 10 % more memory. A neighbour without replays is left out.
 pub(super) fn neighbours(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Neighbour> {
     let neighbour = |&permil: &u64| {
         let memory = scaled(size, permil);
@@ -68,13 +68,13 @@ pub(super) fn neighbours(replays: &Replays<'_>, index: usize, size: Bytes) -> Ve
     PERMIL.iter().filter_map(neighbour).collect()
 }
 
-/// So many thousandths of a size, in whole pages.
+/// `permil` thousandths of a size, in whole pages.
 pub(super) fn scaled(size: Bytes, permil: u64) -> Bytes {
     let bytes = u128::from(size.get()) * u128::from(permil) / 1000;
     Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)).pages_floor().bytes().max(LIMIT_MIN)
 }
 
-/// Steps below and above the recommended size for which odds are told.
+/// Steps below and above the recommended size for which odds are given.
 const ODDS_STEPS: (u64, u64) = (4, 2);
 
 /// The odds around the recommended size.

@@ -1,16 +1,16 @@
-//! What is played stands for: the whole recording, or a sample of it.
+//! Scale between the trace that is played and the whole recording: the whole itself, or a sample.
 //!
-//! Figures of advice are of the whole, whatever was played. A limit is turned into one of the sample, and counts and bytes of an outcome
-//! into those of the whole. Runtimes are equal: what a page costs is multiplied in the sampled machine.
+//! Figures of advice are always of the whole. A limit is converted to one of the sample, and counts and bytes of an outcome to those of
+//! the whole. Runtimes are equal: the costs of a page are multiplied in the sampled machine.
 
 use isotherm_units::{Bytes, PAGE_BYTES};
 
-/// From what is played to the whole.
+/// Conversion from the trace that is played to the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scale {
     /// Pages that each page counts for; 1: the whole is played.
     pub(super) pages: u32,
-    /// Peak of what is played.
+    /// Peak of the trace that is played.
     own_peak: Bytes,
     /// Peak of the whole.
     whole_peak: Bytes,
@@ -20,7 +20,8 @@ impl Scale {
     /// The whole itself.
     pub(super) const WHOLE: Self = Self { pages: 1, own_peak: Bytes::ZERO, whole_peak: Bytes::ZERO };
 
-    /// Of a sample whose peak is `own_peak`. `whole_peak`: that of the whole, where it is known; limits are then equal shares of the two.
+    /// For a sample whose peak is `own_peak`. `whole_peak`: that of the whole, where it is known; limits are then equal shares of the
+    /// two.
     pub(super) fn of(pages: u32, own_peak: Bytes, whole_peak: Option<Bytes>) -> Self {
         if pages <= 1 {
             return Self::WHOLE;
@@ -29,7 +30,7 @@ impl Scale {
         Self { pages, own_peak, whole_peak: whole_peak.unwrap_or(by_pages) }
     }
 
-    /// A size of the whole in what is played, in whole pages, one at least.
+    /// A size of the whole, converted to the trace that is played, in whole pages, at least one.
     pub(super) fn own(&self, size: Bytes) -> Bytes {
         if self.pages == 1 {
             return size;
@@ -37,12 +38,12 @@ impl Scale {
         scaled(size, self.own_peak, self.whole_peak).max(Bytes::new(PAGE_BYTES))
     }
 
-    /// A size of what is played in the whole, in whole pages.
+    /// A size of the trace that is played, converted to the whole, in whole pages.
     pub(super) fn whole(&self, size: Bytes) -> Bytes {
         if self.pages == 1 { size } else { scaled(size, self.whole_peak, self.own_peak) }
     }
 
-    /// A number of pages or faults of what is played in the whole.
+    /// A number of pages or faults of the trace that is played, converted to the whole.
     pub(super) fn count(&self, count: u64) -> u64 {
         count.saturating_mul(self.pages.into())
     }

@@ -1,7 +1,7 @@
-//! Samples of long recordings: as scouts that find out where to look, or in place of the whole.
+//! Samples of long recordings: as scouts that find the sizes to try, or in place of the whole.
 //!
 //! A replay of a sixteenth of the memory takes a sixteenth of the time. A scout makes the whole search; then the whole recording is played
-//! where the answer is decided. So a recommendation always stands on replays of the whole, unless a sample was asked for.
+//! at the sizes that decide the answer. So a recommendation is always based on replays of the whole, unless a sample was asked for.
 
 use super::Question;
 use super::choice::{self, Choice};
@@ -16,25 +16,25 @@ use isotherm_units::Bytes;
 use std::path::Path;
 use tempfile::NamedTempFile;
 
-/// What of a recording is played.
+/// Use of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sampling {
-    /// The whole; of a long recording with much memory, a sample finds out where to look first.
+    /// The whole; of a long recording with much memory, a sample first finds the sizes to try.
     #[default]
     Auto,
     /// The whole alone.
     Off,
-    /// The whole, after this sample has found out where to look.
+    /// The whole, after this sample has found the sizes to try.
     Scout(SampleRate),
     /// This sample alone.
     Only(SampleRate),
 }
 
-/// A sample has at least so much memory at its peak: 240 groups of pages, a sixteenth of a little less than 1 GiB.
+/// Least peak of a sample: 240 groups of pages, a sixteenth of a little less than 1 GiB.
 pub const SAMPLE_PEAK_MIN: Bytes = Bytes::from_mib(60);
 /// Page touches of a scout, about.
 const SCOUT_ACCESSES: u64 = 1_000_000;
-/// A scout that is not so many times shorter is no help.
+/// Least ratio of the whole to a scout: a longer scout does not help.
 const SCOUT_MIN: u32 = 4;
 const SCOUT_MAX: u32 = 64;
 
@@ -58,7 +58,7 @@ pub(super) fn scout_for(question: &Question, peak: Bytes) -> Option<SampleRate> 
 /// Work of making a sample, for progress, where a replay of the whole is a thousand.
 const READING_UNITS: u64 = 400;
 
-/// Makes a sample, as a file that goes when it is dropped.
+/// Makes a sample, as a file that is removed when it is dropped.
 pub(super) fn sampled(trace: &Path, rate: SampleRate, progress: &dyn Progress) -> Result<NamedTempFile, ScenarioError> {
     let meaning = |message: String| ScenarioError::Meaning { place: trace.display().to_string(), message };
     let told = |error: TraceError| meaning(error.to_string());
@@ -95,7 +95,7 @@ pub(super) fn check_size(question: &Question, rate: SampleRate, peak: Bytes) -> 
     Err(ScenarioError::Meaning { place: question.name.clone(), message })
 }
 
-/// The search on the scouts, one for each of `releases`, and what they found taken over.
+/// The search on the scouts, one for each of `releases`, and takes over their results.
 pub(super) fn scout<'a>(
     releases: &mut [Replays<'a>],
     scouts: &mut [Replays<'a>],
@@ -116,7 +116,7 @@ pub(super) fn scout<'a>(
     Ok(())
 }
 
-/// All configurations at the size that is recommended, played by the scouts.
+/// All configurations at the recommended size, played by the scouts.
 pub(super) fn compare(
     releases: &mut [Replays<'_>],
     scouts: &mut [Replays<'_>],

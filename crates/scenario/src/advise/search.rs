@@ -1,9 +1,9 @@
 //! The search for the smallest memory that is safe: not a point but a band, from a size up to the peak.
 //!
-//! Sizes are tried in steps of a hundredth of the peak, finer ones below a fifth of it. A size is judged by all replays whose limit chance could have given to it. It
-//! is safe if it, and every larger size, is within the slow-down asked for by the upper end of its interval. At least the 15 steps
-//! above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide a size that
-//! is too slow.
+//! Sizes are tried in steps of a hundredth of the peak, finer ones below a fifth of it. A size is judged by all replays whose limit could
+//! be a draw of it. It is safe if it, and every larger size, is within the slow-down asked for by the upper end of its interval. At least
+//! the 15 steps above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide a
+//! size that is too slow.
 
 use super::candidate::CANDIDATES;
 use super::chance::LIMIT_MIN;
@@ -14,34 +14,34 @@ use isotherm_units::Bytes;
 
 /// Steps above a size that are all tried.
 const STEPS_ABOVE: u64 = 15;
-/// Steps below it: replays there may have limits that chance could give to the size.
+/// Steps below it: replays there may have limits that could be draws of the size.
 const STEPS_BELOW: u64 = 4;
-/// Steps above it from where chance could give limits to it as well.
+/// Steps above it from which limits could be draws of it.
 const STEPS_NEAR: u64 = 5;
-/// A gap of so many steps is too wide whatever lies at its ends.
+/// Most steps in a gap, regardless of the results at its ends.
 const GAP_STEPS_MAX: u64 = 5;
-/// Sizes within so many steps of the smallest count as equal: the search tells no finer.
+/// Sizes within this number of steps of the smallest count as equal: the search is no finer.
 pub(super) const EQUAL_STEPS: u64 = 1;
 /// Replays that are played at once, at least, where sizes are tried one after the other.
 const TOGETHER: usize = 4;
 /// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
 const BISECTIONS: u32 = 4;
 
-/// These configurations at the sizes asked for, and for those that can be recommended the border between too slow and fast enough,
-/// roughly.
+/// Plays these configurations at the sizes asked for. For those that can be recommended, finds roughly the border between too slow and fast
+/// enough.
 ///
-/// In a race, what is shown beside them, but for `opt`, is played [downwards](survey_down): below a size that is too slow none would be
-/// safe.
+/// In a race, configurations that are only shown, except `opt`, are played [downwards](survey_down): below a size that is too slow none
+/// would be safe.
 pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Result<(), ScenarioError> {
     let is_race = replays.question.effort.is_race();
     let can_win: Vec<usize> =
         configurations.iter().copied().filter(|&index| replays.model_error(index).is_some()).collect();
-    // The fewest faults that any policy could have stand beside each of the others.
+    // `opt`, the fewest faults that any policy could have, is shown next to each of the others.
     let is_shape = |index: &usize| !is_race || can_win.contains(index) || CANDIDATES[*index].name == "opt";
     let (shape, shown): (Vec<usize>, Vec<usize>) = configurations.iter().partition(|&index| is_shape(index));
     let sizes = replays.sizes.clone();
     let mut places = at_each(&shape, &sizes);
-    // Where the peak itself is asked for, so is room for chance above it: a program may need all of its memory.
+    // If the peak itself is asked for, so is room for chance above it: a program may need all of its memory.
     let above = replays.above_peak();
     if sizes.last().is_some_and(|&largest| largest >= replays.peak && largest < above) {
         places.extend(at_each(&can_win, &[above]));
@@ -52,8 +52,8 @@ pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Res
     bisect(replays, &can_win, None)
 }
 
-/// Plays what is `shown` at the sizes that are enough for what can win, and each configuration that is safe down to there on below, to the
-/// first size that is too slow or a few further.
+/// Plays the configurations in `shown` at the sizes that are enough for those that can win. A configuration that is safe down to there is
+/// played on below, to the first size that is too slow or a few further.
 fn survey_down(
     replays: &mut Replays<'_>,
     can_win: &[usize],
@@ -61,7 +61,7 @@ fn survey_down(
     sizes: &[Bytes],
 ) -> Result<(), ScenarioError> {
     let of_shape = replays.question.effort.of_shape();
-    // They fail at about the sizes at which what can win does.
+    // They fail at about the same sizes as the configurations that can win.
     let is_enough =
         |&size: &Bytes| can_win.iter().any(|&index| lowest_safe(replays, index).is_some_and(|low| low <= size));
     let mut from = sizes.iter().position(is_enough).unwrap_or(sizes.len().saturating_sub(1));
@@ -71,7 +71,7 @@ fn survey_down(
         if shown.is_empty() {
             break;
         }
-        // Few that are left go down by several sizes, so that more than one thread has something to do.
+        // If few are left, each goes down by several sizes, so that several threads have work.
         let next = from.saturating_sub(TOGETHER.div_ceil(shown.len()));
         replays.play_up_to(of_shape, &at_each(&shown, &sizes[next..from]))?;
         from = next;
@@ -83,12 +83,12 @@ fn at_each(configurations: &[usize], sizes: &[Bytes]) -> Vec<(usize, Bytes)> {
     configurations.iter().flat_map(|&index| sizes.iter().map(move |&size| (index, size))).collect()
 }
 
-/// Whether a configuration runs on Linux, and cannot be recommended all the same.
+/// Whether a configuration runs on Linux but cannot be recommended.
 fn is_combination(replays: &Replays<'_>, index: usize) -> bool {
     CANDIDATES[index].runs_on_linux() && replays.model_error(index).is_none()
 }
 
-/// The same border for combinations, where that may lie clearly below `best`: more than that nobody asks of it.
+/// The same border for combinations, where it may be clearly below `best`: no more precision is needed.
 pub(super) fn survey_combinations(replays: &mut Replays<'_>, best: Option<Bytes>) -> Result<(), ScenarioError> {
     let candidates = replays.question.candidates().into_iter();
     let combinations: Vec<usize> = candidates.filter(|&index| is_combination(replays, index)).collect();
@@ -123,20 +123,20 @@ fn between(replays: &Replays<'_>, index: usize, best: Option<Bytes>) -> Option<B
     (middle > low && middle < high && middle >= LIMIT_MIN).then_some(middle)
 }
 
-/// The smallest size tried that is safe, by what was tried.
+/// The smallest size tried that is safe, by the replays made.
 pub(super) fn lowest_safe(replays: &Replays<'_>, index: usize) -> Option<Bytes> {
     let is_safe =
         |&size: &Bytes| replays.expected(index, size).is_some_and(|expected| replays.is_fast_enough(&expected));
     replays.pool.sizes(index).rev().take_while(is_safe).last()
 }
 
-/// The smallest size that is safe on each of these releases, by what was tried.
+/// The smallest size that is safe on each of these releases, by the replays made.
 fn lowest_on_all(releases: &[Replays<'_>], index: usize) -> Option<Bytes> {
     let each: Option<Vec<Bytes>> = releases.iter().map(|replays| lowest_safe(replays, index)).collect();
     each.and_then(|each| each.into_iter().max())
 }
 
-/// Whether a configuration cannot come near `best` any more, by what was tried. More replays widen its intervals; a settled size lies
+/// Whether a configuration cannot come near `best` any more, by the replays made. More replays widen its intervals; a settled size lies
 /// below the lowest that was found safe before by no more than the steps that are tried there. A scout has tried them already.
 fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
     let steps = |size: Bytes| releases.iter().map(|replays| replays.step_at(size).get()).max().unwrap_or(0);
@@ -146,7 +146,7 @@ fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
 }
 
 /// Each configuration that may need least, with the smallest size that is safe on each of these releases, and the whole band above it
-/// tried on each. What a configuration needs on its worst release is what it needs.
+/// tried on each. The need of a configuration is that on its worst release.
 ///
 /// In a race the one that seems to need least is played on, a round at a time, until that is settled; then the next. One that cannot come
 /// near any more, or is [beaten](race::is_beaten), is dropped. Only sizes of the lattice come up, each with a bounded number of replays,
@@ -178,7 +178,7 @@ pub(super) fn settle(
     }
 }
 
-/// Plays what is missing before `at` can be called safe; whether anything was.
+/// Plays the replays that are missing before `at` can be called safe; returns whether there were any.
 fn play_round(releases: &mut [Replays<'_>], index: usize, at: Bytes) -> Result<bool, ScenarioError> {
     let mut has_played = false;
     for replays in releases.iter_mut() {
@@ -189,8 +189,8 @@ fn play_round(releases: &mut [Replays<'_>], index: usize, at: Bytes) -> Result<b
     Ok(has_played)
 }
 
-/// What has to be played next before `at` can be called safe: configuration, size, how often more. First what judges `at` itself, which may
-/// show that it is not; then the band above.
+/// The next replays before `at` can be called safe: configuration, size, number of further replays. First those that judge `at` itself,
+/// which may show that it is not safe; then the band above.
 fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
     let wanted = lacking_in_all(replays, index, at);
     let near = STEPS_NEAR * replays.step_at(at).get();
@@ -231,15 +231,15 @@ fn lacking_in_all(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize,
             want(middle, of_band);
         }
     }
-    // Where nothing else is missing it will be compared with others.
+    // If nothing else is missing it will be compared with others.
     if wanted.is_empty() && played(at) < effort.to_compare() {
         wanted.push((index, at, effort.to_compare() - played(at)));
     }
     wanted
 }
 
-/// Whether a size that is too slow could lie between two that are not: where the gap is wide, where an end is near to what is allowed,
-/// or where the ends differ.
+/// Whether a size that is too slow could lie between two that are not: where the gap is wide, an end is close to the allowed slow-down, or
+/// the ends differ.
 fn could_hide(replays: &Replays<'_>, index: usize, (low, high): (Bytes, Bytes)) -> bool {
     let allowed = replays.slowdown.ppm();
     let excess = |size| replays.expected(index, size).map_or(u64::MAX, |expected| expected.excess_ppm());

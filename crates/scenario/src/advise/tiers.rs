@@ -1,9 +1,9 @@
-//! Which policy over two tiers of memory a recorded program fares best under: every policy of the table of tiering policies, on a
+//! Recommends a policy over two tiers of memory for a recorded program: plays every policy of the table of tiering policies, on a
 //! machine whose fast tier holds a part of the program's peak.
 //!
-//! Memory is taken as the kernel takes it, from the fast node until that is full and from the slow one then; what policies make of
-//! that is compared with all memory fast. A recording lasts seconds and policies act in seconds, so that its epochs are played several
-//! times. Each policy is played five times, with a fast tier up to 1 % beside the size and another seed for what has chance in it.
+//! Memory is taken as the kernel takes it, from the fast node until that is full and from the slow one then; each policy is compared
+//! with all memory fast. A recording lasts seconds and policies act in seconds, so that its epochs are played several times. Each
+//! policy is played five times, with a fast tier within 1 % of the size and another seed for random choices.
 
 use super::effort::Effort;
 use super::figures::ppm;
@@ -30,14 +30,14 @@ use std::path::PathBuf;
 
 /// Replays of each policy.
 const REPEATS: usize = 5;
-/// By how much of a thousandth the fast tier of each repeat lies beside the size. How it falls on the steps of a program's memory is
-/// chance: a page more or less of heap, a library more or less of page cache. The first is the size itself.
+/// Size of the fast tier in each repeat, in thousandths of the size asked for. How it meets the steps of a program's memory is chance:
+/// a page more or less of heap, a library more or less of page cache. The first is the size itself.
 const SCALES_PERMIL: [u64; REPEATS] = [1000, 990, 995, 1005, 1010];
-/// The least that a node holds.
+/// Least size of a node.
 const NODE_MIN: Bytes = Bytes::from_mib(4);
 /// The recording is played for as long as this at least, as far as its epochs can be played again.
 const PLAYED: Duration = Duration::from_secs(30);
-/// So often is an epoch played at most.
+/// Most plays of an epoch.
 const EPOCHS_MAX: u64 = 100;
 
 /// A question about two tiers of memory.
@@ -87,9 +87,9 @@ pub struct TierAdvice {
     pub all_fast_runtime_ns: u64,
     /// Every policy of the table, in its order.
     pub rows: Vec<TierRow>,
-    /// What to do; absent where no policy that Linux has lets the program finish.
+    /// The recommendation; absent where no policy that Linux has lets the program finish.
     pub recommendation: Option<TierRecommendation>,
-    /// What these figures do not include, one sentence each.
+    /// Limits of these figures, one sentence each.
     pub unknowns: Vec<String>,
     /// The recommended policy as a scenario; `None` without a recommendation.
     #[serde(skip)]
@@ -115,7 +115,7 @@ pub struct TierRow {
     pub runtime_ratio_ci95_high_ppm: Option<u64>,
     /// Share of touched pages that were on the fast tier, in millionths.
     pub fast_hit_ppm: Option<u64>,
-    /// When that share, taken over a second, first reached 90 % of its last value; of replays that tell.
+    /// When that share, taken over a second, first reached 90 % of its last value; mean over replays that show it.
     pub fast_settled_ns: Option<u64>,
     /// Bytes moved to the fast tier.
     pub promoted_bytes: u64,
@@ -141,9 +141,9 @@ pub struct TierRecommendation {
     pub policy: &'static str,
     /// Runtime against all memory fast, in millionths.
     pub runtime_ratio_ppm: u64,
-    /// Runtime against no policy, pair by pair; absent where that is what is recommended.
+    /// Runtime against no policy, pair by pair; absent where no policy is recommended.
     pub against_none: Option<TierRatio>,
-    /// Of what no policy costs against all memory fast, so much is won back, in millionths; 0 where it costs nothing.
+    /// Share of the cost of no policy against all memory fast that is won back, in millionths; 0 where there is no cost.
     pub won_back_ppm: u64,
     /// The fastest policy that Linux does not have, where it is surely faster than the recommended one.
     pub not_in_linux: Option<TierRatio>,
@@ -324,7 +324,7 @@ fn epochs(runtime: Duration) -> u32 {
     u32::try_from(times.clamp(1, EPOCHS_MAX)).expect("at most 100")
 }
 
-/// The recording under a policy. Without one nothing goes down either: what came first stays.
+/// The recording under a policy. Without a policy nothing is demoted either: pages stay where they were allocated.
 fn under(base: &Scenario, policy: &TieringPolicy) -> Scenario {
     let mut scenario = base.clone();
     scenario.machine.tiering.demotion = !matches!(policy.mover, Mover::Nobody);
@@ -414,7 +414,7 @@ fn recommend(played: &[Played]) -> Option<TierRecommendation> {
     Some(TierRecommendation { policy: best.policy.name, runtime_ratio_ppm, against_none, won_back_ppm, not_in_linux })
 }
 
-/// What the figures leave out, in words for the user.
+/// Limits of the figures, as text for the user.
 fn unknowns(question: &TierQuestion, epoch_repeat: u32) -> Vec<String> {
     let mut unknowns = vec![
         "The recording lists each page once per epoch, so that each costs one access to the slow tier there: a program that uses pages \

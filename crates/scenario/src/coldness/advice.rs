@@ -10,7 +10,7 @@ use super::step::{Bounds, Observed, Step, ratio};
 /// Points of the curve that are reported.
 const CURVE_POINTS: u64 = 16;
 
-/// What the evidence is.
+/// Kind of evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -21,7 +21,7 @@ pub enum Source {
     Regions,
 }
 
-/// What is still fine.
+/// Goals: limits of refaults and pressure.
 #[derive(Clone, Copy, Debug)]
 pub struct Goals {
     /// Refaults a second, of pages of 4 KiB.
@@ -42,22 +42,22 @@ impl Default for Goals {
     }
 }
 
-/// Memory that was idle for an age and longer, over all looks that show this age.
+/// Memory that was idle for an age and longer, over all samples that show this age.
 #[derive(Clone, Debug, Serialize)]
 pub struct AgeRow {
     /// `all`, `anonymous` or `file`.
     pub kind: &'static str,
-    /// Idle for so long at least; the mean over looks.
+    /// Least idle time; the mean over samples.
     pub age_ns: u64,
-    /// At the last look that shows this age.
+    /// At the last sample that shows this age.
     pub cold_last_bytes: u64,
-    /// Mean over looks.
+    /// Mean over samples.
     pub cold_mean_bytes: u64,
-    /// The least of all looks.
+    /// The least of all samples.
     pub cold_min_bytes: u64,
-    /// If all of this were taken: refaults a second.
+    /// Refaults a second if all of this memory were taken.
     pub refaults_per_s: Bounds,
-    /// Pairs of looks that this row stands on.
+    /// Pairs of samples behind this row.
     pub steps: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Recommendation {
     pub high_bytes: u64,
     /// With middle figures, goals are kept from here on already. Not recommended: the source cannot support it.
     pub middle_bytes: u64,
-    /// Predicted at `high_bytes`, together with what was seen without it.
+    /// Predicted at `high_bytes`, together with refaults seen without it.
     pub refaults_per_s: Bounds,
     /// Share of time, in parts per million, that some task waits for these refaults.
     pub pressure_some_ppm: Bounds,
@@ -86,17 +86,17 @@ pub struct Recommendation {
 /// Advice on one program's memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct ColdAdvice {
-    /// What it is drawn from.
+    /// Source of the evidence.
     pub source: Source,
-    /// Looks or snapshots.
+    /// Samples or snapshots.
     pub looks: u64,
     /// From the first to the last.
     pub observed_ns: u64,
-    /// The most memory there was at any look.
+    /// The most memory in any sample.
     pub memory_peak_bytes: u64,
-    /// Nothing is said of limits below.
+    /// Least limit with a prediction.
     pub floor_bytes: u64,
-    /// What one refault was taken to cost.
+    /// Assumed cost of one refault.
     pub stall: StallRange,
     /// Refaults a second that happened while watching; `None`: not counted.
     pub refaults_seen_per_s: Option<f64>,
@@ -106,17 +106,18 @@ pub struct ColdAdvice {
     pub ages: Vec<AgeRow>,
     /// From `floor_bytes` to `memory_peak_bytes`.
     pub curve: Vec<CurvePoint>,
-    /// Memory that a limit counts although it stands on no list (page tables, kernel stacks); part of the recommendation, and of no
-    /// other figure. 0 where it was not read.
+    /// Memory that a limit counts although it is on no list (page tables, kernel stacks); part of the recommendation, and of no other
+    /// figure. 0 where it was not read.
     pub outside_lists_bytes: u64,
-    /// `None`: no limit below the most memory seen is known to keep the goals.
+    /// `None`: no limit below the largest memory seen is known to keep the goals.
     pub recommendation: Option<Recommendation>,
-    /// What a reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// An eighth more than what must stay is recommended: a group that is limited to exactly what it uses has no page to spare while one is
-/// brought back, and thrashes (docs/evidence/live.md#advice-without-addresses). A rule of caution; it was not fitted to anything.
+/// The recommendation is an eighth above the memory that must stay: a group that is limited to exactly what it uses has no page to
+/// spare while one is brought back, and thrashes (docs/evidence/live.md#advice-without-addresses). A rule of caution; it was not fitted
+/// to anything.
 const ROOM: u64 = 8;
 
 pub(super) fn of(observed: &Observed, goals: Goals) -> ColdAdvice {
@@ -162,7 +163,7 @@ pub(super) fn of(observed: &Observed, goals: Goals) -> ColdAdvice {
     }
 }
 
-/// Refaults a second with `memory` kept over all steps; `None` where one of them supports no figure.
+/// Refaults a second with `memory` kept over all steps; `None` if one of them supports no figure.
 fn rate(steps: &[Step], memory: u64) -> Option<Bounds> {
     let mut sum = Bounds::default();
     let mut duration_ns = 0u64;
@@ -197,13 +198,13 @@ fn recommend(
         let at = sizes.partition_point(|&bytes| !rate(bytes).is_some_and(keeps));
         sizes.get(at).copied()
     };
-    // A limit at the most that was seen is none that the evidence supports: between looks there may have been more.
+    // The evidence does not support a limit at the largest memory seen: between samples there may have been more.
     let room = |bytes: u64| bytes.saturating_add(bytes / ROOM);
     let high_bytes = least(&keeps_high).filter(|&bytes| room(bytes) < peak)?;
     let middle_bytes = least(&keeps_middle)?.min(high_bytes);
     let (high_bytes, middle_bytes) = (room(high_bytes), room(middle_bytes));
     let refaults_per_s = rate(high_bytes)?;
-    // A limit counts what stands on no list, too.
+    // A limit also counts memory that is on no list.
     let (high_bytes, middle_bytes) = (high_bytes.saturating_add(outside), middle_bytes.saturating_add(outside));
     let pressure_some_ppm = Bounds {
         low: ppm(refaults_per_s.low, stall.low_ns),
@@ -213,7 +214,7 @@ fn recommend(
     Some(Recommendation { high_bytes, middle_bytes, refaults_per_s, pressure_some_ppm })
 }
 
-/// Rows by place from the youngest cut: looks at regular intervals show the same ages.
+/// Rows by index from the youngest cut: samples at regular intervals show the same ages.
 fn ages(observed: &Observed) -> Vec<AgeRow> {
     let mut rows = Vec::new();
     let kinds = observed.by_kind.iter().map(|(kind, steps)| (*kind, steps));
@@ -229,7 +230,7 @@ fn ages(observed: &Observed) -> Vec<AgeRow> {
             let again = shown().fold(Bounds::default(), |sum, (_, cut)| sum.plus(cut.again_bytes));
             let seconds = ratio(shown().map(|(duration_ns, _)| duration_ns).sum(), 1_000_000_000);
             let age_ns = mean(|cut| cut.age_ns);
-            // What was used in the current interval has no age.
+            // Memory used in the current interval has no age.
             if age_ns == 0 {
                 continue;
             }

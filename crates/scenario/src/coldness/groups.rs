@@ -1,8 +1,8 @@
-//! What the sizes of generations between two looks tell.
+//! Evidence from the sizes of generations between two samples.
 //!
 //! Memory in an old generation can only leave it: it was used again and is now in a younger one, was freed, or was evicted. Sizes alone do
-//! not tell these apart. So what left is the most that was used again; what left less all that is gone in total is taken
-//! as the least. A program that frees old memory and allocates as much in the same interval looks like one that used it again.
+//! not tell these apart. So the memory that left is the most that was used again. The least is the memory that left minus the total
+//! decrease. A program that frees old memory and allocates as much in the same interval looks like one that used it again.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use isotherm_trace::group::{Gauges, Generation, GroupMeta, Look, LookKind};
 use super::step::{Bounds, Cut, Observed, Step, ratio};
 use super::{ColdnessError, Source};
 
-/// Looks and intervals that are needed at least.
+/// Least number of samples and intervals.
 const LOOKS_MIN: usize = 3;
 
 /// Intervals that are left out at the beginning where enough others follow. A group holds four generations (`MAX_NR_GENS`): until three
-/// have been made while watching, memory that is not used stands in one generation with memory that is, however old it is.
+/// have been made while watching, memory that is not used is in one generation with memory that is, however old it is.
 const WARM_UP: usize = 3;
 
-/// The steps behind the warm-up, as long as there are enough.
+/// The steps after the warm-up, if there are enough.
 fn settled(mut steps: Vec<Step>) -> Vec<Step> {
     if steps.len() >= 2 * WARM_UP {
         steps.drain(..WARM_UP);
@@ -26,12 +26,12 @@ fn settled(mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-/// A group record in memory: what was written to a file, or is being collected.
+/// A group record in memory: read from a file, or being collected.
 #[derive(Clone, Debug, Default)]
 pub struct GroupRecord {
-    /// What it says about itself.
+    /// Metadata of the record.
     pub meta: GroupMeta,
-    /// In the order of time.
+    /// By time.
     pub looks: Vec<Look>,
 }
 
@@ -114,7 +114,7 @@ fn notes(meta: &GroupMeta, looks: &[Look], refaults_seen: Option<u64>) -> Vec<St
     notes
 }
 
-/// What the group is charged for beyond its lists.
+/// Memory charged to the group that is on none of its lists.
 fn outside(look: &Look) -> Option<u64> {
     Some(look.gauges.memory_current_bytes?.saturating_sub(look.total_bytes()))
 }
@@ -129,7 +129,7 @@ fn by_node(look: &Look) -> BTreeMap<u64, Vec<Generation>> {
     nodes
 }
 
-/// The sum over nodes; `None`: of some node nothing can be told.
+/// The sum over nodes; `None` if a node gives no figure.
 fn step(before: &Look, after: &Look, bytes: Bytes) -> Option<Step> {
     let (old, new) = (by_node(before), by_node(after));
     let duration_ns = after.time_ns.saturating_sub(before.time_ns);
@@ -163,7 +163,7 @@ fn add(mut sum: Step, other: &Step) -> Step {
 
 fn node_step(old: &[Generation], new: &[Generation], bytes: Bytes) -> Option<Step> {
     let (youngest, oldest_now) = (old.last()?, new.first()?);
-    // Numbers that went back, or on by so many that nothing is left, are those of another group.
+    // If sequence numbers went back, or forward past all generations, it is another group.
     if new.last()?.seq < youngest.seq || oldest_now.seq >= youngest.seq {
         return None;
     }
@@ -173,10 +173,10 @@ fn node_step(old: &[Generation], new: &[Generation], bytes: Bytes) -> Option<Ste
     let (total, total_now) = (up_to(old, u64::MAX), up_to(new, u64::MAX));
     let gone = total.saturating_sub(total_now);
     let mut cuts = Vec::with_capacity(old.len());
-    // A cut below generation `pair[1]`: what is older was last used before that one was made.
+    // A cut below generation `pair[1]`: older memory was last used before that one was made.
     for pair in old.windows(2).rev() {
         let cold = up_to(old, pair[0].seq);
-        // What the oldest generation has swallowed since cannot be told from what it held: known is the sum.
+        // Generations merged into the oldest one since cannot be separated from it: only the sum is known.
         let seen_at = pair[0].seq.max(oldest_now.seq);
         let all = up_to(old, seen_at);
         let left = all.saturating_sub(up_to(new, seen_at));
@@ -192,7 +192,7 @@ fn node_step(old: &[Generation], new: &[Generation], bytes: Bytes) -> Option<Ste
             again_bytes: Bounds { low: float(low), middle: float(middle), high: float(high) },
         });
     }
-    // Generations of one age tell nothing apart.
+    // Cuts of equal age are one.
     cuts.dedup_by_key(|cut| cut.age_ns);
     Some(Step { duration_ns: 0, cuts, total_bytes: total.max(total_now) })
 }
@@ -233,7 +233,7 @@ mod tests {
         let exact = |bytes: f64| Bounds { low: bytes, middle: bytes, high: bytes };
         assert_eq!(cuts[0], (0, 160, 38, exact(38.0)));
         assert_eq!(cuts[1], (1, 120, 48, exact(8.0)), "10 of the last interval and 38 of this one");
-        // Of the 8 that left the two oldest none need be of the oldest; or all of them.
+        // Of the 8 that left the two oldest, none need be of the oldest; or all of them.
         assert_eq!(cuts[2], (2, 100, 68, Bounds { low: 0.0, middle: 6.0, high: 8.0 }));
         assert_eq!(step.total_bytes, 160);
     }

@@ -1,6 +1,6 @@
-//! Advice from what a stock kernel shows of a running program: how much of its memory is cold, how often such memory is used again,
-//! and the least `memory.high` that this supports. From [group records](isotherm_trace::group) (generations of the Multi-Gen LRU)
-//! and from [region records](isotherm_trace::region) (DAMON). The method and its limits: `docs/use/advise.md#records-of-a-running-program`.
+//! Advice from data of a stock kernel on a running program: how much of its memory is cold, how often such memory is used again, and the
+//! least `memory.high` that this supports. From [group records](isotherm_trace::group) (generations of the Multi-Gen LRU) and from
+//! [region records](isotherm_trace::region) (DAMON). The method and its limits: `docs/use/advise.md#records-of-a-running-program`.
 
 mod advice;
 mod groups;
@@ -28,10 +28,10 @@ pub enum ColdnessError {
     Unsupported(String),
 }
 
-/// Advice from looks at the generations of a group.
+/// Advice from samples of the generations of a group.
 ///
 /// # Errors
-/// When the looks support no figure: what is missing is said.
+/// If the samples support no figure: names what is missing.
 pub fn advise_group(record: &GroupRecord, goals: Goals) -> Result<ColdAdvice, ColdnessError> {
     let observed = groups::observe(record)?;
     Ok(advice::of(&observed, goals))
@@ -40,7 +40,7 @@ pub fn advise_group(record: &GroupRecord, goals: Goals) -> Result<ColdAdvice, Co
 /// Advice from the snapshots of a monitor. Reads the record once, with the memory of two snapshots.
 ///
 /// # Errors
-/// When it cannot be read, or supports no figure: what is missing is said.
+/// When it cannot be read, or supports no figure: names what is missing.
 pub fn advise_regions(store: &mut RegionStore, goals: Goals) -> Result<ColdAdvice, ColdnessError> {
     let observed = regions::observe(store)?;
     Ok(advice::of(&observed, goals))

@@ -1,7 +1,7 @@
-//! What the regions of a monitor tell.
+//! Evidence from the regions of a monitor.
 //!
-//! Regions cover mapped addresses, not memory that is there; and one page in each is sampled. So bytes are upper bounds, except that each
-//! region found accessed has one page that was used for sure.
+//! Regions cover mapped addresses, not resident memory, and one page in each is sampled. So bytes are upper bounds, except that each
+//! region found accessed has one page that was certainly used.
 
 use isotherm_trace::TraceError;
 use isotherm_trace::region::{RegionStore, Snapshot};
@@ -102,7 +102,7 @@ impl Walk {
         self.before.get_or_insert_default().clone_from(snapshot);
     }
 
-    /// Puts `2^merges` steps together, so that few are kept of a long record.
+    /// Merges `2^merges` steps into one, so that few are kept of a long record.
     fn keep(&mut self, step: Step) {
         let (sum, count) = match self.pending.take() {
             None => (step, 1),
@@ -127,7 +127,7 @@ impl Walk {
         let (total, total_now) = (bytes(before.total_len()), bytes(after.total_len()));
         let aggregation_ns = before.intervals.aggregation_ns.or(before.duration_ns).unwrap_or(0);
         let samples = after.intervals.max_nr_accesses().unwrap_or(0);
-        // Nothing is said of ages that were not watched for.
+        // No figure for ages longer than the time watched.
         let watched_ns = before.time_ns.saturating_sub(self.first_ns);
         let ages: Vec<u64> = std::iter::successors(Some(self.aggregation_ns), |age| age.checked_mul(2))
             .take_while(|&age| age <= watched_ns.max(self.aggregation_ns))
@@ -167,13 +167,13 @@ impl Walk {
     }
 }
 
-/// What stayed idle, at the least.
+/// Least memory that stayed idle.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a size is one")]
 fn unused(cut: &Cut) -> u64 {
     cut.cold_bytes.saturating_sub(cut.again_bytes.high as u64)
 }
 
-/// Two steps in a row as one. Ages that only the later one reaches are left to it alone: nothing is known before.
+/// Two steps in a row as one. Ages that only the later one reaches are taken from it alone.
 fn together(mut one: Step, next: &Step) -> Step {
     one.duration_ns = one.duration_ns.saturating_add(next.duration_ns);
     one.total_bytes = one.total_bytes.max(next.total_bytes);

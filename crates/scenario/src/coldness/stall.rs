@@ -1,4 +1,4 @@
-//! What one refault costs: from the table of costs of the simulated machine, for the devices that are named.
+//! Cost of one refault: from the table of costs of the simulated machine, for given devices.
 
 use isotherm_sim::costs::Costs;
 use isotherm_sim::swap::device::DeviceKind;
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct StallRange {
     /// The fault and an unloaded device.
     pub low_ns: u64,
-    /// Twice the dearest: requests that queue, and room made first.
+    /// Twice the slowest: requests that queue, and reclaim before the read.
     pub high_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of the time between two looks: how much memory must stay so that only what was idle for longer than a cut is missed,
+//! Evidence from the time between two samples: how much memory must stay so that only memory idle for longer than a cut is evicted,
 //! and how much of that was used again.
 
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct Bounds {
     /// The least that the source allows.
     pub low: f64,
-    /// What is most likely under the assumptions that `docs/use/advise.md#records-of-a-running-program` names.
+    /// The most likely figure under the assumptions in `docs/use/advise.md#records-of-a-running-program`.
     pub middle: f64,
     /// The most that the source allows.
     pub high: f64,
@@ -28,33 +28,33 @@ impl Bounds {
     }
 }
 
-/// Memory that had been idle for `age_ns` and longer at a look, and what became of it until the next.
+/// Memory that had been idle for `age_ns` and longer at a sample, and its use until the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cut {
     pub(super) age_ns: u64,
-    /// Memory idle for that long at the first look.
+    /// Memory idle for that long at the first sample.
     pub(super) cold_bytes: u64,
-    /// All other memory at the first look.
+    /// All other memory at the first sample.
     pub(super) hot_low_bytes: u64,
-    /// The most that was not idle so long at any time up to the second look.
+    /// Most memory that was idle for less than that at any time up to the second sample.
     pub(super) hot_high_bytes: u64,
     /// How much of it was used again.
     pub(super) again_bytes: Bounds,
 }
 
-/// From one look to the next.
+/// From one sample to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Step {
     pub(super) duration_ns: u64,
     /// By age, youngest first: the younger a cut, the less memory stays and the more is used again.
     pub(super) cuts: Vec<Cut>,
-    /// The larger of all memory at the first look and at the second.
+    /// The larger of all memory at the first sample and at the second.
     pub(super) total_bytes: u64,
 }
 
 impl Step {
-    /// What is used again although it was given up, if `memory_bytes` stay. `None`: so little memory that one page may come
-    /// back many times between two looks, of which the looks show nothing.
+    /// Evicted memory that is used again, if `memory_bytes` stay. `None`: with so few pages one page may be refaulted many times
+    /// between two samples, which samples do not show.
     pub(super) fn again_bytes(&self, memory_bytes: u64) -> Option<Bounds> {
         if memory_bytes >= self.total_bytes {
             return Some(Bounds::default());
@@ -66,7 +66,7 @@ impl Step {
         Some(Bounds { low, middle: self.middle(memory_bytes).clamp(low, high), high })
     }
 
-    /// On the straight line between the cuts on either side; beyond the last cut, on the line to nothing at all memory.
+    /// On the straight line between the cuts on either side; beyond the last cut, on the line to 0 at all memory.
     fn middle(&self, memory_bytes: u64) -> f64 {
         let mut below = None;
         let points = self.cuts.iter().map(|cut| (cut.hot_high_bytes, cut.again_bytes.middle));
@@ -81,7 +81,7 @@ impl Step {
         0.0
     }
 
-    /// The least memory of which anything can be said.
+    /// Least memory for which there is a figure.
     pub(super) fn floor_bytes(&self) -> u64 {
         self.cuts.iter().map(|cut| cut.hot_high_bytes).fold(self.total_bytes, u64::min)
     }
@@ -97,13 +97,13 @@ pub(super) fn ratio(part: u64, whole: u64) -> f64 {
 pub(super) struct Observed {
     pub(super) source: super::Source,
     pub(super) steps: Vec<Step>,
-    /// The same for anonymous memory and memory of files alone, where they are told apart.
+    /// The same for anonymous and file memory separately, where the source has them.
     pub(super) by_kind: Vec<(&'static str, Vec<Step>)>,
     pub(super) looks: u64,
     pub(super) span_ns: u64,
-    /// Memory that a limit counts and that stands on no list: page tables, kernel stacks, what was charged in advance.
+    /// Memory that a limit counts and that is on no list: page tables, kernel stacks, charges made in advance.
     pub(super) outside_bytes: u64,
-    /// Refaults that happened while watching: those come on top. `None`: not counted.
+    /// Refaults that happened while watching: predictions are on top of them. `None`: not counted.
     pub(super) refaults_seen: Option<u64>,
     /// Time that some task was stalled while watching. `None`: not read.
     pub(super) pressure_some_ns: Option<u64>,

@@ -8,19 +8,19 @@ use crate::{Scenario, ScenarioError};
 use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_trace::region::kdamonds::{Kdamond, Kdamonds, Target};
 
-/// What is to be written, and what its user has to fill in.
+/// An exported file, and the values that its user has to fill in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// A kernel thread with one context for each monitor.
     pub kdamonds: Kdamonds,
-    /// What a simulation cannot know of the machine that the file is for, in words.
+    /// Sentences: facts about the target machine that a simulation cannot know.
     pub notes: Vec<String>,
 }
 
 /// The monitors of `variant` (default: the first), or only `monitor`.
 ///
 /// # Errors
-/// No such variant or monitor, a file that cannot be taken over, or what damo has no word for, with its place.
+/// No such variant or monitor, a file that cannot be taken over, or a value that damo cannot express, with its place.
 pub fn export(
     scenario: &Scenario,
     options: &RunOptions,

@@ -1,8 +1,8 @@
 //! damo's `kdamonds` as monitors with schemes, both ways.
 //!
 //! [`monitor_of`] takes over a context of a file that [`isotherm_trace::region::kdamonds`] has read, [`context_of`] writes a
-//! monitor as one. What one side can say and the other cannot is refused with its place and what is allowed: nothing is left
-//! out. Monitors of scenarios name such a file by `damo = "…"` ([`DamoSource`]). Which key becomes which: `docs/mechanism/schemes.md`.
+//! monitor as one. A value that the other side cannot express is refused with its place and the allowed values: nothing is left out.
+//! Monitors of scenarios name such a file by `damo = "…"` ([`DamoSource`]). Which key becomes which: `docs/mechanism/schemes.md`.
 
 mod export;
 mod place;
@@ -17,7 +17,7 @@ pub use write::context_of;
 
 use isotherm_core::schemes::{ACTIONS, FILTER_TYPES, METRICS};
 
-/// What cannot be taken over or written, where, and what is allowed there.
+/// A value that cannot be taken over or written: its place, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{place}` is {got}; allowed: {allowed}")]
 pub struct DamoError {

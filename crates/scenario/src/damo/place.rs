@@ -1,11 +1,11 @@
-//! Errors of the core in the words of damo's files.
+//! Errors of the core, translated to damo's keys.
 
 use super::DamoError;
 use isotherm_core::monitor::MonitorError;
 use isotherm_core::schemes::{FILTER_TYPES, Layer, SchemeError};
 use isotherm_trace::region::kdamonds::{Context, Scheme};
 
-/// Keys that are not ours with underscores, by the key before them where it matters.
+/// Our keys whose damo names are not just ours with underscores, by the key before them where it matters.
 const KEYS: [(&str, &str, &str); 16] = [
     ("", "apply-interval", "apply_interval_us"),
     ("access-pattern", "size", "sz_bytes"),
@@ -83,11 +83,11 @@ fn damo_place(ours: &str, scheme: &Scheme) -> String {
         place.push(index.map_or_else(|| name.clone(), |index| format!("{name}[{index}]")));
         before = key;
     }
-    // The two numbers of that share stand beside one another.
+    // The two numbers of that share are sibling keys in damo.
     place.join(".").replace("fail_charge.", "fail_charge_")
 }
 
-/// Where filter number `index` of a layer stands among all of them.
+/// Index of filter number `index` of a layer among all filters.
 fn filter_place(scheme: &Scheme, layer: Layer, index: usize) -> Option<usize> {
     let is_of_layer =
         |name: &str| FILTER_TYPES.iter().any(|entry| super::damo_name(entry.name) == name && entry.layer == layer);

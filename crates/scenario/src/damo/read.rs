@@ -10,7 +10,7 @@ use isotherm_core::schemes::{
 use isotherm_trace::region::kdamonds::{self as damo, AccessUnit, AgeUnit, Context, Limit, SampleControl};
 use isotherm_units::{Bytes, Duration, Ratio};
 
-/// The monitor that a context of damo's stands for.
+/// The monitor that a context of damo's describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamoMonitor {
     /// How it monitors, with its schemes.
@@ -21,7 +21,7 @@ pub struct DamoMonitor {
     pub nr_processes: usize,
 }
 
-/// Takes over a whole context that stands at `place` of its file.
+/// Takes over a whole context, which is at `place` of its file.
 ///
 /// # Errors
 /// The first value that cannot be taken over, or makes no sense.
@@ -60,7 +60,7 @@ pub fn monitor_of(context: &Context, place: &str) -> Result<DamoMonitor, DamoErr
     Ok(DamoMonitor { config, ranges, nr_processes })
 }
 
-/// How a context watches and where, without what it does.
+/// Where and how a context monitors, without its schemes.
 ///
 /// # Errors
 /// The first value that cannot be taken over; limits are not checked.
@@ -146,7 +146,7 @@ impl At {
 
     fn pattern(&self, pattern: &damo::AccessPattern) -> Result<AccessPattern, DamoError> {
         let frequency = |value: u64, key: &str| match pattern.access_unit {
-            // 0 is the same in every unit, and told best in this one.
+            // 0 is the same in every unit; samples are the simplest.
             AccessUnit::Ppm if value == 0 => Ok(Frequency::Samples(0)),
             AccessUnit::Ppm => Ok(Frequency::Share(Ratio::from_ppm(value))),
             AccessUnit::Samples => {
@@ -205,7 +205,7 @@ impl At {
             "temporal" => Tuner::Temporal,
             other => return self.refuse("quotas.goal_tuner", format!("`{other}`"), "consist, temporal"),
         };
-        // 0 is damo's way to say "no limit"; with none, the length of windows says nothing, and `max` is its default.
+        // 0 is damo's way to say "no limit"; without a quota the length of windows has no meaning, and `max` is its default.
         let is_set = quotas.time_ns != 0 || quotas.bytes != 0 || !goals.is_empty();
         let reset_interval = match quotas.reset_interval_ns {
             Limit::At(ns) => Duration::from_ns(ns),
@@ -242,7 +242,7 @@ impl At {
         })
     }
 
-    /// The one list of damo's as the two lists that it is for the kernel: of the core, and of pages.
+    /// damo's single list of filters, split as in the kernel: filters of the core, and of pages.
     fn filters(&self, all: &[damo::SchemeFilter]) -> Result<(Vec<Filter>, Vec<Filter>), DamoError> {
         let mut lists = (Vec::new(), Vec::new());
         for (index, filter) in all.iter().enumerate() {

@@ -57,7 +57,7 @@ impl DamoSource {
     /// Reads it from below `folder`.
     ///
     /// # Errors
-    /// What is wrong, in words that name the file and the place in it.
+    /// A message with the file and the place in it.
     pub fn read(&self, folder: &Path) -> Result<DamoMonitor, String> {
         let kdamonds = read_file(&folder.join(&self.file))?;
         let in_file = |message: String| format!("{}: {message}", self.file);
@@ -94,7 +94,7 @@ impl DamoSource {
 /// Reads a file of damo's, all of whose keys are known.
 ///
 /// # Errors
-/// What is wrong, in words that name the file and the place in it.
+/// A message with the file and the place in it.
 pub fn read_file(path: &Path) -> Result<Kdamonds, String> {
     let (kdamonds, warnings) = read_kdamonds(path).map_err(|error| chain(&error))?;
     match warnings.first() {

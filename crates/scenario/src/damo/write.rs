@@ -10,10 +10,10 @@ use isotherm_trace::region::IntervalsGoal;
 use isotherm_trace::region::kdamonds::{self as damo, AccessUnit, AddressRange, AgeUnit, Context, Limit, Target};
 use isotherm_units::{Bytes, Duration};
 
-/// The context of a monitor with one target that looks at `ranges`. Processes have no number here: damo wants it as `pid`.
+/// The context of a monitor with one target over `ranges`. Processes have no number here; damo requires one as `pid`.
 ///
 /// # Errors
-/// The first value that damo has no word for, by our key.
+/// The first value that damo cannot express, by our key.
 pub fn context_of(config: &MonitorConfig, ranges: &[RangeSpec]) -> Result<Context, DamoError> {
     let MonitorConfig { operations, attributes, addr_unit, schemes, paused, .. } = config;
     refuse_our_own(config)?;
@@ -40,7 +40,7 @@ pub fn context_of(config: &MonitorConfig, ranges: &[RangeSpec]) -> Result<Contex
     })
 }
 
-/// What DAMON has not.
+/// Refuses settings that DAMON does not have.
 fn refuse_our_own(config: &MonitorConfig) -> Result<(), DamoError> {
     let usual = MonitorConfig::default();
     let keys = [
@@ -143,7 +143,7 @@ fn bounds_of<T: Default + Copy>(bounds: Bounds<T>, value: impl Fn(T) -> u64) -> 
     damo::Bounds { min: limit_of(value(bounds.min)), max: bounds.max.map_or(Limit::Max, |max| limit_of(value(max))) }
 }
 
-/// The largest number there is stands for no limit in these files.
+/// The largest number means no limit in these files.
 fn limit_of(value: u64) -> Limit {
     if value == u64::MAX { Limit::Max } else { Limit::At(value) }
 }

@@ -1,4 +1,4 @@
-//! Puts the monitors of a scenario on a machine, and hears what they say.
+//! Attaches the monitors of a scenario to a machine, and collects their events.
 
 use super::record::record_snapshots;
 use super::report::{MonitorReport, Tally};
@@ -18,16 +18,16 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is wanted of a scenario's monitors.
+/// Use of a scenario's monitors.
 #[derive(Clone, Debug)]
 pub(crate) enum Watching {
-    /// Nothing: they are left out.
+    /// They are left out.
     Off,
     /// They run.
     On {
         /// Length of the periods in which they are judged; `None`: they are not.
         period: Option<Duration>,
-        /// Where each snapshot goes.
+        /// Receiver of each snapshot.
         emit: Option<SyncSender<region::Snapshot>>,
     },
 }
@@ -65,7 +65,7 @@ impl<'a> WatchPlan<'a> {
         Self { watching, monitors, seed, page_ns }
     }
 
-    /// Looks at a program before it goes on the machine: notes its mappings, and from then on its accesses.
+    /// Prepares a program before it is put on the machine: notes its mappings, and from then on its accesses.
     ///
     /// # Errors
     /// A monitor names a process that it does not have.
@@ -154,7 +154,7 @@ impl<'a> WatchPlan<'a> {
     }
 }
 
-/// What `spec` watches of the workloads of `unit`. Checked before: names are known, process numbers are numbers.
+/// The targets of `spec` among the workloads of `unit`. Checked before: names are known, process numbers are numbers.
 pub(super) fn targets_in(scenario: &Scenario, unit: &Unit, spec: &MonitorSpec) -> Vec<WatchedProcess> {
     let process =
         |name: String, workload, process| WatchedProcess { name, workload, process, ranges: Vec::new(), truth: None };
@@ -187,7 +187,7 @@ fn joined(pages: &[PageRange]) -> Vec<AddressRange> {
     ranges
 }
 
-/// Stands in for a stream that is being wrapped.
+/// Placeholder for a stream that is being wrapped.
 struct Nothing;
 
 impl isotherm_units::access::Stream for Nothing {
@@ -200,7 +200,7 @@ impl isotherm_units::access::Stream for Nothing {
     }
 }
 
-/// What a monitor has said so far.
+/// Events of a monitor so far.
 struct Heard {
     tally: Tally,
     scorer: Option<Scorer>,
@@ -219,7 +219,7 @@ impl Heard {
         let Some(emit) = &self.emit else { return };
         let mut snapshots = record_snapshots(monitor.snapshot(), monitor.config()).into_iter();
         if snapshots.any(|snapshot| emit.send(snapshot).is_err()) {
-            // Nobody listens any more.
+            // The receiver is gone.
             self.emit = None;
         }
     }
@@ -229,7 +229,7 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hears a monitor from outside its machine.
+/// Observes a monitor from outside its machine.
 pub(crate) struct Observer {
     name: String,
     /// `None`: all of memory.
@@ -238,7 +238,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// What the monitor did, after its run.
+    /// The report of the monitor, after its run.
     pub(crate) fn finish(self, outcome: &Outcome) -> MonitorReport {
         let mut heard = lock(&self.heard);
         heard.emit = None;

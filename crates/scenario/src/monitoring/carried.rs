@@ -5,8 +5,8 @@ use isotherm_core::monitor::RegionRecord;
 
 /// The last counts of each region of one target.
 ///
-/// A split copies them. A merge takes means weighted by size, from left to right, each cut down to a whole number: so does the
-/// kernel with every counter of a region, and it is what makes rare accesses vanish. Where no region was before, counts are 0.
+/// A split copies them. A merge takes means weighted by size, from left to right, each cut down to a whole number: the kernel
+/// does so with every counter of a region, which makes rare accesses vanish. Where no region was before, counts are 0.
 #[derive(Clone, Debug)]
 pub(super) struct Carried {
     /// Counts a region.
@@ -17,7 +17,7 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// Nothing known yet; of each region the last `windows` counts are kept.
+    /// No counts yet; the last `windows` counts are kept for each region.
     pub(super) fn new(windows: usize) -> Self {
         Self { windows: windows.max(1), ranges: Vec::new(), counts: Vec::new() }
     }

@@ -51,7 +51,7 @@ impl DaemonSpec for MonitorSpec {
     }
 }
 
-/// A goal of `user-input` that nobody feeds would hold its quota at the least for good.
+/// A goal of `user-input` that no event updates would hold its quota at the minimum for ever.
 fn goals(monitor: &MonitorSpec, scenario: &Scenario) -> Result<(), Misplaced> {
     for (nth, scheme) in monitor.config.schemes.iter().enumerate() {
         for (at, goal) in scheme.quotas.goals.iter().enumerate() {
@@ -73,7 +73,7 @@ fn goals(monitor: &MonitorSpec, scenario: &Scenario) -> Result<(), Misplaced> {
     Ok(())
 }
 
-/// The key of a monitor that an error of its configuration is of.
+/// The key of a monitor that an error of its configuration is about.
 fn place_of(error: &MonitorError) -> KeyPath {
     const ATTRIBUTES: [&str; 6] = [
         "sample-interval",

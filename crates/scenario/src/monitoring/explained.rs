@@ -1,4 +1,4 @@
-//! How the schemes of a run fared, in counts and in words: what `isotherm report explain` tells, and results keep.
+//! Results of the schemes of a run, in counts and as text: for `isotherm report explain` and in results.
 
 use super::report::MonitorReport;
 use super::spec::MonitorSpec;
@@ -42,7 +42,7 @@ pub struct ExplainedScheme {
 }
 
 impl ExplainedMonitor {
-    /// The schemes of `spec`, of which `report` tells.
+    /// The schemes of `spec`, with their reports.
     pub fn new(spec: &MonitorSpec, report: &MonitorReport) -> Self {
         let explained = |(scheme, report): (&Scheme, &SchemeReport)| ExplainedScheme {
             words: explain(scheme, report),

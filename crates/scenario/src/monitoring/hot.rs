@@ -1,4 +1,4 @@
-//! What counts as hot: the definitions by which detection is judged.
+//! Definitions of hot, by which detection is judged.
 
 use super::spans::{self, Window};
 use isotherm_core::host::AddressRange;
@@ -16,7 +16,7 @@ pub enum HotDefinition {
     AuthorBytes,
     /// Every sample of the last aggregation found it used.
     Strict,
-    /// Not every one of the last 11 aggregations found it unused: what a reviewer of the patches asked for.
+    /// Not every one of the last 11 aggregations found it unused: asked for by a reviewer of the patches.
     Recent,
     /// `Author`, and its count has stayed similar for more than 10 aggregations.
     Stable,

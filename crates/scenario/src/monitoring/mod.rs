@@ -1,12 +1,12 @@
-//! Monitors on simulated machines: what they find, what it costs, how right they are.
+//! Monitors on simulated machines: findings, cost, accuracy.
 //!
 //! For front ends. A [`Watch`] is a replay with a monitor: [`Watch::trace`] of a page trace, [`Watch::scenario`] of a run of a
-//! scenario. [`watch()`] plays it and hands every snapshot, as a record holds it, to a callback; [`Watch::record_meta`] is what the
-//! record's writer needs before the first. [`accuracy()`] plays it and judges the monitor against what was really used, page by
-//! page; [`cheapest()`] does so for a table of [`settings()`] in parallel and says which one to take.
+//! scenario. [`watch()`] plays it and hands every snapshot, as a record holds it, to a callback; [`Watch::record_meta`] is the
+//! metadata for the record's writer. [`accuracy()`] plays it and judges the monitor against ground truth, page by page;
+//! [`cheapest()`] does so for a table of [`settings()`] in parallel and selects one.
 //!
-//! A [`Replay`] is a run of a scenario with all its monitors: their reports say how schemes fared ([`MonitorReport::schemes`]),
-//! an [`ExplainedRun`] also in words.
+//! A [`Replay`] is a run of a scenario with all its monitors: their reports have the results of schemes
+//! ([`MonitorReport::schemes`]), an [`ExplainedRun`] also as text.
 //!
 //! ```no_run
 //! use isotherm_core::monitor::MonitorConfig;
@@ -36,7 +36,7 @@
 //! # }
 //! ```
 //!
-//! Definitions of "hot", what is compared with what, and how time to converge is found: `docs/evidence/ptp.md`.
+//! Definitions of "hot", the comparisons, and the time to converge: `docs/evidence/ptp.md`.
 
 mod attach;
 mod carried;

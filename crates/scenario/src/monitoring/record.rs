@@ -5,7 +5,7 @@ use isotherm_core::host::TargetId;
 use isotherm_core::monitor::{MonitorConfig, RegionRecord, Snapshot};
 use isotherm_trace::region::{self, ContextMeta, Intervals, IntervalsGoal, RecordMeta, TargetMeta};
 
-/// What a record of this monitor says about itself before its first snapshot.
+/// Metadata of a record of this monitor.
 pub(super) fn meta_of(config: &MonitorConfig, targets: &[WatchedProcess], host: &str) -> RecordMeta {
     let attributes = &config.attributes;
     let goal = attributes.intervals_goal.as_ref().map(|goal| IntervalsGoal {
@@ -40,7 +40,8 @@ pub(super) fn meta_of(config: &MonitorConfig, targets: &[WatchedProcess], host: 
     }
 }
 
-/// The regions of each target as records hold them. Addresses of a core snapshot are bytes, whatever unit the monitor counts in.
+/// The regions of each target as records hold them. Addresses of a core snapshot are bytes, regardless of the monitor's
+/// unit.
 pub fn record_snapshots(snapshot: &Snapshot, config: &MonitorConfig) -> Vec<region::Snapshot> {
     let intervals = Intervals::new(
         snapshot.sample_interval.ns(),

@@ -25,7 +25,7 @@ impl Replay {
     /// machine) and the scenario's first seed.
     ///
     /// # Errors
-    /// No such variant or workload; what is there is named.
+    /// No such variant or workload; the message lists those that exist.
     pub fn of_scenario(
         scenario: &Scenario,
         options: &RunOptions,
@@ -78,7 +78,7 @@ impl Replay {
         !self.variant.scenario.limits.is_empty()
     }
 
-    /// Plays it. What [`monitors`](Self::monitors) did is told in the same order.
+    /// Plays it. The reports are in the order of [`monitors`](Self::monitors).
     ///
     /// # Errors
     /// The replay cannot be made, or broke.

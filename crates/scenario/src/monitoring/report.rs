@@ -1,4 +1,4 @@
-//! What a monitor did and what it cost.
+//! Report of a monitor: effects and cost.
 
 use super::score::Scores;
 use isotherm_core::monitor::{Activity, Event, Monitor, Tick};
@@ -9,11 +9,11 @@ use serde::Serialize;
 /// Cycles a nanosecond of the processor that the cost table describes: 3 GHz (`docs/mechanism/machine.md#costs`).
 pub const CYCLES_PER_NS: u64 = 3;
 
-/// What one monitor did in one run, and what it cost.
+/// Effects and cost of one monitor in one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MonitorReport {
     pub name: String,
-    /// Indices of the workloads it watched; `None` stands for physical memory.
+    /// Indices of the workloads it watched; `None` is physical memory.
     #[serde(skip)]
     pub workloads: Vec<Option<usize>>,
     /// Time from its first tick to the end of the run, nanoseconds.
@@ -33,15 +33,15 @@ pub struct MonitorReport {
     pub wakeups: u64,
     /// Times that cached translations were dropped.
     pub flushes: u64,
-    /// What it says about its own work.
+    /// The monitor's own statistics.
     #[serde(skip)]
     pub activity: Activity,
-    /// Whatever was out of the ordinary, in words, each kind once with how often it was.
+    /// Unusual events as text, each kind once with its number.
     pub events: Vec<(String, u64)>,
-    /// What its schemes did and what stopped them, in order, as they stood at the end.
+    /// Effects of its schemes and what limited them, in order, at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<SchemeReport>,
-    /// How good it was, if that was asked for; never of physical memory, whose uses are not noted.
+    /// Its accuracy, if asked for; never for physical memory, whose uses are not noted.
     pub scores: Option<Scores>,
 }
 
@@ -107,7 +107,7 @@ impl Tally {
     }
 }
 
-/// Without numbers that differ from one time to the next, so that equal events are counted.
+/// Without numbers that differ between occurrences, so that equal events are counted.
 fn describe(event: &Event) -> String {
     match event {
         Event::TargetGone(target) => format!("target {} has ended", target.0),

@@ -1,4 +1,4 @@
-//! How well a monitor finds what is hot: precision and recall, period by period.
+//! Accuracy of a monitor in finding hot memory: precision and recall, period by period.
 
 use super::carried::Carried;
 use super::hot::{HOT_DEFINITIONS, HotDefinition, WINDOWS};
@@ -31,7 +31,7 @@ impl Detection {
     }
 }
 
-/// How well a monitor detects what is hot by one definition.
+/// Accuracy of detection by one definition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DefinitionScore {
     /// The rule by which a region counts as hot.
@@ -44,7 +44,7 @@ pub struct DefinitionScore {
 }
 
 impl DefinitionScore {
-    /// Against what the workload states if it does, else against what was used.
+    /// Against the stated hot set of the workload, if it has one, else against the pages used.
     pub fn main(&self) -> Detection {
         self.stated.unwrap_or(self.accessed)
     }
@@ -60,8 +60,8 @@ pub struct Scores {
     /// One for each of [`HOT_DEFINITIONS`], in their order.
     pub definitions: Vec<DefinitionScore>,
     /// When precision and recall (`author`, [`DefinitionScore::main`]'s truth) were first both 0.9 and more and stayed so for a
-    /// period; of that stretch the beginning, from the start of the run. Looked at after each aggregation where the truth is
-    /// stated, else after each period. `None`: never.
+    /// period: the time of the start of that stretch, from the start of the run. Checked after each aggregation if the hot set
+    /// is stated, else after each period. `None`: never.
     pub converge_ns: Option<u64>,
     /// Mean difference between the frequency that the monitor states for a page (`nr_accesses` as a share of all samples) and
     /// the share of sampling intervals in which it was used; over pages that were used in the period, 0 to 1. In large spaces
@@ -77,10 +77,10 @@ impl Scores {
     }
 }
 
-/// What a target is judged by.
+/// Ground truth of a target.
 #[derive(Clone, Debug)]
 pub(super) struct Truth {
-    /// What it used.
+    /// Pages used.
     pub(super) touched: SharedTouched,
     /// Its hot set in bytes, if the workload has one that stays.
     pub(super) stated: Option<Vec<AddressRange>>,
@@ -132,7 +132,7 @@ pub(super) struct Scorer {
     windows: Vec<VecDeque<Window>>,
     /// Of each target, once it is known how many aggregations make a period.
     carried: Vec<Carried>,
-    /// Aggregations of the period at hand, and how much of it they cover.
+    /// Aggregations of the current period, and the time that they cover.
     in_period: usize,
     covered_ns: u64,
     number: u64,
@@ -162,7 +162,7 @@ impl Scorer {
         self.targets.iter().all(|truth| truth.stated.is_some())
     }
 
-    /// Takes in the aggregation that has just ended. It belongs to the period in which its middle lies.
+    /// Takes in the aggregation that has just ended. It belongs to the period that contains its middle.
     pub(super) fn add(&mut self, snapshot: &Snapshot) {
         let (at_ns, elapsed_ns) = (snapshot.at.ns(), snapshot.elapsed.ns());
         let number = (at_ns - elapsed_ns / 2) / self.period_ns;
@@ -213,7 +213,7 @@ impl Scorer {
         counts
     }
 
-    /// Judges the period at hand, if it was watched to within one aggregation.
+    /// Judges the current period, if it was watched to within one aggregation.
     fn judge(&mut self) {
         let in_period = std::mem::take(&mut self.in_period);
         let covered_ns = std::mem::take(&mut self.covered_ns);
@@ -253,7 +253,7 @@ impl Scorer {
         self.judged.push(judged);
     }
 
-    /// What comes out.
+    /// The scores.
     pub(super) fn finish(mut self) -> Scores {
         self.judge();
         let half_ns = self.last_ns / 2;
@@ -319,7 +319,7 @@ fn error_of(windows: &[Window], period: &Period) -> (u64, u64) {
     (sum, pages)
 }
 
-/// When detection became good, for good enough.
+/// Time at which detection became good enough.
 #[derive(Clone, Copy, Debug, Default)]
 struct Convergence {
     good_since_ns: Option<u64>,
@@ -350,7 +350,7 @@ mod tests {
 
     const PAGE: u64 = PAGE_BYTES;
 
-    /// Hands out one run.
+    /// Returns one run.
     struct Once(Run);
 
     impl Stream for Once {

@@ -50,7 +50,7 @@ pub struct Tried {
     pub config: MonitorConfig,
     /// Detection by the definition asked for.
     pub detection: Detection,
-    /// What the monitor did, with all scores.
+    /// Report of the monitor, with all scores.
     pub monitor: MonitorReport,
 }
 
@@ -63,7 +63,7 @@ pub struct Search {
     pub cheapest: Option<usize>,
 }
 
-/// Tries all `settings` on the replay of `watch`, on `threads` threads (`None`: one per processor), and looks for the cheapest with
+/// Tries all `settings` on the replay of `watch`, on `threads` threads (`None`: one per processor), and selects the cheapest with
 /// precision and recall of 0.9 and more by `definition`. Results do not depend on the number of threads; of equal cost the first
 /// wins.
 ///

@@ -13,7 +13,7 @@ pub(super) struct Window {
     pub(super) aggr_ns: u64,
 }
 
-/// The ranges on which the sum of `value` over all regions there satisfies `wanted`. Where no region is, nothing is wanted.
+/// The ranges on which the sum of `value` over all regions there satisfies `wanted`. Addresses without a region are never included.
 pub(super) fn of(
     windows: &[Window],
     value: impl Fn(&Window, &RegionRecord) -> u64,
@@ -56,7 +56,7 @@ pub(super) fn sums(
     }
 }
 
-/// What lies in both; each is ascending and disjoint.
+/// Ranges in both; each argument is ascending and disjoint.
 pub(super) fn intersection(left: &[AddressRange], right: &[AddressRange]) -> Vec<AddressRange> {
     let (mut left_at, mut right_at, mut common) = (0, 0, Vec::new());
     while let (Some(a), Some(b)) = (left.get(left_at), right.get(right_at)) {

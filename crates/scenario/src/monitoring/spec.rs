@@ -128,10 +128,10 @@ impl MonitorSpec {
         Self { name: name.to_owned(), targets: Vec::new(), ranges: Vec::new(), config, preset: None, damo: None }
     }
 
-    /// Reads the file of damo's, if it has one. Ranges of its own count more than those of the file.
+    /// Reads the file of damo's, if it has one. Its own ranges override those of the file.
     ///
     /// # Errors
-    /// What is wrong with the file, or does not fit what it watches, in words.
+    /// A message: the file is invalid, or does not fit the targets.
     pub(crate) fn resolve(&mut self, folder: &Path) -> Result<(), String> {
         let Some(source) = &self.damo else { return Ok(()) };
         let found = source.read(folder)?;
@@ -176,7 +176,7 @@ impl MonitorSpec {
         self.config.operations == Operations::Paddr
     }
 
-    /// The processes it names, by workload and number of the process; `None` stands for the first process of each workload.
+    /// The processes it names, by workload and number of the process; `None` means the first process of each workload.
     ///
     /// # Errors
     /// The target that is not written as it must be.

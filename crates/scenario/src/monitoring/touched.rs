@@ -1,8 +1,8 @@
-//! The pages that a process really uses, period by period: what a monitor is judged on.
+//! The pages that a process really uses, period by period: the ground truth for monitors.
 //!
-//! A wrapper around each stream notes every page as it is handed out, with the time at which the thread will reach it. Pages are
-//! kept as bits, in pieces of 4 KiB for 128 MiB of address space, made when something in them is used: 10 GiB in a row take
-//! 320 KiB, 5 TiB of scattered pages 160 MiB.
+//! A wrapper around each stream notes every page when it is returned, with the time at which the thread will reach it. Pages are
+//! kept as bits, in pieces of 4 KiB for 128 MiB of address space, made when something in them is used: 10 GiB in a row take 320
+//! KiB, 5 TiB of scattered pages 160 MiB.
 
 use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
 use isotherm_units::{Instant, PageRange};
@@ -118,7 +118,7 @@ struct Uses {
     intervals: u32,
 }
 
-/// Multiplies: page numbers are no secret that must be guarded against collisions.
+/// Multiplicative hash: page numbers need no protection against chosen collisions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PageHasher(u64);
 
@@ -139,7 +139,7 @@ fn spread(value: u64) -> u64 {
     product ^ (product >> 32)
 }
 
-/// What was used in one period.
+/// Pages used in one period.
 #[derive(Debug, Default)]
 pub(super) struct Period {
     number: u64,
@@ -154,20 +154,20 @@ impl Period {
     }
 }
 
-/// How a process's uses are noted.
+/// Parameters for noting a process's uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noting {
     /// Length of a period; they follow each other from the start of the run.
     pub(super) period_ns: u64,
     /// Length of a sampling interval.
     pub(super) sample_ns: u64,
-    /// Time of touching a page beside what a run says.
+    /// Time of touching a page, in addition to that of a run.
     pub(super) page_ns: u64,
-    /// Pages that are mapped at the start: the more, the smaller the share whose uses are counted.
+    /// Pages that are mapped at the start: the more, the smaller the share of pages whose uses are counted.
     pub(super) mapped_pages: u64,
 }
 
-/// Pages whose uses are counted at most, where what is mapped is known.
+/// Most pages whose uses are counted, if the mappings are known.
 const COUNTED_MAX: u64 = 1 << 16;
 
 /// The uses of one process.
@@ -178,7 +178,7 @@ pub(super) struct Touched {
     counted_below: u64,
     /// Periods not yet judged, ascending.
     periods: VecDeque<Period>,
-    /// Everything before was judged.
+    /// Everything before this was judged.
     judged: u64,
     spare: Option<Period>,
 }
@@ -228,7 +228,7 @@ impl Touched {
     }
 
     fn period_mut(&mut self, number: u64) -> &mut Period {
-        // A thread may be behind what was judged: its accesses count for the period at hand.
+        // A thread may lag behind the judged period: its accesses count for the current period.
         let number = number.max(self.judged);
         let place = self.periods.partition_point(|period| period.number < number);
         if self.periods.get(place).is_none_or(|period| period.number != number) {
@@ -239,8 +239,7 @@ impl Touched {
         &mut self.periods[place]
     }
 
-    /// Hands out what was used in period `number` and forgets everything before it; to be given back by
-    /// [`recycle`](Self::recycle).
+    /// Returns the pages used in period `number` and forgets everything before it; to be returned by [`recycle`](Self::recycle).
     pub(super) fn take(&mut self, number: u64) -> Period {
         self.judged = number + 1;
         while self.periods.front().is_some_and(|period| period.number < number) {

@@ -42,7 +42,7 @@ pub struct Watched {
 impl Watch {
     /// A page trace, replayed on a roomy machine, its process `process` (0 is the first) watched as `config` says. The trace is
     /// opened when it is played. A recording begins with its program, when next to nothing is mapped, and often ends before the
-    /// usual 60 s between two looks at the mappings: longer spans than 100 ms (or an aggregation) are shortened to that.
+    /// usual 60 s between two reads of the mappings: intervals over 100 ms (or an aggregation) are shortened to that.
     ///
     /// # Errors
     /// A bad value in `config`.
@@ -132,7 +132,7 @@ impl Watch {
         &self.spec().config
     }
 
-    /// What a record of this run says about itself: for [`isotherm_trace::region::RegionWriter::create`] before [`watch`].
+    /// Metadata of a record of this run: for [`isotherm_trace::region::RegionWriter::create`] before [`watch`].
     pub fn record_meta(&self) -> RecordMeta {
         let targets = self.replay.targets_of(self.spec());
         let mut meta = meta_of(self.config(), &targets, "simulated machine");
@@ -141,8 +141,8 @@ impl Watch {
     }
 }
 
-/// Plays the replay and hands each snapshot to `sink` as soon as it is there, targets in order, on the calling thread. After
-/// [`ControlFlow::Break`] no more are handed out; the replay goes on to its end, so that the figures are those of a whole run.
+/// Plays the replay and passes each snapshot to `sink` as soon as it is taken, targets in order, on the calling thread. After
+/// [`ControlFlow::Break`] no more are passed; the replay runs to its end, so that the figures are those of a whole run.
 ///
 /// # Errors
 /// The replay cannot be made, or broke.
@@ -163,7 +163,7 @@ pub fn watch(
     })
 }
 
-/// Plays the replay and judges the monitor against what was really used, page by page ([`MonitorReport::scores`]).
+/// Plays the replay and judges the monitor against ground truth, page by page ([`MonitorReport::scores`]).
 ///
 /// # Errors
 /// The replay cannot be made, or broke.

@@ -1,11 +1,11 @@
-//! Held against the two deserializers of `toml`: results, messages and places.
+//! Compared with the two deserializers of `toml`: results, messages and places.
 
 use super::*;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::de::{DeTable, ValueDeserializer};
 
-/// All kinds of types that serde tells apart.
+/// All kinds of types that serde distinguishes.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Whole {

@@ -1,4 +1,4 @@
-//! What happens from outside.
+//! Checks of events.
 
 use super::{Checked, Refused, did_you_mean};
 use crate::Scenario;
@@ -32,7 +32,7 @@ pub(super) fn events(scenario: &Scenario) -> Checked {
     Ok(())
 }
 
-/// The key of the event, and what is wrong with it.
+/// The key of the event, and its error.
 type Misplaced = (&'static str, String);
 
 fn start_and_stop(scenario: &Scenario, event: &EventSpec) -> Result<(), Misplaced> {

@@ -66,7 +66,7 @@ pub(super) fn workloads(scenario: &Scenario) -> Checked {
     Ok(())
 }
 
-/// More of a peak than this is a slip: nothing above 100 % is ever reached.
+/// Most share of a peak: more is a mistake, as nothing above 100 % is ever reached.
 const SHARE_MAX: Ratio = Ratio::from_percent(1000);
 
 pub(super) fn limits(scenario: &Scenario) -> Checked {

@@ -1,4 +1,4 @@
-//! The machine, and whose memory workloads take.
+//! Checks of the machine, and of the nodes that workloads take memory of.
 
 use super::{Checked, Refused};
 use crate::Scenario;
@@ -11,7 +11,7 @@ pub(super) fn machine(scenario: &Scenario) -> Checked {
         .map_err(|error| Refused::new(KeyPath::from("machine").join(&*error.field), format!("[machine] {error}")))
 }
 
-/// That workloads take memory of nodes that are there.
+/// Workloads must take memory of existing nodes.
 pub(super) fn nodes(scenario: &Scenario) -> Checked {
     let nodes = scenario.machine.nodes.len();
     for (index, workload) in scenario.workloads.iter().enumerate() {

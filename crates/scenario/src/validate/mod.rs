@@ -1,4 +1,4 @@
-//! What a well-formed scenario must also satisfy, section by section. Checks name the key; the document knows where it stands.
+//! Further conditions of a well-formed scenario, section by section. Checks name the key; the document knows its place.
 
 mod events;
 mod groups;
@@ -19,17 +19,17 @@ use std::path::Path;
 /// A key that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Whose key it is.
+    /// The scenario or variant that the key is of.
     pub(crate) scope: Scope,
     pub(crate) path: KeyPath,
-    /// What is wrong, with what is allowed and the way out.
+    /// The error, the allowed values and the way out.
     pub(crate) message: String,
 }
 
 pub(crate) type Checked = Result<(), Refused>;
 
 impl Refused {
-    /// A key of the scenario itself, or wherever a variant says it.
+    /// A key of the scenario itself, or of each variant that sets it.
     pub(crate) fn new(path: impl Into<KeyPath>, message: impl Into<String>) -> Self {
         Self { scope: Scope::Whole, path: path.into(), message: message.into() }
     }
@@ -83,7 +83,7 @@ pub(crate) fn validate(scenario: &Scenario, folder: &Path, policies: &AddedPolic
     Ok(())
 }
 
-/// Checks what one variant plays.
+/// Checks one variant.
 fn check(scenario: &Scenario, scope: Scope) -> Checked {
     if scenario.repeats == 0 {
         return Err(Refused::new("repeats", "`repeats` is 0; allowed: 1 or more").of(scope));

@@ -1,4 +1,4 @@
-//! What is told of a run: metrics, averages, references, expectations.
+//! Checks of the parts about results: metrics, averages, references, expectations.
 
 use super::{Checked, Refused, did_you_mean};
 use crate::expectations::ExpectationSpec;
@@ -14,13 +14,13 @@ fn workload_names(scenario: &Scenario) -> Vec<&str> {
     scenario.workloads.iter().map(|workload| workload.name.as_str()).collect()
 }
 
-/// What a row of results may be of.
+/// Names that a row of results may have.
 fn row_names(scenario: &Scenario) -> Vec<&str> {
     let averages = scenario.averages.iter().map(|average| average.name.as_str());
     workload_names(scenario).into_iter().chain(["system"]).chain(averages).collect()
 }
 
-/// What to say of a name that is no metric's: the nearest one, if there is one like it.
+/// Message for an unknown metric: with the nearest name, if one is similar.
 pub fn unknown_metric(name: &str) -> String {
     let hint = did_you_mean(name, &metric_names());
     let hint = if hint.is_empty() { "; some are runtime_ns, major_faults, mean_bytes.".to_owned() } else { hint };
@@ -64,7 +64,7 @@ pub(super) fn averages(scenario: &Scenario) -> Checked {
     Ok(())
 }
 
-/// A reference that no row can meet would never be seen.
+/// A reference without a possible row would never be shown.
 pub(super) fn references(scenario: &Scenario, variants: &[&str]) -> Checked {
     let (workloads, metrics) = (row_names(scenario), metric_names());
     for (index, reference) in scenario.references.iter().enumerate() {
@@ -100,7 +100,7 @@ pub(super) fn references(scenario: &Scenario, variants: &[&str]) -> Checked {
     Ok(())
 }
 
-/// An expectation of a row that there can never be, or of nothing, would always be missed or met.
+/// An expectation without a possible row, or without bounds, would always be missed or met.
 pub(super) fn expectations(scenario: &Scenario, variants: &[&str]) -> Checked {
     let (workloads, metrics) = (row_names(scenario), metric_names());
     for (index, expected) in scenario.expectations.iter().enumerate() {
