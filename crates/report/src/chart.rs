@@ -9,9 +9,9 @@ use crate::unit::Unit;
 /// A chart. Points that are not numbers are left out; an empty chart says so instead of drawing axes for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What is shown, in a few words.
+    /// Title: a few words.
     pub title: String,
-    /// Of what and under which conditions; may be empty.
+    /// Subject and conditions; may be empty.
     pub subtitle: String,
     /// From left to right.
     pub x: Axis,
@@ -28,7 +28,7 @@ pub struct Chart {
 /// One axis of a [`Chart`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
-    /// What is measured along it, without the unit.
+    /// Name of the quantity, without the unit.
     pub name: String,
     /// Unit of the values.
     pub unit: Unit,
@@ -55,7 +55,7 @@ impl Axis {
     pub fn range(self, low: f64, high: f64) -> Self {
         Self { low: Some(low), high: Some(high), ..self }
     }
-    /// An axis of names: the first stands at 0, the second at 1, ….
+    /// An axis of names: the first at 0, the second at 1, ….
     pub fn categories(name: impl Into<String>, categories: Vec<String>) -> Self {
         Self { name: name.into(), categories, ..Self::default() }
     }
@@ -74,7 +74,7 @@ pub enum SeriesKind {
     Points,
 }
 
-/// How much a series stands out.
+/// Emphasis of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Emphasis {
     /// A baseline in the background.
@@ -82,14 +82,14 @@ pub enum Emphasis {
     /// As the others.
     #[default]
     Normal,
-    /// What the chart is about.
+    /// The subject of the chart.
     Strong,
 }
 
 /// One curve or set of bars.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
     /// How the points are joined.
     pub kind: SeriesKind,
@@ -97,7 +97,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Confidence interval (low, high) at each point; empty for none.
     pub band: Vec<(f64, f64)>,
-    /// How much it stands out.
+    /// Its emphasis.
     pub emphasis: Emphasis,
 }
 
@@ -109,12 +109,12 @@ impl Series {
     pub fn step(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { kind: SeriesKind::Step, ..Self::line(name, points) }
     }
-    /// Bars, for an axis of categories: the n-th value stands at n.
+    /// Bars, for an axis of categories: the n-th value is at n.
     pub fn bars(name: impl Into<String>, values: &[f64]) -> Self {
         let points = values.iter().enumerate().map(|(i, value)| (i as f64, *value)).collect();
         Self { kind: SeriesKind::Bars, ..Self::line(name, points) }
     }
-    /// The same series, standing out so much.
+    /// The same series with this emphasis.
     pub fn emphasis(self, emphasis: Emphasis) -> Self {
         Self { emphasis, ..self }
     }
@@ -172,7 +172,7 @@ impl Chart {
         self.series.iter().all(|series| series.finite().next().is_none())
     }
 
-    /// Both axes, with about so many ticks.
+    /// Both axes, with about this number of ticks.
     pub(crate) fn scales(&self, nr_ticks_x: usize, nr_ticks_y: usize) -> (Scale, Scale) {
         let points = || self.series.iter().flat_map(Series::finite);
         let bands = self.series.iter().flat_map(|series| series.band.iter().flat_map(|band| [band.0, band.1]));
@@ -201,7 +201,7 @@ impl Chart {
     }
 }
 
-/// The ends of `axis`: fixed ones, else those of the data (on a log axis: of what is above zero).
+/// The ends of `axis`: fixed ones, else those of the data (on a log axis: of values above zero).
 fn range(axis: &Axis, values: Vec<f64>, from_zero: bool) -> (f64, f64) {
     let usable = values.into_iter().filter(|v| v.is_finite() && (axis.scale == ScaleKind::Linear || *v > 0.0));
     let (mut low, mut high) = usable.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -228,7 +228,7 @@ pub(crate) fn axis_title(axis: &Axis, scale: &Scale) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// What `advise` draws: runtime against memory for three policies.
+    /// The chart of `advise`: runtime against memory for three policies.
     pub(crate) fn advise_chart() -> Chart {
         let mib = 1_048_576.0;
         let curve = |factors: [f64; 5]| {

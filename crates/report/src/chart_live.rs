@@ -8,10 +8,10 @@ use crate::colour::SERIES_COLOURS;
 use crate::scale::ScaleKind;
 use crate::unit::Unit;
 
-/// Points of a series at most: more than pixels across a screen tell nothing.
+/// Most points of a series: more than the pixels of a screen show nothing new.
 const POINTS_MAX: usize = 2000;
 
-/// What the script draws; `None` for bars and for charts without a point, which stay as they are.
+/// Data for the script; `None` for bars and for charts without a point, which stay static.
 pub(crate) fn data(chart: &Chart) -> Option<Value> {
     let has_bars = chart.series.iter().any(|series| series.kind == SeriesKind::Bars) || !chart.x.categories.is_empty();
     let fits_axes = |&(x, y): &(f64, f64)| {
@@ -78,7 +78,7 @@ fn series(index: usize, series: &Series, fits_axes: impl Fn(&(f64, f64)) -> bool
         "colour": index % SERIES_COLOURS,
         "width": line_width(series),
         "dash": dash(index, series).pattern(),
-        // What stands in the background is a click away.
+        // Series in the background are hidden until clicked.
         "hidden": series.emphasis == Emphasis::Muted,
         "points": points.iter().map(|(point, _)| *point).collect::<Vec<_>>(),
         "band": if band.len() == points.len() { band } else { Vec::new() },

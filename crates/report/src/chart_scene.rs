@@ -61,7 +61,7 @@ pub(crate) fn scene(chart: &Chart, size: PictureSize) -> Scene {
     scene
 }
 
-/// The points of each series in picture coordinates with what a hover read-out says, thinned to what can be told apart.
+/// The points of each series in picture coordinates with the text of the hover read-out, thinned to distinguishable points.
 pub(crate) fn hover_points(chart: &Chart, size: PictureSize) -> Vec<(f64, f64, String)> {
     if chart.is_empty() {
         return Vec::new();
@@ -211,7 +211,7 @@ fn references(out: &mut Vec<Shape>, chart: &Chart, plot: &Plot) {
 fn series(out: &mut Vec<Shape>, chart: &Chart, plot: &Plot) {
     let nr_bars = chart.series.iter().filter(|series| series.kind == SeriesKind::Bars).count();
     let mut bar = 0;
-    // What stands out is painted last, on top; the colour goes by the place in the legend.
+    // Emphasised series are painted last, on top; the colour follows the index in the legend.
     for emphasis in [Emphasis::Muted, Emphasis::Normal, Emphasis::Strong] {
         for (index, series) in chart.series.iter().enumerate().filter(|(_, series)| series.emphasis == emphasis) {
             let paint = Paint::Series(index);
@@ -281,7 +281,7 @@ fn band(out: &mut Vec<Shape>, series: &Series, plot: &Plot, paint: Paint) {
     }
 }
 
-/// Text on the plot: references and callouts, above all lines and beside each other.
+/// Text on the plot: references and callouts, above all lines and next to each other.
 fn labels(scene: &mut Scene, chart: &Chart, plot: &Plot) {
     let mut taken: Vec<Patch> = Vec::new();
     for reference in &chart.references {
@@ -418,7 +418,7 @@ pub(crate) fn line_width(series: &Series) -> f64 {
     }
 }
 
-/// Dashes tell series apart without colour; on lines of many points they would only look like noise.
+/// Dashes distinguish series without colour; on lines of many points they would be noise.
 pub(crate) fn dash(index: usize, series: &Series) -> Dash {
     match index % 4 {
         _ if series.points.len() > 150 => Dash::Solid,
@@ -433,7 +433,7 @@ fn has_markers(series: &Series) -> bool {
     series.kind == SeriesKind::Points || (series.kind == SeriesKind::Line && series.points.len() <= MARKERS_MAX)
 }
 
-/// The mark of the n-th series: shapes tell series apart without colour.
+/// The mark of the n-th series: shapes distinguish series without colour.
 fn marker(index: usize, x: f64, y: f64, fill: Paint) -> Shape {
     let polygon = |points: &[(f64, f64)]| Shape::Polygon {
         points: points.iter().map(|(dx, dy)| (x + dx, y + dy)).collect(),
@@ -460,7 +460,7 @@ fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     out
 }
 
-/// Keeps of every half pixel column the first, lowest, highest and last point: the line looks the same, the file is small.
+/// Keeps of every half pixel column the first, lowest, highest and last point: the line is drawn the same, the file is small.
 fn thin(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() < 2000 {
         return points;

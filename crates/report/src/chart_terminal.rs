@@ -6,7 +6,7 @@ use crate::scale::Scale;
 use crate::table::printable;
 use crate::terminal::{CharGrid, ColourDepth, Glyph, TermStyle, display_width, paint_text, truncate};
 
-/// Marks of the series where neither colour nor braille can tell them apart.
+/// Marks of the series where neither colour nor braille can distinguish them.
 const MARKS: [char; 7] = ['*', 'o', '+', 'x', '#', '%', '@'];
 
 pub(crate) fn text(chart: &Chart, style: &TermStyle) -> String {
@@ -123,7 +123,7 @@ fn plot(chart: &Chart, style: &TermStyle) -> String {
     out + &footnotes(chart, style)
 }
 
-/// What the marks on the plot mean.
+/// Legend of the marks on the plot.
 fn footnotes(chart: &Chart, style: &TermStyle) -> String {
     let mut out = String::new();
     let mut note = |text: String| {
@@ -255,7 +255,7 @@ fn x_axis(grid: &mut CharGrid, chart: &Chart, scale: &Scale, area: Area) {
     grid.text(start, line + 2, &title, Some(Paint::Muted), false);
 }
 
-/// A lying bar for each value: name, bar, number. Values of different series at the same x stand together.
+/// A lying bar for each value: name, bar, number. Values of different series at the same x are adjacent.
 fn bars(chart: &Chart, style: &TermStyle) -> String {
     let (_, y_scale) = chart.scales(5, 5);
     let names = bar_names(chart);
@@ -285,7 +285,7 @@ fn bars(chart: &Chart, style: &TermStyle) -> String {
     out
 }
 
-/// Where bars stand, and what it is called: the categories, or every x in order.
+/// Position and name of each bar: the categories, or every x in order.
 fn bar_names(chart: &Chart) -> Vec<(f64, String)> {
     if !chart.x.categories.is_empty() {
         return chart.x.categories.iter().enumerate().map(|(i, name)| (i as f64, printable(name))).collect();

@@ -48,11 +48,11 @@ impl Rgb {
     }
 }
 
-/// Behind the cells of a heatmap, in both themes: memory that is mapped and was not touched.
+/// Background of the cells of a heatmap, in both themes: memory that is mapped and was not touched.
 pub(crate) const UNTOUCHED: Rgb = Rgb(0x17, 0x19, 0x21);
 
 /// Control points of the map "inferno" by S. van der Walt and N. Smith (CC0), every tenth of its length, without the two
-/// darkest, which are hard to tell from untouched memory. Its lightness grows evenly, so it reads the same to the
+/// darkest, which are hard to distinguish from untouched memory. Its lightness grows evenly, so it reads the same to the
 /// colour-blind and in grey.
 const HEAT: [Rgb; 9] = [
     Rgb(0x42, 0x0a, 0x68),
@@ -88,7 +88,7 @@ pub(crate) enum Paint {
     Axis,
     /// Data series by number; wraps around.
     Series(usize),
-    /// What is pointed out: recommendation, limit.
+    /// Emphasised items: recommendation, limit.
     Accent,
     /// A fixed colour, the same in both themes.
     Fixed(Rgb),
@@ -97,8 +97,8 @@ pub(crate) enum Paint {
 /// How many series colours there are before they repeat (with another dash).
 pub(crate) const SERIES_COLOURS: usize = 7;
 
-/// Light and dark variant of each: told apart by people with red-green and blue-yellow blindness in order of lightness
-/// and hue (after Okabe and Ito), each with a contrast of at least 3:1 to its background.
+/// Light and dark variant of each, distinguishable by people with red-green and blue-yellow blindness in order of
+/// lightness and hue (after Okabe and Ito), each with a contrast of at least 3:1 to its background.
 const SERIES: [(Rgb, Rgb); SERIES_COLOURS] = [
     (Rgb(0x00, 0x66, 0xb3), Rgb(0x5c, 0xb3, 0xf5)),
     (Rgb(0xcc, 0x4f, 0x0a), Rgb(0xf5, 0x93, 0x56)),

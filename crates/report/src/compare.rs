@@ -5,14 +5,14 @@ use serde::Serialize;
 use crate::records::{IDLE_BOUNDS_NS, IdleTimes, RecordPair};
 use crate::{Axis, Cell, Chart, Column, Series, Table, Unit};
 
-/// What is compared of one file.
+/// The compared data of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Side {
-    /// What it is called in tables and pictures.
+    /// Name in tables and pictures.
     pub name: String,
     /// Begin of each window or aggregation from the beginning of the file, and the bytes in use in it.
     pub working_set: Vec<(u64, u64)>,
-    /// End of the last of them.
+    /// End of the last window or aggregation.
     pub end_ns: u64,
     /// Mean over its moments; `None` where the file has no ages.
     pub idle: Option<IdleTimes>,
@@ -127,7 +127,7 @@ fn row(name: &str, one: Option<u64>, other: Option<u64>) -> Vec<Cell> {
     vec![name.into(), cell(one), cell(other), change(one, other).into()]
 }
 
-/// `+12 MiB (+8 %)`, `0`, or nothing where one is missing.
+/// `+12 MiB (+8 %)`, `0`, or an empty text if one is missing.
 fn change(one: Option<u64>, other: Option<u64>) -> String {
     let (Some(one), Some(other)) = (one, other) else { return String::new() };
     let (sign, size) = if other >= one { ("+", other - one) } else { ("−", one - other) };

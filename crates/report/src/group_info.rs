@@ -1,4 +1,4 @@
-//! What is in a group record.
+//! Contents of a group record.
 
 use isotherm_trace::Result;
 use isotherm_trace::group::{Gauges, GroupReader, LookKind};
@@ -15,14 +15,14 @@ pub struct GroupInfo {
     /// Whether the recording ran to its end.
     pub complete: bool,
     pub looks: u64,
-    /// Looks before which a generation was made.
+    /// Samples before which a generation was made.
     pub aged_looks: u64,
-    /// From the first look to the last.
+    /// From the first sample to the last.
     pub span_ns: u64,
     /// Memory on lists, of all nodes.
     pub least_bytes: u64,
     pub most_bytes: u64,
-    /// Counters that were read at each look.
+    /// Counters that were read at each sample.
     pub gauges: Vec<&'static str>,
     pub notes: Vec<String>,
 }

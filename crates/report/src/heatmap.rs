@@ -11,13 +11,13 @@ const PAGE_BYTES: f64 = isotherm_units::PAGE_BYTES as f64;
 
 /// How often memory was touched, by time and address.
 ///
-/// Colour stands for a density ([`Measure`]), so that it means the same in every band, however coarse its bins are. Where
-/// a trace is filtered by epochs, a page counts at most once an epoch and thread.
+/// A colour is a density ([`Measure`]), so it means the same in every band, however coarse its bins are. Where a trace is filtered by
+/// epochs, a page counts at most once an epoch and thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heatmap {
-    /// What is shown, in a few words.
+    /// Title: a few words.
     pub title: String,
-    /// Of what and under which conditions; may be empty.
+    /// Subject and conditions; may be empty.
     pub subtitle: String,
     /// Left edge, in nanoseconds.
     pub start_ns: u64,
@@ -25,13 +25,13 @@ pub struct Heatmap {
     pub end_ns: u64,
     /// Equal time bins between the two.
     pub columns: usize,
-    /// Mapped address ranges by address space, ascending and disjoint in each. What lies between two is folded.
+    /// Mapped address ranges by address space, ascending and disjoint in each. Ranges between two bands are folded.
     pub bands: Vec<Band>,
-    /// What was counted, and so what a colour means.
+    /// The quantity that is counted, and so the meaning of a colour.
     pub measure: Measure,
 }
 
-/// What the counts of a [`Heatmap`] are, and what its colours stand for.
+/// The quantity counted in a [`Heatmap`], and the meaning of its colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
     /// Pages touched; colour: touches per page and second.
@@ -43,7 +43,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// What makes a count per page and second one of what colours stand for.
+    /// Factor from a count per page and second to the value of a colour.
     fn scale(self) -> f64 {
         match self {
             Self::Touches => 1.0,
@@ -51,7 +51,7 @@ impl Measure {
             Self::AccessRate => 1e-7,
         }
     }
-    /// How many times hotter than the coldest colour the hottest may be.
+    /// Largest ratio of the hottest to the coldest colour.
     fn range(self) -> f64 {
         match self {
             Self::Touches => 1e6,
@@ -59,28 +59,28 @@ impl Measure {
             Self::AccessRate => 1e3,
         }
     }
-    /// What a colour means, behind the scale of its numbers.
+    /// Meaning of a colour, shown after the scale of its numbers.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Touches => "touches per page and second",
             Self::AccessRate => "% of checks found an access",
         }
     }
-    /// What the darkest cells are.
+    /// Meaning of the darkest cells.
     pub(crate) fn absent(self) -> &'static str {
         match self {
             Self::Touches => "not touched",
             Self::AccessRate => "not found accessed",
         }
     }
-    /// What memory that is folded away is.
+    /// Meaning of memory that is folded.
     pub(crate) fn folded(self) -> &'static str {
         match self {
             Self::Touches => "not touched",
             Self::AccessRate => "left out",
         }
     }
-    /// For those who cannot see it.
+    /// Alternative text for the picture.
     pub(crate) fn description(self) -> &'static str {
         match self {
             Self::Touches => "page touches",
@@ -98,7 +98,7 @@ pub struct Band {
     pub label: String,
     /// First byte.
     pub start: u64,
-    /// Byte behind the last.
+    /// Byte after the last.
     pub end: u64,
     /// Equal address bins in it.
     pub rows: usize,
@@ -128,9 +128,9 @@ impl Heatmap {
 
     /// Fits the bands to `height` cell rows in all, `gap` of them left free between two bands.
     ///
-    /// Every band gets `least` rows, so that a stack is seen beside a large heap, and the rest goes by [`weight`]: a large band is drawn higher than a small one, but leaves room to see something in it.
-    /// Where bands too small to earn `least` rows would take more than a third of the height, the smallest are drawn as
-    /// one with their smaller neighbours: twenty libraries must not squeeze the heap.
+    /// Every band gets `least` rows, so that a stack is visible next to a large heap. The rest is divided by [`weight`]: a large band is
+    /// drawn higher than a small one, but leaves room for it. Where bands too small to earn `least` rows would take more than a third of
+    /// the height, the smallest are drawn as one with their smaller neighbours: twenty libraries must not squeeze the heap.
     pub(crate) fn fit(&self, height: usize, gap: usize, least: usize) -> Vec<Strip> {
         let bands: Vec<&Band> = self.bands.iter().filter(|band| band.rows > 0).collect();
         if bands.is_empty() || height == 0 {
@@ -159,7 +159,7 @@ impl Heatmap {
         strips
     }
 
-    /// The heat of each cell of `strips` on `columns` time cells in what colours stand for, the top row first.
+    /// The heat of each cell of `strips` on `columns` time cells in the unit of colours, the top row first.
     pub(crate) fn densities(&self, strips: &[Strip], columns: usize) -> Vec<Vec<f64>> {
         let cell_seconds = (self.seconds() / columns.max(1) as f64).max(1e-9) / self.measure.scale();
         strips
@@ -239,7 +239,7 @@ impl Strip {
         Self { bands: bands.cloned().collect(), ..self.clone() }
     }
 
-    /// Size of what is mapped, and how many other bands are drawn in it: `1.2 MiB (+3)`.
+    /// Size of the mapped memory, and how many other bands are drawn in it: `1.2 MiB (+3)`.
     pub(crate) fn size(&self) -> String {
         let size = Unit::Bytes.approx(self.mapped_bytes);
         if self.bands.len() > 1 { format!("{size} (+{})", self.bands.len() - 1) } else { size }
@@ -270,8 +270,8 @@ fn nr_bins(group: &[&Band]) -> u128 {
     group.iter().map(|band| band.rows as u128).sum()
 }
 
-/// What a group's share of the height goes by: less than its size. The power was chosen by eye on recordings of a database,
-/// a compiler and a script.
+/// Weight of a group in the division of the height: less than its size. The power was chosen by eye on recordings of a database, a compiler
+/// and a script.
 fn weight(group: &[&Band]) -> f64 {
     (nr_bins(group) as f64).powf(0.7)
 }
@@ -360,7 +360,7 @@ impl HeatScale {
         values.into_iter().map(|value| (self.heat(value), significant(value, 2))).collect()
     }
 
-    /// What the ends of the scale mean.
+    /// Labels of the ends of the scale.
     pub(crate) fn end_labels(&self) -> (String, String) {
         (significant(self.coldest, 2), significant(self.hottest, 2))
     }

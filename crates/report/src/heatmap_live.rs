@@ -12,7 +12,7 @@ const HEIGHT: usize = 480;
 /// Rows of the lowest strip, for its name.
 const STRIP_MIN: usize = 15;
 
-/// What the script draws; `None` for a map without cells.
+/// Data for the script; `None` for a map without cells.
 pub(crate) fn data(map: &Heatmap) -> Option<Value> {
     if map.is_empty() || map.end_ns <= map.start_ns {
         return None;

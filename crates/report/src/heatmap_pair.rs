@@ -1,4 +1,5 @@
-//! Two heatmaps side by side, on the same axes and with one scale of colours: what differs between them differs in what they show.
+//! Two heatmaps side by side, on the same axes and with one scale of colours: all differences between the pictures are differences of
+//! the data.
 #![expect(clippy::cast_possible_truncation, reason = "sizes of a picture that is at most 8192 pixels wide and high")]
 
 use crate::colour::Paint;
@@ -14,7 +15,7 @@ const BETWEEN: usize = 3;
 /// Logical pixels between the two in a picture.
 const BETWEEN_PIXELS: f64 = 16.0;
 
-/// Two heatmaps that agree in everything but what was counted.
+/// Two heatmaps that agree in everything except the counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatmapPair {
     names: [String; 2],
@@ -59,7 +60,7 @@ impl HeatmapPair {
 
         let mut names = CharGrid::new(style.width.max(1), 1);
         let mut grid = CharGrid::new(style.width.max(1), nr_lines + 3);
-        // Addresses stand once, at the left of both, and names once, at the right.
+        // Addresses are shown once, at the left of both, and names once, at the right.
         let rooms = [Room { names: 0, ..labels }, Room { addresses: 0, ..labels }];
         let mut is_marked = false;
         for (side, map) in self.maps.iter().enumerate() {

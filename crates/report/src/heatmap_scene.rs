@@ -94,7 +94,7 @@ pub(crate) fn strip_label(strip: &Strip) -> String {
     format!("{} — {}", strip.label, strip.size())
 }
 
-/// What stands beside the strips.
+/// Labels next to the strips.
 pub(crate) struct Marks {
     /// First addresses, to the left.
     pub(crate) addresses: bool,
@@ -117,7 +117,7 @@ pub(crate) fn strip_marks(scene: &mut Scene, strips: &[Strip], (left, top, width
             scene.push(Shape::Text(text));
             label_free_from = middle + 8.0;
         }
-        // The lowest address stands at the foot of its strip.
+        // The lowest address is at the foot of its strip.
         let foot = strip_bottom - 5.0;
         if marks.addresses && foot - 7.0 >= address_free_from {
             scene.text(left - 8.0, foot, address(strip.start), TICK, Anchor::End, Paint::Muted);

@@ -67,7 +67,7 @@ pub(crate) fn fit(map: &Heatmap, lines: usize, halves: usize) -> Vec<Strip> {
     strips
 }
 
-/// Columns kept beside the picture for addresses and names.
+/// Columns reserved for addresses and names.
 pub(crate) struct Room {
     pub(crate) addresses: usize,
     pub(crate) names: usize,
@@ -87,7 +87,7 @@ fn address(strip: &Strip) -> String {
     format!("{:#x}", strip.start)
 }
 
-/// Name and size in at most `room` columns; the name gives way.
+/// Name and size in at most `room` columns; the name is shortened.
 fn name(strip: &Strip, room: usize, unicode: bool) -> String {
     let size = strip.size();
     let label = truncate(&printable(&strip.label), room.saturating_sub(display_width(&size) + 1), unicode);
@@ -165,7 +165,7 @@ pub(crate) fn marks(
             grid.text(left, last + 1, &truncate(&text, width, style.unicode), Some(Paint::Muted), false);
             (display_width(&text)..width).for_each(|i| grid.text(left + i, last + 1, "╌", Some(Paint::Grid), false));
         } else if room.addresses > 0 {
-            // No line to spare: a mark beside the foot of the strip.
+            // No line to spare: a mark next to the foot of the strip.
             grid.text(left - 1, last, "≈", Some(Paint::Accent), false);
             marked = true;
         }

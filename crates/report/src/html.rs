@@ -26,11 +26,11 @@ pub struct HtmlPage {
 /// The answer at the top of a report.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// One sentence: what to do.
+    /// The recommendation in one sentence.
     pub headline: String,
-    /// Why, and what it costs; one paragraph each.
+    /// Reasons and costs; one paragraph each.
     pub text: Vec<String>,
-    /// The few numbers that matter: name, value.
+    /// The most important numbers: name, value.
     pub facts: Vec<(String, String)>,
 }
 
@@ -79,7 +79,7 @@ impl HtmlPage {
         self
     }
 
-    /// What follows belongs to no page.
+    /// Later blocks belong to no page.
     pub fn end_page(&mut self) -> &mut Self {
         self.end_section();
         if std::mem::take(&mut self.in_leaf) {
@@ -88,7 +88,7 @@ impl HtmlPage {
         self
     }
 
-    /// Begins a section with a heading (may be empty); what follows belongs to it.
+    /// Begins a section with a heading (may be empty); later blocks belong to it.
     pub fn section(&mut self, heading: &str) -> &mut Self {
         self.end_section();
         self.body += "<section>\n";
@@ -144,7 +144,7 @@ impl HtmlPage {
         self.figure(&pair.picture(size).to_inline_svg(), "")
     }
 
-    /// A list of remarks: what a reader must know before trusting the numbers.
+    /// A list of notes for judging the numbers.
     pub fn notes(&mut self, heading: &str, notes: &[String]) -> &mut Self {
         self.end_section();
         let items: String = notes.iter().map(|note| format!("<li>{}</li>\n", inline(note))).collect();
@@ -244,7 +244,7 @@ fn table_element(table: &Table) -> String {
     out + if table.rows.is_empty() { "</table>\n</div>\n" } else { "</tbody>\n</table>\n</div>\n" }
 }
 
-/// What a cell is sorted by.
+/// Sort key of a cell.
 fn value_attribute(table: &Table, row: usize, column: usize) -> String {
     match table.rows.get(row).and_then(|row| row.get(column)) {
         Some(Cell::Int(value)) => format!(" data-value=\"{value}\""),
@@ -314,7 +314,7 @@ mod tests {
         page
     }
 
-    /// Every element is closed in order, every attribute quoted, nothing stands bare; returns the element names.
+    /// Every element is closed in order, every attribute is quoted, no text is outside an element; returns the element names.
     fn check_well_formed(html: &str) -> Vec<String> {
         let (mut open, mut seen): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         let mut rest = html.strip_prefix("<!DOCTYPE html>").expect("the document type comes first");

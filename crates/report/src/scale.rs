@@ -1,4 +1,4 @@
-//! Axes: from values to positions, and where the ticks stand.
+//! Axes: positions of values and of ticks.
 
 use crate::unit::{Display, Unit, trim_zeros};
 
@@ -8,7 +8,7 @@ pub enum ScaleKind {
     /// Equal differences have equal lengths.
     #[default]
     Linear,
-    /// Equal factors have equal lengths. Values of zero and below stand at the lower edge.
+    /// Equal factors have equal lengths. Values of zero and below are at the lower edge.
     Log,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Scale {
     pub(crate) low: f64,
     pub(crate) high: f64,
     pub(crate) ticks: Vec<Tick>,
-    /// The unit that belongs beside the axis name; empty when the ticks carry their own.
+    /// The unit for the axis name; empty when the ticks carry their own.
     pub(crate) suffix: &'static str,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Tick {
     pub(crate) label: String,
 }
 
-/// What an end of a linear axis may do.
+/// How an end of a linear axis may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Stay where it is.
@@ -135,7 +135,7 @@ impl Scale {
         Self { kind: ScaleKind::Linear, low: -0.5, high: labels.len().max(1) as f64 - 0.5, ticks, suffix: "" }
     }
 
-    /// Where `value` stands: 0 at the low end, 1 at the high end, beyond for values outside. `None` for NaN.
+    /// Position of `value`: 0 at the low end, 1 at the high end, beyond for values outside. `None` for NaN.
     pub(crate) fn position(&self, value: f64) -> Option<f64> {
         if value.is_nan() {
             return None;
@@ -149,11 +149,11 @@ impl Scale {
     }
 }
 
-/// Nothing that is counted comes near these; beyond them differences and quotients of floats break down.
+/// No count comes near this; beyond it differences and quotients of floats break down.
 const LARGEST: f64 = 1e150;
 const SMALLEST: f64 = 1e-150;
 
-/// Orders the ends and replaces what is not a number.
+/// Orders the ends and replaces infinities and NaN.
 fn finite_range(low: f64, high: f64) -> (f64, f64) {
     let (low, high) = finite_ends(low, high);
     (low.clamp(-LARGEST, LARGEST), high.clamp(-LARGEST, LARGEST))

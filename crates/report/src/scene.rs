@@ -52,7 +52,7 @@ impl Picture {
 pub(crate) struct Scene {
     pub(crate) width: f64,
     pub(crate) height: f64,
-    /// What a screen reader says.
+    /// Text for screen readers.
     pub(crate) description: String,
     pub(crate) shapes: Vec<Shape>,
 }
@@ -166,7 +166,7 @@ pub(crate) struct Text {
     pub(crate) anchor: Anchor,
     pub(crate) fill: Paint,
     pub(crate) bold: bool,
-    /// Words behind it in the muted colour.
+    /// Text after it in the muted colour.
     pub(crate) tail: String,
 }
 

@@ -28,16 +28,16 @@ pub enum Align {
 /// becomes `peak_memory_bytes`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Heading, in words, without unit.
+    /// Heading without unit.
     pub name: String,
-    /// What the numbers in it count; `None` for words.
+    /// Unit of the numbers; `None` for text.
     pub unit: Option<Unit>,
     /// Edge shared in text.
     pub align: Align,
 }
 
 impl Column {
-    /// A column of words.
+    /// A column of text.
     pub fn text(name: impl Into<String>) -> Self {
         Self { name: name.into(), unit: None, align: Align::Left }
     }
@@ -300,7 +300,7 @@ impl Table {
         Some(ColumnDisplay { unit, scale, decimals })
     }
 
-    /// Takes what is too wide from the widest columns of words; numbers are never cut.
+    /// Shortens the widest columns of text until the table fits; numbers are never cut.
     fn fit(&self, widths: &mut [usize], available: usize) {
         const NARROWEST: usize = 8;
         loop {

@@ -1,4 +1,4 @@
-//! What a terminal can show, and text painted for it.
+//! Capabilities of a terminal, and text painted for it.
 
 use crate::colour::{Paint, Rgb};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ pub enum ColourDepth {
     TrueColour,
 }
 
-/// What the terminal can show and how much of it.
+/// Capabilities and size of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermStyle {
     pub colour: ColourDepth,
@@ -33,11 +33,11 @@ impl TermStyle {
         Self { colour: ColourDepth::None, unicode: true, width, height: 24 }
     }
 
-    /// What the environment says about a terminal of `size` (columns, lines); `env` looks a variable up. `colour` says
-    /// whether colours may be used at all.
+    /// Reads the capabilities of a terminal of `size` (columns, lines) from the environment; `env` returns a variable.
+    /// `colour`: whether colours may be used at all.
     ///
     /// `COLORTERM=truecolor|24bit` or a `TERM` ending in `-direct` means 24 bits, else the 256 of xterm. Anything but a
-    /// UTF-8 locale (`LC_ALL`, `LC_CTYPE`, `LANG`, the first that is set) means ASCII; no locale at all is taken for UTF-8.
+    /// UTF-8 locale (`LC_ALL`, `LC_CTYPE`, `LANG`, the first that is set) means ASCII; without a locale UTF-8 is assumed.
     pub fn detect(colour: bool, size: (usize, usize), env: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let true_colour = set("COLORTERM").is_some_and(|value| value == "truecolor" || value == "24bit")
@@ -178,7 +178,7 @@ impl CharGrid {
     }
 }
 
-/// The ASCII stand-in of a character we draw with.
+/// The ASCII replacement of a character that we draw with.
 fn ascii(c: char) -> char {
     match c {
         c if c.is_ascii() => c,

@@ -1,6 +1,6 @@
-//! What a number counts, and how people read it.
+//! Units of numbers, and their display.
 
-/// What a number counts. Values are always in the base unit named here; only printing changes the scale.
+/// Unit of a number. Values are always in the base unit named here; only printing changes the scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes, shown in KiB, MiB, …
@@ -22,7 +22,7 @@ pub enum Unit {
     Address,
 }
 
-/// A display scale: numbers are divided by `divisor` and `suffix` is put beside them.
+/// A display scale: numbers are divided by `divisor` and followed by `suffix`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Display {
     pub(crate) divisor: f64,

@@ -1,4 +1,4 @@
-//! A listing of regions as the record has them.
+//! A listing of regions as in the record.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use isotherm_trace::region::RegionStore;
 use super::{Area, Moment, Survey, no_ages, no_intervals};
 use crate::{Cell, Column, Table, Unit};
 
-/// By what regions are sorted.
+/// Sort order of regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
     /// Lowest address first.
@@ -25,10 +25,10 @@ pub enum SortKey {
 }
 
 impl SortKey {
-    /// Whether the part of the record selected has what this sorts by.
+    /// Whether the selected part of the record has the sort key.
     ///
     /// # Errors
-    /// When it has not.
+    /// It does not.
     pub fn check(self, store: &RegionStore, survey: &Survey) -> Result<(), TraceError> {
         match self {
             Self::Age | Self::Temperature if survey.regions_without_age > 0 => Err(no_ages(store, "this order")),
@@ -75,7 +75,7 @@ pub fn access_table(moment: &Moment, limit: usize) -> Table {
     table
 }
 
-/// The same with everything that is known.
+/// The same with all known columns.
 pub fn access_csv(moment: &Moment, limit: usize) -> Table {
     let mut table = Table::new(
         "access",

@@ -1,4 +1,4 @@
-//! Which parts of a monitored address space are worth drawing, and how heat is spread over equal bins of a range.
+//! Selects the parts of a monitored address space to draw, and spreads heat over equal bins of a range.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use super::{Survey, rate_ppm, target_name, unit_bytes};
 pub struct ShownBand {
     /// Number of the target.
     pub target: u32,
-    /// What it is called.
+    /// Name for people.
     pub label: String,
     /// First byte.
     pub start: u64,
-    /// Byte behind the last.
+    /// Byte after the last.
     pub end: u64,
     /// Equal address bins in it.
     pub rows: u32,
@@ -45,7 +45,7 @@ pub(crate) fn add_border(diffs: &mut [i64], at: u64, length: u64, weight: i64) {
         return;
     }
     let inside = (1i128 << FRACTION_BITS) - i128::try_from(position % (1 << FRACTION_BITS)).expect("a fraction");
-    // Division cuts both signs towards zero, so that an end takes away exactly what a beginning at its place would add.
+    // Division truncates both signs towards zero, so an end subtracts exactly the amount that a beginning at its place would add.
     let here = i64::try_from(i128::from(weight) * inside / (1 << FRACTION_BITS)).expect("no more than the weight");
     diffs[row] += here;
     diffs[row + 1] += weight - here;
@@ -64,7 +64,7 @@ pub(crate) fn lasted_us(snapshot: &Snapshot) -> u64 {
     (snapshot.duration_ns.or(snapshot.intervals.aggregation_ns).unwrap_or(0) / 1000).max(1)
 }
 
-/// All that was monitored. One pass.
+/// All monitored ranges. One pass.
 pub(crate) fn all(
     store: &mut RegionStore,
     survey: &Survey,
@@ -75,7 +75,7 @@ pub(crate) fn all(
     Ok(finish(store, &ranges, rows, fold_bytes))
 }
 
-/// The busy parts of what was monitored. Two passes: what was monitored, then where it was hot. Memory: some MiB.
+/// The busy parts of the monitored ranges. Two passes: the ranges, then their heat. Memory: some MiB.
 pub(crate) fn busy(
     store: &mut RegionStore,
     survey: &Survey,
@@ -97,7 +97,7 @@ pub(crate) fn busy(
     Ok(finish(store, &blocks.busy(), rows, fold_bytes))
 }
 
-/// Joins ranges to bands, no more than there is room for, names them and deals out rows.
+/// Joins ranges to bands, at most as many as fit, names them and distributes rows.
 fn finish(store: &RegionStore, ranges: &[(u32, u64, u64)], rows: u32, fold_bytes: u64) -> Vec<ShownBand> {
     let mut bands = joined(ranges, rows, fold_bytes);
     let several = bands.iter().any(|band| band.target != bands[0].target);
@@ -109,7 +109,7 @@ fn finish(store: &RegionStore, ranges: &[(u32, u64, u64)], rows: u32, fold_bytes
     bands
 }
 
-/// Bands of disjoint ranges in order, without names, no more than there is room for, with their rows.
+/// Bands of disjoint ranges in order, without names, at most as many as fit, with their rows.
 pub(super) fn joined(ranges: &[(u32, u64, u64)], rows: u32, fold_bytes: u64) -> Vec<ShownBand> {
     let mut bands = join(ranges, fold_bytes);
     let mut fold_bytes = fold_bytes.max(1);
@@ -244,7 +244,7 @@ fn join(blocks: &[(u32, u64, u64)], fold_bytes: u64) -> Vec<ShownBand> {
     blocks.chunk_by(near).map(band).collect()
 }
 
-/// Deals out rows: one to each band, the rest by length, none more than a band has pages.
+/// Distributes rows: one to each band, the rest by length, none more than a band has pages.
 fn give_rows(bands: &mut [ShownBand], rows: u32) {
     let pages = |band: &ShownBand| (band.end.saturating_sub(band.start) / PAGE_BYTES).max(1);
     let total: u128 = bands.iter().map(|band| u128::from(pages(band))).sum();

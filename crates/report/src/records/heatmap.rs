@@ -8,7 +8,7 @@ use super::bands::{ShownBand, add_border, all, busy, sums};
 use super::{Survey, no_intervals, rate_ppm, subject, target_name, unit_bytes};
 use crate::{Band, Cell, Column, Heatmap, Measure, Table, Unit};
 
-/// Size of the matrix, and what it shows.
+/// Size of the matrix, and the part of the space to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Columns of time at most; fewer where aggregations are longer.
@@ -53,8 +53,7 @@ pub struct RecordHeatmap {
 /// Two or three passes over the record; memory: the matrix.
 ///
 /// # Errors
-/// When the record does not say how often the monitor looked, when the matrix is empty or larger than 2^26 cells, or when
-/// the record is damaged.
+/// When the record has no sampling interval, when the matrix is empty or larger than 2^26 cells, or when the record is damaged.
 pub fn heatmap(store: &mut RegionStore, survey: &Survey, grid: &Grid) -> Result<RecordHeatmap, TraceError> {
     if survey.snapshots_without_intervals > 0 {
         return Err(no_intervals(store, "a heatmap by access frequency"));
@@ -96,7 +95,8 @@ pub fn heatmap(store: &mut RegionStore, survey: &Survey, grid: &Grid) -> Result<
     })
 }
 
-/// The most columns, up to `most`, that are no shorter than an aggregation: others would be stripes that are not there.
+/// The most columns, up to `most`, that are no shorter than an aggregation: others would show stripes that the data do not
+/// have.
 fn whole_aggregations(survey: &Survey, most: u32) -> u32 {
     let length_ns = survey.end_ns.saturating_sub(survey.start_ns);
     let Some(nr) = length_ns.checked_div(survey.aggregation_ns_max) else { return most };
@@ -227,7 +227,7 @@ pub fn heatmap_picture(map: &RecordHeatmap, store: &RegionStore) -> Heatmap {
     }
 }
 
-/// How the monitor looked, where all contexts agree.
+/// Intervals of the monitor, where all contexts agree.
 pub(crate) fn how(store: &RegionStore) -> String {
     let contexts = &store.meta().contexts;
     let Some(first) = contexts.first().filter(|first| contexts.iter().all(|one| one.intervals == first.intervals))
@@ -243,12 +243,12 @@ pub(crate) fn how(store: &RegionStore) -> String {
     }
 }
 
-/// What the picture leaves out.
+/// Notes on the parts that the picture leaves out.
 pub fn heatmap_caveats(map: &RecordHeatmap) -> Vec<String> {
     left_out(map.left_out_ppm).map(|words| format!("{words} (--all shows it)")).into_iter().collect()
 }
 
-/// What lies outside of the bands that are shown, in words; `None` for nothing.
+/// Share outside of the bands that are shown, as text; `None` if there is none.
 pub fn left_out(left_out_ppm: u64) -> Option<String> {
     let share = Unit::Ppm.approx(left_out_ppm as f64);
     (left_out_ppm > 0).then(|| format!("{share} of the accesses found are spread thinly over memory that is not shown"))

@@ -8,7 +8,7 @@ use super::access::temperature;
 use super::{Area, At, Moment, Survey, access_csv, moments, no_ages, no_intervals};
 use crate::{Table, Unit};
 
-/// Ranges of neighbouring regions alike, hottest first.
+/// Ranges of similar neighbouring regions, hottest first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HotRanges {
     /// One for each target (and each snapshot, where all were asked for); areas are sorted by temperature.
@@ -64,7 +64,7 @@ fn mean(areas: &[Area]) -> Area {
     Area {
         start: areas[0].start,
         end: areas[areas.len() - 1].end,
-        // Of accessed areas the mean stays above zero: it would say that none was.
+        // The mean of accessed areas stays above zero, which would mean no access.
         nr_accesses: weighted(|area| Some(area.nr_accesses)).unwrap_or(0).max(u64::from(areas[0].nr_accesses > 0)),
         rate_ppm: weighted(|area| area.rate_ppm),
         age: weighted(|area| area.age),
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn neighbours_alike_become_one() {
-        // 18 and 20 of 20 are alike, 0 and 1 are not although near; ages 10 and 30 are not; a gap parts.
+        // 18 and 20 of 20 are similar, 0 and 1 are not although close; ages 10 and 30 are not; a gap separates.
         let areas = [
             area(0, 10, 18, 5),
             area(10, 40, 20, 6),

@@ -37,7 +37,7 @@ pub struct IdleTimes {
     pub snapshots: u64,
     /// Bytes in regions that were found accessed; of a page trace: bytes of pages touched in the epoch of that time.
     pub in_use_bytes: u64,
-    /// Bytes that were not, by how long: from each of [`IDLE_BOUNDS_NS`] to the next.
+    /// Bytes that were not accessed, by idle time: from each of [`IDLE_BOUNDS_NS`] to the next.
     pub idle_bytes: Vec<u64>,
 }
 
@@ -95,7 +95,7 @@ pub fn idle(store: &mut RegionStore, survey: &Survey, at: At) -> Result<IdleTime
     })
 }
 
-/// A bar for each bin. `subject` says in one line what was monitored or recorded.
+/// A bar for each bin. `subject`: one line about the program or record.
 pub fn idle_chart(idle: &IdleTimes, subject: String) -> Chart {
     let (names, bytes): (Vec<String>, Vec<u64>) = idle.bins().into_iter().unzip();
     Chart {
@@ -116,7 +116,7 @@ fn when(idle: &IdleTimes) -> String {
     }
 }
 
-/// Bytes and shares of each bin; the last column is how much would be saved if all that has been idle for so long went.
+/// Bytes and shares of each bin; the last column is the savings if all memory that has been idle for this long were evicted.
 pub fn idle_table(idle: &IdleTimes) -> Table {
     let columns = vec![
         Column::text("idle for"),

@@ -1,4 +1,4 @@
-//! What is in a record.
+//! Contents of a record.
 
 use isotherm_trace::TraceError;
 use isotherm_trace::region::{ContextMeta, Intervals, RegionStore};
@@ -7,16 +7,16 @@ use serde::Serialize;
 use super::{Survey, target_name, unit_bytes};
 use crate::{Cell, Column, Table, Unit};
 
-/// What a record says about itself, and what it holds.
+/// Metadata and contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordInfo {
-    /// How it is stored.
+    /// Storage format.
     pub form: String,
     /// The command that was monitored.
     pub command: Vec<String>,
-    /// What observed.
+    /// Program that observed.
     pub recorder: String,
-    /// What wrote the file.
+    /// Program that wrote the file.
     pub created_by: String,
     pub host: String,
     /// Whether it ran to its end.
@@ -34,7 +34,7 @@ pub struct RecordInfo {
     /// How memory was monitored.
     pub contexts: Vec<ContextMeta>,
     pub targets: Vec<TargetInfo>,
-    /// What to know before trusting it.
+    /// Notes for judging the record.
     pub notes: Vec<String>,
 }
 

@@ -1,8 +1,7 @@
-//! Region records as charts, heatmaps and tables: what a monitor found. One file for each view, with its analysis; what
-//! they share is here.
+//! Region records of monitors as charts, heatmaps and tables. One file for each view, with its analysis; common code is here.
 //!
-//! A record is read with the memory of one snapshot, as often as a view needs it. What a record cannot support is refused
-//! with what is missing: frequencies need the intervals, idle times the ages.
+//! A record is read with the memory of one snapshot, as often as a view needs it. A view that a record cannot support is
+//! refused with a note of the missing data: frequencies need the intervals, idle times the ages.
 
 mod access;
 mod bands;
@@ -29,7 +28,7 @@ pub use wss::{RecordWss, WssPercentile, WssPoint, wss, wss_chart, wss_csv, wss_t
 use isotherm_trace::TraceError;
 use isotherm_trace::region::{RegionStore, Snapshot};
 
-/// What was monitored, in one line.
+/// The monitored command or target, in one line.
 pub fn subject(store: &RegionStore) -> String {
     let meta = store.meta();
     let command = crate::traces::command_line(&meta.command);
@@ -43,7 +42,7 @@ pub fn subject(store: &RegionStore) -> String {
     }
 }
 
-/// What to know before trusting numbers from this record.
+/// Notes for judging numbers from this record.
 pub fn caveats(store: &RegionStore) -> Vec<String> {
     let meta = store.meta();
     let mut notes: Vec<String> = store.warnings().iter().map(ToString::to_string).collect();
@@ -75,13 +74,13 @@ pub(crate) fn target_name(store: &RegionStore, target: u32) -> String {
 
 const PPM: u64 = 1_000_000;
 
-/// In how many checks out of a million the region was found accessed; `None` without intervals.
+/// Number of checks out of a million that found the region accessed; `None` without intervals.
 pub(crate) fn rate_ppm(snapshot: &Snapshot, nr_accesses: u32) -> Option<u64> {
     let max = snapshot.intervals.max_nr_accesses()?;
     Some((u64::from(nr_accesses).saturating_mul(PPM) / max).min(PPM))
 }
 
-/// The refusal of what a record does not have.
+/// The refusal if a record lacks data.
 pub(crate) fn lacks(store: &RegionStore, what: impl Into<String>) -> TraceError {
     TraceError::Unsupported { path: store.path().to_owned(), what: what.into() }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Survey, lacks, rate_ppm, target_name, unit_bytes};
 
-/// Which moment is asked for.
+/// The selected moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum At {
     /// The last snapshot of each target.
@@ -25,26 +25,26 @@ pub struct Moment {
     pub time_ns: u64,
     /// Name of the target.
     pub target: String,
-    /// Length of an aggregation, if known: what ages count.
+    /// Length of an aggregation, the unit of ages, if known.
     pub aggregation_ns: Option<u64>,
-    /// Samples of an aggregation, if known: what accesses are out of.
+    /// Samples of an aggregation, the maximum of accesses, if known.
     pub nr_accesses_max: Option<u64>,
     /// By address.
     pub areas: Vec<Area>,
 }
 
-/// A region, or several alike side by side.
+/// A region, or several similar neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Area {
     /// First byte.
     pub start: u64,
-    /// Byte behind the last.
+    /// Byte after the last.
     pub end: u64,
-    /// In how many samples it was found accessed.
+    /// Number of samples that found it accessed.
     pub nr_accesses: u64,
     /// The same out of a million; `None` without intervals.
     pub rate_ppm: Option<u64>,
-    /// For how many aggregations it has been so; `None` where the record has no ages.
+    /// Aggregations without a change; `None` where the record has no ages.
     pub age: Option<u64>,
     /// The same as time; `None` without ages or intervals.
     pub age_ns: Option<u64>,
@@ -88,7 +88,7 @@ impl Moment {
     }
 }
 
-/// Hands over the snapshots asked for: of [`At::All`] one after the other as they are read, of others one for each target.
+/// Calls `each` with the selected snapshots: of [`At::All`] one after the other as they are read, of others one for each target.
 ///
 /// # Errors
 /// When nothing had been recorded at that time, when the record is damaged, and what `each` returns.
@@ -98,7 +98,7 @@ pub fn moments<E: From<TraceError>>(
     at: At,
     mut each: impl FnMut(Moment) -> Result<(), E>,
 ) -> Result<(), E> {
-    // The store is lent to the loop, so names and units are looked up before.
+    // The store is borrowed by the loop, so names and units are read before.
     let names: Vec<(String, u64)> =
         survey.targets.iter().map(|&target| (target_name(store, target), unit_bytes(store, target))).collect();
     let index_of = |snapshot: &Snapshot| survey.targets.binary_search(&snapshot.target).unwrap_or(0);

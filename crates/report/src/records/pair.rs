@@ -1,4 +1,4 @@
-//! Two records on the same axes: whose memory is whose, which addresses both are drawn over.
+//! Two records on the same axes: matches their targets, and selects the addresses to draw.
 
 use isotherm_trace::TraceError;
 use isotherm_trace::region::RegionStore;
@@ -11,11 +11,11 @@ use crate::{Heatmap, HeatmapPair};
 /// A range of addresses of one target that both records are drawn over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PairBand {
-    /// What the target is called.
+    /// Name of the target.
     pub target: String,
     /// First byte.
     pub start: u64,
-    /// Byte behind the last.
+    /// Byte after the last.
     pub end: u64,
     /// Equal address bins in it.
     pub rows: u32,
@@ -34,7 +34,7 @@ pub struct RecordPair {
     pub rate_ppm: [Vec<u64>; 2],
     /// Share of all accesses found that lies outside of the bands, in parts per million.
     pub left_out_ppm: [u64; 2],
-    /// What to know before comparing them.
+    /// Notes for comparing them.
     pub notes: Vec<String>,
     /// Each as a heatmap of its own.
     #[serde(skip)]
@@ -104,7 +104,7 @@ pub fn heatmap_pair(
     })
 }
 
-/// Both as one picture. `names` are what the files are called.
+/// Both as one picture. `names` are the names of the files.
 pub fn pair_picture(pair: &RecordPair, names: [String; 2], stores: [&RegionStore; 2]) -> Option<HeatmapPair> {
     let picture = |side: usize| -> Heatmap {
         let picture = heatmap_picture(&pair.maps[side], stores[side]);
@@ -124,7 +124,7 @@ fn space(store: &RegionStore, survey: &Survey) -> Option<&'static str> {
     survey.targets.iter().all(|target| of(target) == Some(first)).then_some(first)
 }
 
-/// Which target of one record is which of the other.
+/// Matching of the targets of the two records.
 struct Targets {
     /// Of each joint target, for people.
     names: Vec<String>,
@@ -133,7 +133,7 @@ struct Targets {
 }
 
 impl Targets {
-    /// Targets of one name are the same; so are those of one PID, and the only ones that are left over, which is told.
+    /// Targets of one name are the same; so are those of one PID, and the only ones that are left over, which a note says.
     fn of(sides: [(&RegionStore, &Survey); 2]) -> (Self, Vec<String>) {
         let named = sides.map(|(store, survey)| -> Vec<(u32, String)> {
             survey.targets.iter().map(|&target| (target, target_name(store, target))).collect()
@@ -176,12 +176,12 @@ impl Targets {
         u32::try_from(at).ok()
     }
 
-    /// The number of a joint target in a record; one that no record has where it is not there.
+    /// The number of a joint target in a record; if the record lacks it, a number that no record has.
     fn number(&self, side: usize, joint: u32) -> u32 {
         self.numbers[side][joint as usize].unwrap_or(u32::MAX - joint)
     }
 
-    /// Joint bands as a record has them, in its own order.
+    /// Joint bands in the order of a record.
     fn bands_of(&self, side: usize, bands: &[ShownBand]) -> Vec<ShownBand> {
         let own = |band: &ShownBand| ShownBand { target: self.number(side, band.target), ..band.clone() };
         let mut bands: Vec<ShownBand> = bands.iter().map(own).collect();
@@ -214,7 +214,7 @@ impl Targets {
     }
 }
 
-/// Ranges in order, of which those that touch are one.
+/// Ranges in order, adjacent ones joined.
 fn union(mut ranges: Vec<(u32, u64, u64)>) -> Vec<(u32, u64, u64)> {
     ranges.sort_unstable();
     let mut disjoint: Vec<(u32, u64, u64)> = Vec::new();
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn both_are_on_the_same_axes() {
-        // The right one is twice as long, and has the upper half of what the left one has, and more above.
+        // The right one is twice as long, and has the upper half of the left one's memory, and more above.
         let (_a, mut one, one_survey) = record("vaddr", 4, &[("x", &[(0, 2 * MIB)])]);
         let (_b, mut other, other_survey) = record("vaddr", 8, &[("x", &[(MIB, 3 * MIB)])]);
         let pair = heatmap_pair((&mut one, &one_survey), (&mut other, &other_survey), (8, 3), MIB).unwrap();

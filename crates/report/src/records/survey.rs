@@ -1,18 +1,18 @@
-//! Which part of a record is looked at, and what that part holds: one pass before any other.
+//! Selects a part of a record, and summarises it: one pass before any other.
 
 use isotherm_trace::TraceError;
 use isotherm_trace::region::{RegionStore, Snapshot};
 
 use super::lacks;
 
-/// What of a record is asked for.
+/// The selected part of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Snapshots that end later than this, counted from the record's first moment.
     pub from_ns: Option<u64>,
     /// Snapshots that end no later than this.
     pub to_ns: Option<u64>,
-    /// Targets by number or name; empty: all that are not those of a scheme, or, where there are no others, all.
+    /// Targets by number or name; empty: all except those of schemes, or all if there are no others.
     pub targets: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ pub struct Survey {
     pub regions: u64,
     /// Of these, without an age.
     pub regions_without_age: u64,
-    /// Snapshots that do not say how often the monitor looked.
+    /// Snapshots without a sampling interval.
     pub snapshots_without_intervals: u64,
     /// Regions that were found accessed more often than the intervals allow.
     pub regions_above_max: u64,
@@ -48,7 +48,7 @@ impl Survey {
     /// Reads the record once.
     ///
     /// # Errors
-    /// When a target is not there, when nothing is selected, or when the record is damaged.
+    /// When a target does not exist, when nothing is selected, or when the record is damaged.
     pub fn of(store: &mut RegionStore, selection: &Selection) -> Result<Self, TraceError> {
         if let (Some(from_ns), Some(to_ns)) = (selection.from_ns, selection.to_ns)
             && from_ns >= to_ns
@@ -125,12 +125,12 @@ impl Survey {
     /// Whether the snapshot is selected.
     fn holds(&self, snapshot: &Snapshot) -> bool {
         let time_ns = self.time(snapshot.time_ns);
-        // An end at the very left edge belongs to what is before.
+        // An end exactly at the left edge belongs to the part before.
         let after = time_ns > self.from_ns || self.from_ns == 0;
         after && time_ns <= self.to_ns && self.targets.binary_search(&snapshot.target).is_ok()
     }
 
-    /// Hands over every snapshot selected, in the order of the file.
+    /// Calls `each` with every selected snapshot, in the order of the file.
     ///
     /// # Errors
     /// When the record is damaged; and what `each` returns.
@@ -142,7 +142,7 @@ impl Survey {
         store.for_each(|snapshot| if self.holds(snapshot) { each(snapshot) } else { Ok(()) })
     }
 
-    /// What is odd about the numbers of the part selected.
+    /// Notes on unusual numbers of the part selected.
     pub fn caveats(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.regions_above_max > 0 {

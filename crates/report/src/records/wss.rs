@@ -10,7 +10,7 @@ use crate::{Axis, Cell, Chart, Column, Reference, Series, Table, Unit};
 /// Working-set sizes of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordWss {
-    /// A region with at least so many accesses is part of it.
+    /// Least number of accesses of a region that counts.
     pub accesses_min: u32,
     /// First snapshots left out.
     pub skipped_snapshots: u64,
@@ -39,15 +39,15 @@ pub struct WssPoint {
 pub struct WssPercentile {
     /// 0 to 100.
     pub percent: u8,
-    /// This share of the snapshots is at most about so large.
+    /// This share of the snapshots is at most about this large.
     pub bytes: u64,
 }
 
 const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 
 /// One pass over the record; memory: some bytes a snapshot. A snapshot's working set is the sum of its regions with
-/// `accesses_min` accesses or more, which is what `damo report wss` prints (that leaves out the first 20 snapshots unless
-/// told otherwise). Several targets: the sum of what each showed last.
+/// `accesses_min` accesses or more, as `damo report wss` prints it (which leaves out the first 20 snapshots by default).
+/// Several targets: the sum of the last value of each.
 ///
 /// # Errors
 /// When nothing is left of the record, or it is damaged.
@@ -131,7 +131,7 @@ fn at_least(accesses: u32) -> String {
     }
 }
 
-/// The working set that so many of the snapshots do not exceed.
+/// The working set that this share of the snapshots does not exceed.
 pub fn wss_table(wss: &RecordWss) -> Table {
     let columns = vec![Column::text("share of snapshots"), Column::number("working set at most", Unit::Bytes)];
     let mut table = Table::new(format!("working set of {} snapshots", wss.points.len()), columns);

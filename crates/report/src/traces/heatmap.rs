@@ -9,12 +9,12 @@ use isotherm_units::Duration;
 use super::{bytes, subject};
 use crate::{Band, Cell, Column, Heatmap, Measure, Table, Unit};
 
-/// Cells of a picture's matrix: columns as many as it has pixels; rows many more, or a heap that is scattered over a
-/// thousand places would become few bands that are mostly holes.
+/// Cells of a picture's matrix: columns as many as it has pixels; rows many more, as a heap that is scattered over a
+/// thousand places would otherwise become few bands that are mostly holes.
 pub const PICTURE_CELLS: HeatmapOptions =
     HeatmapOptions { columns: 800, rows: 4000, fold_pages: 2048, whole_epochs: true };
 
-/// The picture of a trace, for pages that hold more than it.
+/// The picture of a trace, for pages with other contents too.
 ///
 /// # Errors
 /// When the file is no page trace, is damaged or cannot be read.
@@ -51,7 +51,7 @@ pub fn heatmap(matrix: &Matrix, meta: &TraceMeta) -> Heatmap {
     }
 }
 
-/// What the picture leaves out.
+/// Notes on the parts that the picture leaves out.
 pub fn heatmap_caveats(matrix: &Matrix) -> Vec<String> {
     if matrix.dropped_bands == 0 {
         return Vec::new();
@@ -100,7 +100,7 @@ fn label(matrix: &Matrix, process: usize, label: &str, meta: &TraceMeta) -> Stri
     format!("{} ({name} #{process})", short(label))
 }
 
-/// Files speak for themselves: `libc.so.6`, not `file libc.so.6`.
+/// File mappings are named without the kind: `libc.so.6`, not `file libc.so.6`.
 fn short(label: &str) -> &str {
     ["file ", "image "].into_iter().find_map(|kind| label.strip_prefix(kind)).unwrap_or(label)
 }

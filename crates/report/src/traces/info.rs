@@ -1,4 +1,4 @@
-//! What is in a trace.
+//! Contents of a trace.
 
 use isotherm_trace::analysis::Info;
 use isotherm_trace::{Clock, ClockKind};

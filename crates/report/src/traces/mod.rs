@@ -1,4 +1,4 @@
-//! Analyses of a trace as charts, heatmaps and tables. One file for each; what they share is here.
+//! Analyses of a trace as charts, heatmaps and tables. One file for each; common code is here.
 
 mod heatmap;
 mod hot;
@@ -30,7 +30,7 @@ pub(crate) fn without_process(table: &Table) -> Table {
     table.only(&names.into_iter().filter(|name| *name != "process").collect::<Vec<_>>())
 }
 
-/// What was recorded, in one line: the command, or who made the trace.
+/// The recorded command, or who made the trace, in one line.
 pub fn subject(meta: &TraceMeta) -> String {
     let command = command_line(&meta.command);
     match (command.trim(), meta.recorder.as_str()) {
@@ -45,13 +45,13 @@ pub(crate) fn command_line(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word of a command, in quotes where it would not be seen as one.
+/// A word of a command, quoted if it has special characters.
 fn quoted(word: &str) -> String {
     let is_plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"$;&|<>()*?".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// What to know before trusting numbers from this trace.
+/// Notes for judging numbers from this trace.
 pub fn caveats(meta: &TraceMeta) -> Vec<String> {
     let mut notes = Vec::new();
     if meta.epoch_ns > 0 {

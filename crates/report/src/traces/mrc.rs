@@ -34,7 +34,7 @@ pub fn mrc_chart(curve: &MissRatioCurve, meta: &TraceMeta) -> Chart {
     }
 }
 
-/// What to know before trusting the curve.
+/// Notes for judging the curve.
 pub fn mrc_caveats(curve: &MissRatioCurve) -> Vec<String> {
     let sample = curve.sample.map(|sample| {
         format!(

@@ -39,7 +39,7 @@ pub fn wss_chart(working_set: &WorkingSet, meta: &TraceMeta) -> Chart {
     }
 }
 
-/// The working set that so many of the windows do not exceed.
+/// The working set that this share of the windows does not exceed.
 pub fn wss_table(working_set: &WorkingSet, meta: &TraceMeta) -> Table {
     let window = Duration::from_ns(working_set.window_ns);
     let columns = vec![Column::text("share of windows"), Column::number("working set at most", Unit::Bytes)];
