@@ -1,6 +1,6 @@
 //! `cargo xtask bench --against COMMIT`: the benchmarks of this tree and of another commit, run alternately, pair by pair.
 //!
-//! Two runs of one benchmark on a busy machine differ by more than what is looked for; two that follow each other differ less. A row is
+//! On a busy machine two runs of one benchmark differ by more than the change to be measured; consecutive runs differ less. A row is
 //! the mean ratio of pairs with its 95 % interval; a row that is slower with all of its interval is a finding.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Findings, bench, workspace};
 
-/// Pairs of runs where nothing else is said.
+/// Default number of pairs of runs.
 const PAIRS: usize = 5;
 
 /// A figure in all runs of one side.
@@ -53,7 +53,7 @@ fn compare(arguments: &[String]) -> Result<BTreeMap<String, Row>, String> {
         said(Command::new("git").current_dir(&root).args(["worktree", "add", "--detach"]).arg(&other).arg(&hash))?;
     }
     let compared = pairs_of(&root, &other, pairs, words);
-    // Its build stays for the next time, beside it.
+    // Its build is kept next to it for the next time.
     let removed = said(Command::new("git").current_dir(&root).args(["worktree", "remove", "--force"]).arg(&other));
     let rows = compared?;
     removed?;
@@ -71,7 +71,7 @@ fn pairs_of(root: &Path, other: &Path, pairs: usize, words: &[String]) -> Result
     for (package, name) in benches.iter().filter(|(_, name)| is_meant(name)) {
         for pair in 0..pairs {
             eprintln!("bench: {package}/{name}, pair {} of {pairs}", pair + 1);
-            // Who is first changes, so that what drifts does not count for one side.
+            // The order alternates, so that drift does not count for one side.
             for ours in [pair % 2 == 0, pair % 2 != 0] {
                 let (tree, target) =
                     if ours { (root, root.join("target")) } else { (other, root.join("target/against/build")) };
@@ -102,7 +102,7 @@ fn figures(tree: &Path, target: &Path, package: &str, name: &str) -> Result<Vec<
         .collect())
 }
 
-/// A bar says it, by what passed; without one the unit does: rates are better high, times and sizes low.
+/// The direction of a bar follows from the values that passed; without a bar, from the unit: rates are better high, times and sizes low.
 fn is_higher_better(row: &Value) -> bool {
     match (row["bar"].as_f64(), row["value"].as_f64(), row["pass"].as_bool()) {
         (Some(bar), Some(value), Some(pass)) if value != bar => (value > bar) == pass,
@@ -110,7 +110,7 @@ fn is_higher_better(row: &Value) -> bool {
     }
 }
 
-/// How much slower each row is, in the order of names; those that are surely so are findings.
+/// How much slower each row is, in the order of names; those that are significantly slower are findings.
 fn print(rows: &BTreeMap<String, Row>) -> Findings {
     let mut findings = Findings::new();
     println!("{:<70} {:>12} {:>12} {:>8}  95 % interval", "benchmark", "this", "other", "slower");

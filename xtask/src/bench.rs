@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: every benchmark of the workspace, each figure beside its bar. Writes `target/bench.json`.
+//! `cargo xtask bench`: every benchmark of the workspace, each figure next to its bar. Writes `target/bench.json`.
 //!
 //! A benchmark is a `[[bench]]` with `harness = false`. It prints one JSON object a line on standard output,
 //! `{"name": …, "unit": …, "bar": 5, "value": …, "pass": …}`, with `null` for a figure that has no bar; everything else goes
@@ -107,7 +107,7 @@ fn print_table(rows: &[Value]) {
     }
 }
 
-/// The bar with its direction, which follows from what passed.
+/// The bar with its direction, which follows from the values that passed.
 fn bar(row: &Value) -> String {
     let (Some(bar), Some(value)) = (row["bar"].as_f64(), row["value"].as_f64()) else { return text(&row["bar"]) };
     let at_most = (value <= bar) == (row["pass"] == Value::Bool(true));

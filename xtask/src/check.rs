@@ -1,4 +1,4 @@
-//! `cargo xtask check`: everything that must hold before a commit and needs no run of a test. All steps run; what is wrong is said at
+//! `cargo xtask check`: everything that must hold before a commit and needs no run of a test. All steps run; findings are printed at
 //! once, and again at the end.
 //!
 //! `cargo xtask check --fast` is for between commits: lints and unit tests of the packages that the branch has changed, each built as
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &[String]) -> Findings {
     findings
 }
 
-/// All steps that a run of tests has, too.
+/// All steps that a run of tests also has.
 pub(crate) fn all(step: &mut Step<'_>) {
     style(step);
     step("licences", &mut licences::run);
@@ -56,13 +56,13 @@ pub(crate) fn documentation() -> Findings {
     run_cargo(command.env("RUSTDOCFLAGS", RUSTDOC))
 }
 
-/// What is seen without a compiler.
+/// Checks that need no compiler.
 fn style(step: &mut Step<'_>) {
     step("format", &mut || {
         both().iter().flat_map(|workspace| cargo(workspace, &["fmt", "--all", "--check"])).collect()
     });
     step("house rules", &mut || tidy::run(&workspace::root()));
-    // A subject in the history is no fault of a tree: it is said, and nothing fails. The hook refuses it in time.
+    // A subject in the history is no fault of a tree: it is printed, and nothing fails. The hook refuses it when it is written.
     commits::run(&workspace::root()).iter().for_each(|subject| println!("warning: {subject}"));
 }
 
@@ -90,11 +90,11 @@ fn changed(step: &mut Step<'_>) {
 /// A package of one of the workspaces.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Package {
-    /// Below the root of the checkout, with `/` at the end.
+    /// Relative to the root of the checkout, with `/` at the end.
     folder: String,
     workspace: PathBuf,
     name: String,
-    /// Those that have unit tests. cargo refuses `--lib` for a package without a library.
+    /// Targets with unit tests. cargo refuses `--lib` for a package without a library.
     targets: &'static [&'static str],
 }
 
@@ -119,7 +119,7 @@ fn changed_packages() -> Result<BTreeSet<Package>, String> {
             Some(Package { folder, workspace: workspace.clone(), name, targets: unit_targets(package) })
         }));
     }
-    // The longest folder that a file lies in is its package's.
+    // The longest folder that contains a file is its package's.
     packages.sort_by_key(|package| std::cmp::Reverse(package.folder.len()));
     let package = |file: &String| packages.iter().find(|package| file.starts_with(&package.folder)).cloned();
     Ok(files.iter().filter(|file| file.ends_with(".rs") || file.ends_with(".toml")).filter_map(package).collect())
@@ -128,7 +128,7 @@ fn changed_packages() -> Result<BTreeSet<Package>, String> {
 fn unit_targets(package: &serde_json::Value) -> &'static [&'static str] {
     let targets = package["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
     let has = |wanted: &str| targets.iter().any(|target| target["kind"][0] == wanted);
-    // What else there is: cdylib, proc-macro.
+    // Other kinds: cdylib, proc-macro.
     if !has("lib") && has("bin") { &["--bins"] } else { &["--lib", "--bins"] }
 }
 

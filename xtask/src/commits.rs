@@ -1,9 +1,9 @@
 //! Commit subjects: `area: what`, at most 72 characters, so that lists of commits can be read in a terminal.
 //!
-//! `.githooks/commit-msg` refuses a longer one when it is written (`make hooks`). What is in the history already is only warned about.
+//! `.githooks/commit-msg` refuses a longer one when it is written (`make hooks`). Commits already in the history only give a warning.
 //!
-//! Only commits that can still be reworded are looked at: those that the upstream branch does not have. Where there is no
-//! upstream, or it has all of them, the newest are looked at. A shallow clone has fewer; what is not there is not judged.
+//! Only commits that can still be reworded are checked: those that the upstream branch does not have. Without an upstream, or if it
+//! has all of them, the newest are checked. In a shallow clone only existing commits are checked.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::Findings;
 /// Characters of a subject.
 const LONGEST: usize = 72;
 
-/// Commits looked at. Older ones were the newest once, and may be from before the rule.
+/// Commits checked. Older ones were checked when they were new, or are from before the rule.
 const NEWEST: usize = 20;
 
 /// Where the branch may have come from, the likeliest first.
@@ -52,10 +52,10 @@ fn judge(id: &str, subject: &str) -> Option<String> {
     None
 }
 
-/// What git prints, or nothing where it fails: no git, no repository, no such commit.
+/// Output of git; `None` if it fails: no git, no repository, no such commit.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
-    // In a hook these name the repository of the hook.
+    // In a hook these variables name the repository of the hook.
     ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"].iter().for_each(|name| _ = command.env_remove(name));
     let output = command.arg("-C").arg(root).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -65,10 +65,10 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Whatever the user's configuration says.
+    /// Overrides the user's configuration.
     const SET: [&str; 6] = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"];
 
-    /// A repository of its own, whatever the user's configuration says.
+    /// A repository independent of the user's configuration.
     struct Planted(std::path::PathBuf);
 
     impl Planted {

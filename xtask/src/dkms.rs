@@ -1,11 +1,11 @@
-//! `cargo xtask dkms`: whether DKMS builds, installs and removes the accessed-bit module as `make module-install` hands it over, each in a
+//! `cargo xtask dkms`: whether DKMS builds, installs and removes the accessed-bit module as `make module-install` copies it, each in a
 //! clean root of a Debian release with its own `dkms`, for the headers of the rig's kernel of that release.
 
 use std::path::Path;
 
 use crate::{Findings, module, workspace};
 
-/// What `make module-install` puts into /usr/src/isotherm-1.
+/// Files that `make module-install` puts into /usr/src/isotherm-1.
 const FILES: [&str; 6] = ["isotherm.c", "isotherm.h", "Makefile", "dkms.conf", "LICENSE", "README.md"];
 /// Name and version, as module/dkms.conf has them.
 const NAME: &str = "isotherm/1";
@@ -26,7 +26,7 @@ pub(crate) fn run(names: &[String]) -> Findings {
     names.iter().filter_map(try_one).collect()
 }
 
-/// Prints what went well, and returns what did not.
+/// Prints the success, and returns the failure.
 fn told(result: Result<String, String>) -> Option<String> {
     result.map(|line| println!("dkms: {line}")).err()
 }
@@ -35,7 +35,7 @@ fn skip_or_fail(lack: String, is_required: bool) -> Result<String, String> {
     if is_required { Err(lack) } else { Ok(format!("skipped: {lack}")) }
 }
 
-/// Why no roots can be made here.
+/// Why roots cannot be made on this machine.
 fn lack_of_host() -> Option<String> {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0);
     if !is_root {
@@ -55,13 +55,13 @@ fn lack_of_kernel(name: &str) -> Option<String> {
         .then(|| format!("Linux {name} is not at hand; `isotherm-lab rig ready {name}` fetches it"))
 }
 
-/// Adds, builds, installs and removes it, and returns what it found.
+/// Adds, builds, installs and removes the module, and returns a summary.
 fn install(name: &str) -> Result<String, String> {
     let (suite, release) = module::known(name)?;
     let root = module::root("dkms", "dkms,kmod", suite, &release, &module::cache()?.join("roots"))?;
     let show = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let modules = root.join("lib/modules").join(&release);
-    // What an interrupted run left.
+    // Left by an interrupted run.
     let _ = module::run_inside(&root, &["dkms", "remove", NAME, "--all"]);
     let source = root.join("usr/src/isotherm-1");
     std::fs::create_dir_all(&source).map_err(|error| show(&source, error))?;
@@ -113,7 +113,7 @@ mod tests {
         assert!(install("2.4").unwrap_err().contains("there are 6.1, 6.12, 7.2"));
     }
 
-    /// The Makefile hands over these files, and dkms.conf calls them so.
+    /// The Makefile copies these files, and dkms.conf has their names.
     #[test]
     fn it_tries_what_is_installed() {
         let read = |path: &str| std::fs::read_to_string(workspace::root().join(path)).expect("it is there");

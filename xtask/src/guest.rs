@@ -44,7 +44,7 @@ fn build(workspace: &Path, (package, program): (&str, &str), folder: &str, flags
 fn put(built: &Path, folder: &str, program: &str) -> Findings {
     let folder = workspace::target().join(folder);
     let place = folder.join(program);
-    // Another name first: a guest may be started from the old one just now.
+    // Under another name first: a guest may be starting from the old file.
     let part = folder.join(format!("{program}.part"));
     let put = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;

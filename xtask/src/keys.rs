@@ -1,4 +1,4 @@
-//! The reference of configuration keys, made from the sources: what serde reads, with the words that stand above each field.
+//! The reference of configuration keys, made from the sources: the fields that serde reads, with their doc comments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ const BEGIN: &str = "<!-- keys: made by cargo xtask bless keys -->\n";
 /// Crates whose types a configuration holds.
 const CRATES: [&str; 6] = ["scenario", "daemon", "sim", "core", "workload", "units"];
 
-/// Writes the page anew.
+/// Writes the page.
 pub(crate) fn run() -> Findings {
     let root = workspace::root();
     match page(&root) {
@@ -23,7 +23,7 @@ pub(crate) fn run() -> Findings {
     }
 }
 
-/// What stands on the page above the tables, the tables there, and the tables as they have to be.
+/// The text of the page above the tables, its tables, and the expected tables.
 fn page(root: &Path) -> Result<(String, String, String), String> {
     let text = std::fs::read_to_string(root.join(PAGE)).map_err(|error| format!("{PAGE}: {error}"))?;
     let (head, old) = text.split_once(BEGIN).ok_or(format!("{PAGE}: the line before the tables is missing"))?;
@@ -102,7 +102,7 @@ impl Sources {
             .or_else(|| from(krate))
     }
 
-    /// A section for a root and for all that it holds, in the order in which they are met.
+    /// A section for a root and for all types in it, in the order in which they are found.
     fn reference(&self, root: &str) -> String {
         let (krate, name) = root.split_once("::").unwrap_or(("", root));
         let Some(first) = self.types.get(name).and_then(|all| all.iter().find(|known| known.krate == krate)) else {
@@ -186,7 +186,7 @@ impl Sources {
                 continue;
             }
             if serde_words(&field.attrs).iter().any(|word| word == "flatten") {
-                // Its keys stand here as well.
+                // Its keys are listed here as well.
                 if let Some(inner) = self.named(&field.ty, known).filter(|inner| !std::ptr::eq(*inner, known)) {
                     match &inner.shape {
                         Shape::Table(item) => self.rows(place, item, inner, out, met),
@@ -215,7 +215,7 @@ impl Sources {
         }
     }
 
-    /// What may stand behind a key, in words.
+    /// The allowed values of a key, as text.
     fn value<'a>(
         &'a self,
         place: &str,
@@ -308,7 +308,7 @@ fn serde_words(attributes: &[Attribute]) -> Vec<String> {
     lists.flat_map(|text| text.split(',').map(|word| word.replace(' ', "")).collect::<Vec<_>>()).collect()
 }
 
-/// What stands behind `key =` there.
+/// The value of `key =` there.
 fn rule(attributes: &[Attribute], key: &str) -> Option<String> {
     let begin = format!("{key}=");
     serde_words(attributes).into_iter().find_map(|word| Some(word.strip_prefix(&begin)?.trim_matches('"').to_owned()))
@@ -350,7 +350,7 @@ fn spaced(name: &str) -> String {
     out
 }
 
-/// The words above an item, with links to code as code.
+/// The doc comment of an item, with links to code as code.
 fn words(attributes: &[Attribute]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {
@@ -359,7 +359,7 @@ fn words(attributes: &[Attribute]) -> String {
         let Lit::Str(text) = &literal.lit else { continue };
         lines.push(text.value().trim().to_owned());
     }
-    // [`Name`](path) and [`Name`] name code, which a reader of the page does not have.
+    // [`Name`](path) and [`Name`] name code, which is not on the page.
     let (text, mut out) = (lines.join(" ").trim().to_owned(), String::new());
     let mut rest = text.as_str();
     while let Some(at) = rest.find("[`") {
@@ -375,7 +375,7 @@ fn words(attributes: &[Attribute]) -> String {
     out + rest
 }
 
-/// A paragraph in lines as the pages have them.
+/// A paragraph wrapped as on the pages.
 fn filled(text: &str) -> String {
     let (mut out, mut column) = (String::new(), 0);
     for word in text.split_whitespace() {

@@ -1,7 +1,7 @@
 //! `cargo xtask licences`: every dependency comes from the registry, under a licence on the list of `deny.toml`.
 //!
-//! That is what a change can break. Advisories appear without a change of ours: [`advisories`] asks cargo-deny about them, in the nightly
-//! run, and holds all of `deny.toml` against the dependencies.
+//! A change can break this. Advisories appear without a change of ours: [`advisories`] asks cargo-deny about them in the nightly run, and
+//! checks the dependencies against all of `deny.toml`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(crate) fn run() -> Findings {
         Ok(metadata) => workspace::packages(&metadata).iter().filter_map(|package| judge(package, &allowed)).collect(),
         Err(error) => vec![error],
     };
-    // What both depend on is named once.
+    // A dependency of both is reported once.
     let findings: BTreeSet<String> = [workspace::root(), workspace::lab()].iter().flat_map(|one| of(one)).collect();
     findings.into_iter().collect()
 }
@@ -48,7 +48,7 @@ fn allowed(list: &str) -> Result<Vec<Licensee>, String> {
     names.iter().map(licensee).collect()
 }
 
-/// What is wrong with a package of `cargo metadata`. Our own have no source; `tidy` looks at their licences.
+/// The violation of a package of `cargo metadata`. Our own have no source; `tidy` checks their licences.
 fn judge(package: &Value, allowed: &[Licensee]) -> Option<String> {
     let source = package["source"].as_str()?;
     let name = format!("{} {}", package["name"].as_str()?, package["version"].as_str()?);
@@ -66,9 +66,8 @@ fn judge(package: &Value, allowed: &[Licensee]) -> Option<String> {
     (!is_allowed).then(|| format!("{name} is under `{licence}`, which is not on the list of {LIST}"))
 }
 
-/// Known vulnerabilities, and all of `deny.toml`, by cargo-deny. Where that is not installed, one line says how to get it, and nothing
-/// is checked; with `ISOTHERM_REQUIRE_ALL=1` that fails. Its database comes from the network: where that cannot be reached, one line
-/// says so.
+/// Known vulnerabilities, and all of `deny.toml`, by cargo-deny. If it is not installed, one line says how to get it, and nothing is
+/// checked; with `ISOTHERM_REQUIRE_ALL=1` that fails. Its database comes from the network: if that is not reachable, one line says so.
 pub(crate) fn advisories() -> Findings {
     let has_deny = Command::new("cargo-deny").arg("--version").output().is_ok_and(|output| output.status.success());
     if !has_deny {

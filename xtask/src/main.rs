@@ -52,7 +52,7 @@ cargo xtask COMMAND
              fuzz TARGET… --for 10m  these targets or groups of targets, for this long in all
              fuzz TARGET --input FILE  one input again; fuzz --list shows the targets";
 
-/// What a command found wrong, one line each; empty is good.
+/// Findings of a command, one line each; empty is good.
 type Findings = Vec<String>;
 
 fn main() -> ExitCode {

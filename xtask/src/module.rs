@@ -1,5 +1,5 @@
 //! `cargo xtask module`: builds the accessed-bit module for the kernels of the rig, each in a clean root of its Debian release with the
-//! compiler and the headers of exactly that kernel. `modules/RELEASE/isotherm.ko` in the cache is where the rig looks.
+//! compiler and the headers of exactly that kernel. The rig reads `modules/RELEASE/isotherm.ko` in the cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::{Findings, workspace};
 
 /// Kernels of the rig and the suites that they come from, as in lab/rig/src/packages.rs.
 pub(crate) const SUITES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("7.2", "sid")];
-/// What is built where nothing is named.
+/// Kernels to build for by default.
 pub(crate) const USUAL: [&str; 3] = ["6.1", "6.12", "7.2"];
 const SOURCES: [&str; 3] = ["isotherm.c", "isotherm.h", "Makefile"];
 
@@ -30,12 +30,12 @@ fn build(name: &str) -> Result<(), String> {
         let from = workspace::root().join("module").join(file);
         std::fs::copy(&from, inside.join(file)).map_err(|error| show(&from, error))?;
     }
-    // The headers' own tools look into /proc. Those of the root have no pahole.
+    // The headers' own tools read /proc. Those of the root have no pahole.
     let kernel = format!("KVER={release}");
     run_inside(&root, &["make", "-C", "/module", &kernel, "KCFLAGS=-Wall -Werror", "CONFIG_DEBUG_INFO_BTF_MODULES="])?;
     let place = cache.join("modules").join(&release);
     std::fs::create_dir_all(&place).map_err(|error| show(&place, error))?;
-    // Another name first: a guest may be about to be given the old one.
+    // Under another name first: a guest may be about to get the old file.
     let (part, whole) = (place.join("isotherm.ko.part"), place.join("isotherm.ko"));
     std::fs::copy(inside.join("isotherm.ko"), &part).map_err(|error| show(&part, error))?;
     std::fs::rename(&part, &whole).map_err(|error| show(&whole, error))?;
@@ -68,7 +68,7 @@ pub(crate) fn release(kernel: &Path) -> Option<String> {
     modules.flatten().next()?.file_name().into_string().ok()
 }
 
-/// A clean root of the suite with `packages`, separated by commas, and the kernel's headers, made when it is not there. `purpose` is
+/// A clean root of the suite with `packages`, separated by commas, and the kernel's headers, made if it does not exist. `purpose` is
 /// part of its name.
 pub(crate) fn root(purpose: &str, packages: &str, suite: &str, release: &str, roots: &Path) -> Result<PathBuf, String> {
     let path = roots.join(format!("{suite}-{purpose}-{release}"));
@@ -77,11 +77,11 @@ pub(crate) fn root(purpose: &str, packages: &str, suite: &str, release: &str, ro
     }
     println!("module: making a root of {suite} in {}", path.display());
     let unfinished = roots.join(format!("{suite}-{purpose}-{release}.unfinished"));
-    // What an interrupted run left.
+    // Left by an interrupted run.
     let _ = std::fs::remove_dir_all(&unfinished);
     std::fs::create_dir_all(&unfinished).map_err(|error| format!("{}: {error}", unfinished.display()))?;
     let packages = format!("--include={packages},linux-headers-{release}");
-    // A mirror may stand still at a day, as the kernel does. Signatures are looked at all the same.
+    // A mirror may be frozen at a date, as the kernel is. Signatures are still checked.
     let options = ["--aptopt=Acquire::Check-Valid-Until \"false\"", "--variant=minbase"];
     run_command(Command::new("mmdebstrap").args(options).args([packages.as_str(), suite]).arg(&unfinished)).map_err(
         |error| {
@@ -95,7 +95,7 @@ pub(crate) fn root(purpose: &str, packages: &str, suite: &str, release: &str, ro
     Ok(path)
 }
 
-/// Runs a command in a root, with a /proc of its own, and returns what it printed.
+/// Runs a command in a root, with a /proc of its own, and returns its output.
 pub(crate) fn run_inside(root: &Path, words: &[&str]) -> Result<String, String> {
     run_command(
         Command::new("unshare")

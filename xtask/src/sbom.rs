@@ -1,4 +1,4 @@
-//! What the command is made of, as CycloneDX 1.5: every crate that is linked into it, and what is embedded.
+//! Components of the command, as CycloneDX 1.5: every crate that is linked into it, and all embedded files.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Tests of `scripts/setup` with stand-ins: each command that it could run writes down how it was called, and nothing is installed.
+//! Tests of `scripts/setup` with stand-ins: each command that it could run records its arguments, and nothing is installed.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use crate::workspace;
 
-/// What the script uses of every system.
+/// Commands that the script uses on every system.
 const PLAIN: &str = "cat chmod dirname env grep ls mkdir mktemp rm sed sh sha256sum sort tail tr";
 
-/// A machine of stand-ins: a folder that is its whole PATH.
+/// A machine of stand-in commands: a folder that is its whole PATH.
 struct Machine(PathBuf);
 
 impl Machine {
@@ -27,7 +27,7 @@ impl Machine {
         }
         machine.put("id", &format!("echo {uid}"));
         machine.put("uname", "echo x86_64");
-        // It finds no headers of Valgrind.
+        // It finds no Valgrind headers.
         machine.put("make", "false");
         machine
     }
@@ -38,7 +38,7 @@ impl Machine {
         fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A package manager that writes down its arguments and puts what a demo needs.
+    /// A package manager that records its arguments and installs the needs of a demo.
     fn put_manager(&self, name: &str) {
         let bin = self.0.join("bin");
         let tools = "for tool in cc make; do printf '#!/bin/sh\\n' >$bin/$tool; chmod +x $bin/$tool; done";
@@ -46,7 +46,7 @@ impl Machine {
         self.put(name, &format!("bin={}; echo {name} $* >>{}/log\n{tools}; {cargo}", bin.display(), self.0.display()));
     }
 
-    /// Its exit code, what it said, and what it called, without the lists of packages, which the real machine has or has not.
+    /// Its exit code, its output, and the commands it called, without the lists of packages, which the real machine has or has not.
     fn setup(&self, target: &str, answer: &str) -> (Option<i32>, String, Vec<String>) {
         self.call("setup", target, answer)
     }
@@ -162,7 +162,7 @@ fn an_old_cargo_is_left_and_told() {
     assert!(said.contains("is cargo 1.63.0, and 1.") && said.contains("scripts/install-rustup"), "{said}");
 }
 
-/// Debian 12: rustup's installer is fetched, and run only if it is the one that is expected.
+/// Debian 12: rustup's installer is fetched, and run only if its checksum is the expected one.
 #[test]
 fn without_a_package_rustup_is_fetched_and_checked() {
     let machine = Machine::bare("fetched", 0);

@@ -1,6 +1,6 @@
-//! Cases in groups that run at the same time: a group is one file of tests (or one module beside the code) and runs in a process of its
-//! own, one case after the other. So files share no state, cases of a file may share what is costly to make, and all processors are
-//! busy until the end.
+//! Cases in groups that run at the same time: a group is one file of tests (or one module of unit tests) and runs in a process of its
+//! own, one case after the other. So files share no state, cases of a file may share costly fixtures, and all processors are busy until
+//! the end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -14,7 +14,7 @@ use super::verdicts::{self, Said};
 /// A group that takes longer hangs. Two kernels of the rig that are slow to boot on a busy machine take a quarter of it.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// Groups that take longest, in the order in which they begin: what is long and begins last is waited for on one processor.
+/// Groups that take longest, in the order in which they begin: a long group that begins last is waited for on one processor.
 const FIRST: &[&str] = &[
     "recorder tests record",
     "scenario tests advise",
@@ -44,16 +44,16 @@ pub(super) struct Group<'a> {
     boots_kernels: bool,
 }
 
-/// What became of a group.
+/// Result of a group.
 pub(super) struct Ran {
     pub(super) name: String,
     pub(super) said: Said,
     pub(super) took: Duration,
-    /// Cases without a verdict, and what the program wrote to standard error, if it did not end well.
+    /// Cases without a verdict, and the program's standard error, if it did not end well.
     pub(super) broken: Option<String>,
 }
 
-/// Groups of all cases that `is_wanted` takes, those first that take longest.
+/// Groups of all cases that `is_wanted` accepts, the longest first.
 pub(super) fn groups<'a>(
     programs: &'a [(Program, Vec<Case>)],
     is_wanted: impl Fn(&Program, &Case) -> bool,
@@ -77,7 +77,7 @@ pub(super) fn groups<'a>(
     groups
 }
 
-/// Work of another kind that takes a processor before it plays groups.
+/// Other work for a worker, done before it runs groups.
 pub(super) struct Errand<'e> {
     pub(super) work: Box<dyn FnOnce() + Send + 'e>,
     /// Groups that boot kernels wait for it.
@@ -141,7 +141,7 @@ impl Group<'_> {
         Ran { name: self.name.clone(), said, took: start.elapsed(), broken }
     }
 
-    /// Runs the program; what it said, and how it ended.
+    /// Runs the program; returns its output, and how it ended.
     fn start(&self) -> Result<(Said, Result<(), String>), String> {
         let errors = std::env::temp_dir().join(format!("isotherm-test-{}-{}", std::process::id(), self.slug()));
         let show = |error: std::io::Error| format!("{}: {error}", errors.display());

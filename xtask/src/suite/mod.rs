@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that a change can break, stage by stage, each with its time; all stages run, and all cases, whatever
-//! fails before. `cargo xtask nightly` runs the same, the cases marked `#[ignore = "nightly: why"]` and those of the lab, then the
+//! `cargo xtask test`: everything that a change can break, stage by stage, each with its time; all stages run, and all cases, even
+//! after failures. `cargo xtask nightly` runs the same, the cases marked `#[ignore = "nightly: why"]` and those of the lab, then the
 //! long runs of [`nightly`].
 
 mod groups;
@@ -20,12 +20,12 @@ use verdicts::{End, Verdict};
 /// How many of the slowest cases the table at the end has.
 const SLOWEST: usize = 20;
 
-/// What is run.
+/// Extent of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// What every change is tested with.
+    /// The tests of every change.
     Everyday,
-    /// That and what takes longer.
+    /// These and the long ones.
     Nightly,
 }
 
@@ -35,7 +35,7 @@ struct Stage {
     took: Duration,
 }
 
-/// The run so far.
+/// State of the run.
 struct Suite {
     stages: Vec<Stage>,
     findings: Findings,
@@ -48,7 +48,7 @@ impl Suite {
         let found = work();
         let took = start.elapsed();
         println!("test: {name}: {} ({:.0} s)", if found.is_empty() { "ok" } else { "FAILED" }, took.as_secs_f64());
-        // What is wrong is said where it is found, and again at the end.
+        // Findings are printed when found, and again at the end.
         found.iter().for_each(|finding| println!("{finding}"));
         self.findings.extend(found);
         self.stages.push(Stage { name, took });
@@ -168,7 +168,7 @@ fn print(ran: &Ran) {
     println!("test: {}: {word} ({} cases, {:.1} s)", ran.name, ran.said.verdicts.len(), ran.took.as_secs_f64());
 }
 
-/// What is wrong with a group: one finding, with the output of the cases that failed.
+/// Failures of a group: one finding, with the output of the cases that failed.
 fn failures(ran: &Ran) -> Option<String> {
     let failed = ran.said.verdicts.iter().filter(|verdict| verdict.end == End::Failed);
     let names: Vec<String> = failed.map(|verdict| format!("{}: {} failed", ran.name, verdict.name)).collect();
@@ -182,7 +182,7 @@ fn failures(ran: &Ran) -> Option<String> {
     Some(rest[from..].iter().cloned().chain(broken).chain(names).collect::<Vec<_>>().join("\n"))
 }
 
-/// Times by stage, the slowest cases, what was skipped and why, and the counts that tools look for on the last line.
+/// Times by stage, the slowest cases, what was skipped and why, and the counts on the last line, which tools parse.
 fn summary(stages: &[Stage], ran: &[Ran]) {
     println!("\nminutes  stage");
     stages.iter().for_each(|stage| println!("{:>7.1}  {}", stage.took.as_secs_f64() / 60.0, stage.name));
@@ -223,8 +223,8 @@ fn python() -> Findings {
     script("scripts/python", &["test"])
 }
 
-/// Kernels that the rig boots, and the accessed-bit module for each. What cannot be had is said; its cases are skipped then, or fail
-/// with `ISOTHERM_REQUIRE_ALL=1`.
+/// Kernels that the rig boots, and the accessed-bit module for each. If one is not available, a line says so; its cases are skipped,
+/// or fail with `ISOTHERM_REQUIRE_ALL=1`.
 fn kernels() -> Findings {
     let lab = workspace::target().join("debug/isotherm-lab");
     for kernel in module::USUAL {

@@ -1,4 +1,4 @@
-//! Stages of the night: what takes longer than a change can wait for, and which everyday stage is its small form.
+//! Stages of the nightly run: tests that take too long for every change, and the everyday stage that is the small form of each.
 
 use crate::{Findings, bench, check, dkms, fuzz, licences};
 

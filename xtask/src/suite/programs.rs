@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// What one call of cargo builds: libraries (the Python package's too), programs, and every test program. Benches are not run here, and
+/// Targets of one call of cargo: libraries (the Python package's too), programs, and every test program. Benches are not run here, and
 /// `clippy` has compiled them.
 ///
-/// Without `xtask`: it links what procedural macros are made of, which cargo then builds in another form for both, and with it every
-/// package that derives something.
+/// Without `xtask`: it links the crates of procedural macros, which cargo would then build in another form for both, and with them
+/// every package that derives something.
 pub(super) const BUILD: &[&str] =
     &["build", "--locked", "--workspace", "--exclude", "xtask", "--lib", "--bins", "--tests", "--examples"];
 const BUILD_XTASK: &[&str] = &["build", "--locked", "--package", "xtask", "--tests"];
@@ -21,7 +21,7 @@ const BUILD_LAB: &[&str] = &["build", "--locked", "--workspace", "--lib", "--bin
 pub(super) struct Program {
     /// Of cargo, without `isotherm-`.
     pub(super) package: String,
-    /// `unit` for cases beside the code, `tests` for those below `tests/`.
+    /// `unit` for cases in the sources, `tests` for those below `tests/`.
     pub(super) kind: &'static str,
     pub(super) path: PathBuf,
     /// Cargo runs tests in the folder of their package.
@@ -37,10 +37,10 @@ pub(super) struct Case {
     pub(super) is_nightly: bool,
 }
 
-/// Builds all of [`BUILD`], and of the lab if that is wanted, and returns the test programs, sorted.
+/// Builds all of [`BUILD`], and of the lab if `with_lab`, and returns the test programs, sorted.
 ///
 /// # Errors
-/// What does not build.
+/// The build fails.
 pub(super) fn build(with_lab: bool) -> Result<Vec<Program>, String> {
     let mut artifacts = artifacts(&workspace::root(), BUILD)?;
     artifacts.extend(self::artifacts(&workspace::root(), BUILD_XTASK)?);
@@ -52,7 +52,7 @@ pub(super) fn build(with_lab: bool) -> Result<Vec<Program>, String> {
     Ok(programs)
 }
 
-/// What cargo builds with `arguments`: a message for each artifact.
+/// Artifacts that cargo builds with `arguments`: a message each.
 fn artifacts(workspace: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
     let mut command = workspace::cargo_in(workspace);
     command.args(arguments).arg("--message-format=json-render-diagnostics");
@@ -102,7 +102,7 @@ impl Program {
         Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// A run of it as cargo would start it.
+    /// The command that runs it as cargo would.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());

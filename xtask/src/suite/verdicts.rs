@@ -1,4 +1,4 @@
-//! What a test program prints, with one thread: `test NAME ... ok`, a line a case, in the order in which they run.
+//! Parses the output of a test program with one thread: `test NAME ... ok`, a line a case, in the order in which they run.
 
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
@@ -19,19 +19,19 @@ pub(super) struct Verdict {
     pub(super) took: Duration,
 }
 
-/// All that a program said.
+/// All output of a program.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) verdicts: Vec<Verdict>,
     /// A case that began and never ended: the program died in it, or was stopped.
     pub(super) unfinished: Option<String>,
-    /// What followed the verdicts: the output of cases that failed, or that were shown.
+    /// Output after the verdicts: that of cases that failed, or that were shown.
     pub(super) rest: Vec<String>,
 }
 
-/// Reads a program's standard output until it ends. A case took as long as nothing else was said: `clock` is read once a line.
+/// Reads a program's standard output until it ends. A case takes the time until the next line: `clock` is read once a line.
 ///
-/// What a case's own children print, past the harness, may stand anywhere between its name and its verdict.
+/// Output of a case's child processes, which bypasses the harness, may be anywhere between its name and its verdict.
 pub(super) fn read(output: impl Read, mut clock: impl FnMut() -> Instant) -> Said {
     let mut said = Said::default();
     let mut reader = BufReader::new(output);
@@ -56,7 +56,7 @@ pub(super) fn read(output: impl Read, mut clock: impl FnMut() -> Instant) -> Sai
             (Some((name, verdict)), _) => (name.trim_end_matches(" - should panic").to_owned(), verdict),
             (None, Some(name)) => (name, text.as_str()),
             (None, None) => {
-                // The count of cases, or noise between two of them.
+                // The count of cases, or other output between two of them.
                 before = now;
                 continue;
             }

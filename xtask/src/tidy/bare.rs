@@ -1,4 +1,4 @@
-//! Rust source without what strings and comments say, line by line: what is left is code.
+//! Rust source without the contents of strings and comments, line by line: only code is left.
 
 /// Lines of `text` with the contents of string literals and all comments taken out. A line keeps its number.
 pub(super) fn lines(text: &str) -> Vec<String> {
@@ -8,7 +8,7 @@ pub(super) fn lines(text: &str) -> Vec<String> {
         let skipped = skip(rest);
         if skipped > 0 {
             let (dropped, after) = rest.split_at(skipped);
-            // Line ends inside count; the quotes stay to show that something was there.
+            // Line ends inside count; the quotes stay to mark the literal.
             lines.extend(dropped.matches('\n').map(|_| String::new()));
             if !dropped.starts_with('/') {
                 lines.last_mut().expect("never empty").push_str("\"\"");

@@ -1,9 +1,10 @@
-//! Rules for tests: one program a package, no file of tests that nothing runs, no case left out but those of the night, which a page lists.
+//! Rules for tests: one program a package, every file of tests is run, no case is ignored except those of the nightly run, which a page
+//! lists.
 
 use super::File;
 use crate::Findings;
 
-/// Lists the cases of the night.
+/// Lists the nightly cases.
 const PAGE: &str = "docs/developing.md";
 const NIGHTLY: &str = "#[ignore = \"nightly: ";
 
@@ -28,7 +29,7 @@ pub(super) fn check(file: &File, files: &[File], findings: &mut Findings) {
     }
     let module = name.trim_end_matches(".rs");
     let main = files.iter().find(|other| other.path == format!("{folder}/main.rs"));
-    // A folder of Rust sources that is called so, below `src`, is none of cargo's.
+    // A folder of that name with Rust sources below `src` is not cargo's.
     if folder.contains("/src/") {
         return;
     }

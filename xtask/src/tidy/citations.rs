@@ -18,7 +18,7 @@ impl<'a> Pages<'a> {
         Self(pages.map(|file| (file.path.as_str(), anchors(&file.text).collect())).collect())
     }
 
-    /// What is wrong with a citation; `None` if it leads somewhere.
+    /// The finding for a citation; `None` if it leads somewhere.
     fn broken(&self, path: &str, anchor: Option<&str>) -> Option<String> {
         let Some(anchors) = self.0.get(path) else { return Some(format!("there is no {path}")) };
         let anchor = anchor.filter(|anchor| !anchors.contains(*anchor))?;

@@ -1,10 +1,10 @@
-//! Rules for Rust code: what `sim` and `core` may not touch, where `unsafe` may stand, how long lines get.
+//! Rules for Rust code: what `sim` and `core` may not use, where `unsafe` is allowed, how long lines may be.
 
 use super::text::COLUMNS_MAX;
 use super::{File, bare};
 use crate::Findings;
 
-/// What would let the clock, chance, the environment or a hash order into a decision.
+/// APIs that would let the clock, chance, the environment or a hash order into a decision.
 const BANNED_IN_DECISIONS: &[(&str, &str)] = &[
     ("Instant::now", "time is injected"),
     ("SystemTime", "time is injected"),

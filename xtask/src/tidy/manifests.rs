@@ -3,7 +3,7 @@
 use super::File;
 use crate::Findings;
 
-/// Which of our crates each crate may use. A crate that is not here gets a line when it is made.
+/// Which of our crates each crate may use. A new crate gets a line here.
 const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/units", &[]),
     ("crates/testing", &[]),
@@ -39,8 +39,8 @@ const DOWNWARD: &[(&str, &[&str])] = &[
 
 const WORKSPACES: [&str; 2] = ["Cargo.toml", "lab/Cargo.toml"];
 
-/// What both workspaces say and the lab says otherwise: another version of a dependency, another lint or profile would build packages
-/// twice, and test something else than what is used.
+/// Settings of both workspaces in which the lab differs: another version of a dependency, another lint or profile would build
+/// packages twice, and test another build than the one used.
 fn differences(product: &str, lab: &str) -> Findings {
     let (product, lab): (toml::Table, toml::Table) = match (product.parse(), lab.parse()) {
         (Ok(product), Ok(lab)) => (product, lab),
@@ -106,7 +106,7 @@ fn check_one(folder: &str, file: &File, findings: &mut Findings) {
         if line.starts_with('[') {
             section = line;
         }
-        // Tests and benches may look upward; programs may not.
+        // Tests and benches may depend upward; programs may not.
         let Some(rest) = line.strip_prefix("isotherm-").filter(|_| section == "[dependencies]") else { continue };
         let used = rest.split(['.', ' ', '=']).next().unwrap_or("");
         if !allowed.contains(&used) {

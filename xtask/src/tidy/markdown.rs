@@ -82,7 +82,7 @@ fn beside(from: &str, path: &str) -> PathBuf {
     target
 }
 
-/// Where a link into a page may lead: its headings, and what is marked by hand (`<a id="s1-2"></a>`).
+/// Targets of links into a page: its headings, and anchors set by hand (`<a id="s1-2"></a>`).
 pub(super) fn anchors(text: &str) -> impl Iterator<Item = String> {
     headings(text).chain(text.lines().filter_map(|line| {
         let (id, _) = line.strip_prefix("<a id=\"")?.split_once('"')?;

@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path) -> Findings {
     let files: Vec<File> = paths.iter().filter_map(|path| read(root, path)).collect();
     let pages = citations::Pages::of(&files);
     for file in &files {
-        // The rules' own tests cite what is not there.
+        // The tests of these rules cite pages that do not exist.
         if !file.path.starts_with("xtask/src/tidy/") {
             citations::check(file, &pages, &mut findings);
         }

@@ -9,7 +9,7 @@ const LINES_MAX: usize = 700;
 pub(super) const COLUMNS_MAX: usize = 140;
 const FILE_BYTES_MAX: u64 = 3 << 20;
 
-/// Words of unfinished work, put together here so that this file does not hold them.
+/// Words of unfinished work, assembled here so that this file does not contain them.
 const LEFTOVERS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -29,7 +29,7 @@ pub(super) fn sizes(root: &Path, paths: &[PathBuf]) -> Findings {
 }
 
 pub(super) fn check(file: &File, findings: &mut Findings) {
-    // What is in a folder `vendor` stays as its makers wrote it.
+    // Files in a folder `vendor` stay as their authors wrote them.
     let is_ours = !file.path.contains("/vendor/");
     let written_by_hand = is_ours && !file.is("svg") && !file.is("json") && !file.is("csv") && !file.is("html");
     if (file.is("rs") || file.is("py")) && file.text.lines().count() > LINES_MAX {
@@ -57,7 +57,7 @@ pub(super) fn check(file: &File, findings: &mut Findings) {
     }
 }
 
-/// Table rows of Markdown, formulas of the specifications, addresses, what tools write, and Rust, whose strings do not count.
+/// Table rows of Markdown, formulas of the specifications, addresses, files written by tools, and Rust, whose strings do not count.
 fn may_be_long(file: &File, line: &str) -> bool {
     file.is("rs")
         || file.path.starts_with("docs/spec/")
