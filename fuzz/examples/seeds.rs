@@ -1,5 +1,5 @@
 //! Writes the corpus entries that no text editor can: `cargo run -p isotherm-fuzz --example seeds`. After a change of a file format,
-//! run it and commit what it wrote.
+//! run it and commit the files.
 
 use isotherm_fuzz::corpus;
 use isotherm_trace::group::{Gauges, Generation, GroupMeta, GroupWriter, Look, LookKind, finish_group_record};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const FAULTS_MAX: usize = 5;
 /// Ends of children after which a target is left, faults that were seen before included.
 const ENDS_MAX: usize = 40;
-/// Between two looks at a child.
+/// Interval between two checks of a child.
 const LOOK: Duration = Duration::from_millis(5);
 /// Wall time without progress after which a child hangs, in limits of CPU time: others use the machine too.
 const PATIENCE: u64 = 12;
@@ -20,13 +20,13 @@ const PATIENCE: u64 = 12;
 /// How long a target runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent {
-    /// So many inputs.
+    /// Number of inputs.
     Inputs(u64),
-    /// So much wall time.
+    /// Wall time in seconds.
     Seconds(f64),
 }
 
-/// What came of a target.
+/// Result of a target.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Inputs that were run.
@@ -34,7 +34,7 @@ pub struct Outcome {
     pub faults: Vec<Fault>,
 }
 
-/// What all targets have in common.
+/// Common to all targets.
 #[derive(Debug)]
 pub struct Campaign<'a> {
     /// This program, which is started for children.
@@ -88,8 +88,8 @@ impl Campaign<'_> {
         Ok(outcome)
     }
 
-    /// Whether an input fails alone, too; then it is made smaller and kept. What fails only behind others is none of its own: the
-    /// bound on memory holds for a child's whole life.
+    /// Whether an input fails alone, too; then it is made smaller and kept. An input that fails only after others is not a fault
+    /// of its own: the bound on memory holds for a child's whole life.
     fn look_into(&self, target: &Target, scratch: &Path, n: u64, bytes: Vec<u8>) -> io::Result<Option<Fault>> {
         let replayer =
             Replayer { program: self.program, target: target.name, scratch, input_seconds: self.input_seconds };
@@ -99,7 +99,7 @@ impl Campaign<'_> {
         Ok(Some(Fault { target: target.name, kind, n, input, bytes: bytes.len() }))
     }
 
-    /// Runs a child to its end; how it ended if it was not well.
+    /// Runs a child to its end; returns how it ended if it failed.
     fn child(&self, target: &Target, scratch: &Path, progress: &Path, words: &[String]) -> io::Result<Option<Kind>> {
         let folder = scratch.join("files");
         std::fs::create_dir_all(&folder)?;
@@ -143,10 +143,10 @@ impl Campaign<'_> {
     }
 }
 
-/// A folder for files that every input writes anew: in memory if there is such a place, where nothing waits for a disk.
+/// A folder for files that every input rewrites: in memory if possible, to avoid waiting for a disk.
 ///
 /// # Errors
-/// When there is no place for it.
+/// No folder can be made.
 pub fn scratch_folder() -> io::Result<tempfile::TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }

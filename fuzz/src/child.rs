@@ -10,30 +10,30 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-/// Address space that one run may take beside the program itself, bytes.
+/// Address space of one run in addition to the program itself, bytes.
 pub const MEMORY_MAX_BYTES: u64 = 512 << 20;
-/// CPU time that one input may take if nothing else is said, seconds. A debug build on a slow machine takes milliseconds.
+/// Default CPU time of one input, seconds. A debug build on a slow machine takes milliseconds.
 pub const INPUT_SECONDS: u64 = 10;
-/// What a panic is announced with.
+/// Prefix of the line that announces a panic.
 const EXIT_TOLD: &str = "isotherm-fuzz: panicked at ";
 
-/// What a child is to do.
+/// Work of a child.
 #[derive(Clone, Debug)]
 pub struct Order<'a> {
     pub seed: u64,
     /// First input.
     pub from: u64,
-    /// One behind the last input.
+    /// Number after the last input.
     pub until: u64,
-    /// Seconds of wall time after which it ends before the last input.
+    /// Seconds of wall time after which it stops before the last input.
     pub seconds_max: Option<f64>,
     /// Seconds of CPU time that one input may take.
     pub input_seconds: u64,
-    /// File in which the number of the input stands that is being worked on.
+    /// File with the number of the current input.
     pub progress: &'a Path,
 }
 
-/// Runs inputs. Ends the process where one is a fault.
+/// Runs inputs. Ends the process at a fault.
 ///
 /// # Errors
 /// When limits cannot be set, or there is no corpus.
@@ -84,14 +84,14 @@ fn bound() -> io::Result<()> {
         use io::Write as _;
         let place = info.location().map_or_else(String::new, |place| format!("{}:{}", place.file(), place.line()));
         let message = info.payload_as_str().unwrap_or("");
-        // Standard error is the campaign's: it reads what the fault is.
+        // Standard error goes to the campaign, which reads the fault from it.
         let _ = writeln!(io::stderr(), "{EXIT_TOLD}{place}: {message}");
         std::process::abort();
     }));
     Ok(())
 }
 
-/// What the hook wrote of a panic, from all that was written.
+/// The line that the hook wrote for a panic, from the whole output.
 pub(crate) fn panic_in(told: &str) -> Option<&str> {
     told.lines().find_map(|line| line.strip_prefix(EXIT_TOLD))
 }

@@ -1,4 +1,4 @@
-//! Valid inputs that mutation starts from, and inputs that were faults once: `fuzz/corpus/TARGET/`.
+//! Valid inputs that mutation starts from, and inputs that once were faults: `fuzz/corpus/TARGET/`.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A run of the child that ended early: what it was, made again, made smaller.
+//! A run of the child that ended early: its kind, its replay, and smaller inputs.
 
 use crate::child;
 use std::io;
@@ -40,7 +40,7 @@ impl std::fmt::Display for Kind {
 }
 
 impl Kind {
-    /// From how the child ended and what it wrote; `None` if it ended well.
+    /// From the exit status and output of the child; `None` if it ended well.
     pub fn of(status: ExitStatus, told: &str) -> Option<Self> {
         if status.success() {
             return None;
@@ -58,7 +58,7 @@ impl Kind {
         })
     }
 
-    /// Whether two faults have one cause, as far as can be told: messages of panics often hold parts of the input.
+    /// Whether two faults have one cause, as far as can be known: messages of panics often hold parts of the input.
     pub fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Panic { place: one, .. }, Self::Panic { place: other, .. }) => one == other,
@@ -90,7 +90,7 @@ pub struct Replayer<'a> {
 }
 
 impl Replayer<'_> {
-    /// How an input ends.
+    /// Result of an input.
     ///
     /// # Errors
     /// When no child can be started.

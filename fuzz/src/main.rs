@@ -111,7 +111,7 @@ fn targets_of(names: &[String]) -> Result<Vec<&'static Target>, String> {
     Ok(all)
 }
 
-/// Whether nothing was found.
+/// Whether there are no faults.
 fn run(args: &Args) -> Result<bool, String> {
     let targets = targets_of(&args.targets)?;
     let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;

@@ -9,7 +9,7 @@ pub const BYTES_MAX: usize = 1 << 20;
 /// Most changes to one input.
 const CHANGES_MAX: u32 = 8;
 
-/// Numbers that parsers trip over, as text.
+/// Numbers that break parsers, as text.
 const NUMBERS: &[&str] = &[
     "0",
     "-0",
@@ -115,7 +115,7 @@ pub fn input(seed: u64, target: &str, words: &[&str], corpus: &[Vec<u8>], n: u64
     mutator.make()
 }
 
-/// FNV-1a over all that an input follows from.
+/// FNV-1a over all that determines an input.
 fn mixed(seed: u64, target: &str, n: u64) -> u64 {
     let (seed, n) = (seed.to_le_bytes(), n.to_le_bytes());
     fnv1a(seed.into_iter().chain(target.bytes()).chain(n))
@@ -225,7 +225,7 @@ impl Mutator<'_> {
         if bytes.is_empty() { None } else { Some(self.below(bytes.len())) }
     }
 
-    /// A range, mostly short, that lies in the bytes.
+    /// A range, mostly short, within the bytes.
     fn range(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
         let start = self.below(bytes.len() + 1);
         let most = if self.one_in(4) { bytes.len() - start } else { (bytes.len() - start).min(32) };
@@ -279,7 +279,7 @@ impl Mutator<'_> {
         }
     }
 
-    /// A number of 1, 2, 4 or 8 bytes, near the ends of what such numbers hold.
+    /// A number of 1, 2, 4 or 8 bytes, near the limits of such numbers.
     fn overwrite_integer(&mut self, bytes: &mut [u8]) {
         const ENDS: [u64; 10] = [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff_ffff, 0x7fff_ffff, u64::MAX, 1 << 63];
         let number = ENDS[self.below(ENDS.len())].wrapping_add(self.below(3) as u64).wrapping_sub(1);
@@ -310,7 +310,7 @@ impl Mutator<'_> {
         }
     }
 
-    /// The first run of such bytes at or behind a random place.
+    /// The first run of such bytes at or after a random place.
     fn run_of(&mut self, bytes: &[u8], is_in: fn(u8) -> bool) -> Option<std::ops::Range<usize>> {
         let from = self.place_in(bytes)?;
         let start = from + bytes[from..].iter().position(|&byte| is_in(byte))?;

@@ -1,8 +1,8 @@
-//! What is fuzzed: a name and a function over bytes.
+//! A fuzz target: a name and a function over bytes.
 
 use std::path::{Path, PathBuf};
 
-/// A parser and all that its result is taken through.
+/// A parser and all further uses of its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name on the command line, and of its folder in `fuzz/corpus`.
@@ -11,7 +11,7 @@ pub struct Target {
     pub reaches: &'static str,
     /// Words of the format: keys, units, magic numbers.
     pub words: &'static [&'static str],
-    /// Takes one input. What it refuses is as good as what it takes: only panics, endless work and unbounded memory are faults.
+    /// Runs one input. Both accepting and refusing it are fine: only panics, endless work and unbounded memory are faults.
     pub run: fn(&Scratch, &[u8]),
 }
 
@@ -22,7 +22,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// One that lives in `folder`, which is there.
+    /// A scratch folder in `folder`, which exists.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
@@ -31,7 +31,7 @@ impl Scratch {
         &self.folder
     }
 
-    /// Puts bytes into a file, whose path may have folders, and tells where it is.
+    /// Writes bytes into a file, whose path may have folders, and returns its path.
     ///
     /// # Panics
     /// When the folder cannot be written.
@@ -44,7 +44,7 @@ impl Scratch {
     }
 }
 
-/// The input as text, as programs read it that replace what is not UTF-8.
+/// The input as text, with U+FFFD for bytes that are not UTF-8.
 pub fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }

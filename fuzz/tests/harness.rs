@@ -1,4 +1,4 @@
-//! The harness finds faults that were put there, says what they are, makes them small and replays them.
+//! The harness finds planted faults, reports their kind, makes them small and replays them.
 
 use isotherm_fuzz::campaign::{Campaign, Extent};
 use isotherm_fuzz::faults::{Kind, Replayer};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_isotherm-fuzz");
 
-/// The first fault of a planted target, its kept input, and what that does when it runs again.
+/// The first fault of a planted target, its kept input, and the result of replaying that.
 fn find(name: &str, inputs: u64) -> (Kind, Vec<u8>, Option<Kind>) {
     let kept = tempfile::tempdir().unwrap();
     let [target] = groups::named(name).try_into().unwrap();

@@ -1,4 +1,4 @@
-//! The targets themselves: each is documented, has a corpus, and stands a short run with fixed seeds.
+//! The targets themselves: each is documented, has a corpus, and passes a short run with fixed seeds.
 
 use isotherm_fuzz::campaign::{Campaign, Extent};
 use isotherm_fuzz::{corpus, groups};
@@ -51,7 +51,7 @@ fn every_target_stands_a_short_run() {
     }
 }
 
-/// Mutation of what is refused at once would reach little.
+/// Mutating an input that is refused at once would reach little.
 #[test]
 fn entries_of_the_scenarios_that_were_no_faults_are_read() {
     let mut nr_read = 0;

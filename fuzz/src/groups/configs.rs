@@ -1,4 +1,4 @@
-//! What people write into files: scenarios, live configurations, workloads; and the journal, which nobody should write into.
+//! Files that people write: scenarios, live configurations, workloads; and the journal, which no one should edit.
 
 use crate::target::{Scratch, Target, text};
 use isotherm_daemon::config::Config;
@@ -115,7 +115,7 @@ pub(super) const TARGETS: &[Target] = &[
         words: TOML,
         run: |_, input| {
             let text = text(input);
-            // The first line is a key that somebody complains about, the rest the document.
+            // The first line is a key that an error is about, the rest the document.
             let (key, document) = text.split_once('\n').unwrap_or((&text, ""));
             let misfit = || Misfit { key: key.to_owned(), other: Some(key.to_owned()), message: "no".to_owned() };
             let refused: Result<toml::Table, ScenarioError> = parse_as(document, "fuzz", |_| Err(misfit()));
@@ -157,7 +157,7 @@ pub(super) const TARGETS: &[Target] = &[
     Target { name: "tape", reaches: "isotherm_daemon::tape::Tape (read, played)", words: TAPE, run: tape },
 ];
 
-/// Files that a scenario names are looked for in an empty folder.
+/// Files that a scenario names are relative to an empty folder.
 fn scenario(scratch: &Scratch, input: &[u8]) {
     let _ = std::env::set_current_dir(scratch.folder());
     let Ok(scenario) = parse(&text(input), "fuzz") else { return };

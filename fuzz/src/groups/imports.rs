@@ -1,4 +1,4 @@
-//! Traces of other programs, by importer; and how a file is told to be of one.
+//! Traces of other programs, by importer; and detection of the format.
 
 use crate::target::{Scratch, Target, text};
 use isotherm_trace::import::{IdUnit, ImportOptions, RequestClock, import};

@@ -1,4 +1,4 @@
-//! What kernels write into `/proc` and `/sys`: each text by itself, and machines as trees of files.
+//! Texts of kernels in `/proc` and `/sys`: each by itself, and machines as trees of files.
 
 use crate::target::{Scratch, Target, text};
 use isotherm_core::host::{
@@ -185,7 +185,7 @@ pub(super) const TARGETS: &[Target] = &[
     },
 ];
 
-/// A process whose files are as in a real tree but for one.
+/// A process with one file replaced in an otherwise real tree.
 fn with_process(scratch: &Scratch, file: &str, input: &[u8]) {
     let place = |file: &str| format!("proc/{PID}/{file}");
     for (name, bytes) in [("stat", STAT), ("pagemap", &[][..]), ("maps", &[])] {
@@ -206,7 +206,7 @@ fn with_process(scratch: &Scratch, file: &str, input: &[u8]) {
     ask_host(&mut host);
 }
 
-/// What the live loop asks of a machine.
+/// The queries of the live loop.
 fn ask_host(host: &mut LiveHost) {
     let node = Some(NodeId(0));
     let gauges = [
@@ -249,7 +249,7 @@ fn machine(scratch: &Scratch, input: &[u8]) {
     ask_host(&mut LiveHost::new(root));
 }
 
-/// A file below the folder; paths that would leave it are passed over.
+/// A file below the folder; paths that would leave it are skipped.
 fn put(folder: &Path, path: &str, content: &[u8]) -> std::io::Result<()> {
     let mut place = folder.to_owned();
     for part in Path::new(path.trim()).components() {

@@ -25,7 +25,7 @@ pub fn targets() -> impl Iterator<Item = &'static Target> {
     GROUPS.iter().flat_map(|(_, targets)| targets.iter())
 }
 
-/// The target of that name, or the targets of that group; none if it is neither. Planted faults have names, and are in no list.
+/// The target of that name, or the targets of that group; none if it is neither. Planted faults have names, but are in no list.
 pub fn named(name: &str) -> Vec<&'static Target> {
     let of_group = GROUPS.iter().filter(|(group, _)| *group == name).flat_map(|(_, targets)| targets.iter());
     of_group.chain(targets().chain(planted::TARGETS).filter(|target| target.name == name)).collect()

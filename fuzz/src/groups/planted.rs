@@ -1,4 +1,4 @@
-//! Faults on purpose: what the harness must find, for its own tests. They are in no list and in no campaign.
+//! Deliberate faults that the harness must find, for its own tests. They are in no list and in no campaign.
 
 use crate::target::{Target, text};
 

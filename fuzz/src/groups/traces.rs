@@ -8,7 +8,7 @@ use isotherm_trace::region::kdamonds::{parse_kdamonds, print_kdamonds};
 use isotherm_trace::{RowBatch, TraceError, TraceReader};
 use std::path::Path;
 
-/// Rows, snapshots and looks that are read of one input: a few bytes can stand for very many of them.
+/// Rows, snapshots and samples that are read from one input: a few bytes can encode very many of them.
 const ROWS_MAX: usize = 1 << 18;
 
 const PARQUET: &[&str] = &["PAR1", "isotherm", "trace", "time_ns", "\x15\x00", "\x19\x1c", "(\u{b5}/\u{fd}"];
@@ -192,7 +192,7 @@ fn read_group(path: &Path) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// What is understood can be printed, and is read as the same.
+/// A parsed file can be printed, and is read back as the same.
 fn kdamonds(_: &Scratch, input: &[u8]) {
     let name = Path::new("kdamonds");
     let Ok((kdamonds, _)) = parse_kdamonds(name, &text(input)) else { return };

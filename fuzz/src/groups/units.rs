@@ -1,4 +1,4 @@
-//! What people write on a command line: sizes, times, ratios, patterns, ranges, keys.
+//! Texts that people write on a command line: sizes, times, ratios, patterns, ranges, keys.
 
 use crate::target::{Target, text};
 use isotherm_trace::edit::{AddressRange, Moment};
@@ -33,7 +33,7 @@ pub(super) const TARGETS: &[Target] = &[
         run: |_, input| {
             let text = text(input);
             let (pattern, name) = text.split_once('\n').unwrap_or((&text, "/user.slice/app-1.scope"));
-            // The cost is the product of both lengths, as it says; no path is longer than this.
+            // The cost is the product of both lengths, as documented; no path is longer than this.
             if pattern.len().max(name.len()) > 4096 {
                 return;
             }

@@ -1,4 +1,4 @@
-//! What the recorder's programs send each other.
+//! Messages between the recorder's programs.
 
 use crate::target::{Target, text};
 use isotherm_recorder::trace_from_stream;
