@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
-    """Seconds, and what came of it."""
+    """Seconds, and the result."""
     begin = time.perf_counter()
     result = work()
     return time.perf_counter() - begin, result
 
 
 def import_time() -> None:
-    """Of five fresh interpreters the quickest."""
+    """The shortest time of five fresh interpreters."""
     code = "import time; begin = time.perf_counter(); import isotherm; print(time.perf_counter() - begin)"
     seconds = min(float(subprocess.check_output([sys.executable, "-c", code], cwd="/")) for _ in range(5))
     print(f"import isotherm: {seconds:.3f} s")

@@ -1,4 +1,4 @@
-"""Which policy does a workload like best, and how does one in Python fare among them?"""
+"""Which policy is best for a workload, and how good is one written in Python?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @isotherm.policies.register("most-recent")
 class MostRecent(ByKey):
-    """Evicts what was used last: right for cycles that do not fit, wrong for most else."""
+    """Evicts the most recently used page: right for cycles that do not fit, wrong for most others."""
 
     wants_touches = True
     ahead = 1

@@ -1,4 +1,4 @@
-"""A workload in Python: random lookups of which a small part is hot, in two threads."""
+"""A workload in Python: random lookups, a small part of them hot, in two threads."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Traces of programs (:class:`Trace`), records of monitors (:class:`RegionRecord`)
 (:func:`simulate`) and the advice that is drawn from replays (:func:`advise`), with the words and the bytes of the
 ``isotherm`` command. Own workloads and policies: :mod:`isotherm.workloads`, :mod:`isotherm.policies`.
 
-Units stand in names: ``runtime_ns`` is in nanoseconds, ``memory_bytes`` in bytes, ``..._ppm`` in millionths. Page
+Units are in names: ``runtime_ns`` is in nanoseconds, ``memory_bytes`` in bytes, ``..._ppm`` in millionths. Page
 numbers count pages of ``page_bytes``. Long calls release the interpreter's lock, and Ctrl-C ends them.
 """
 

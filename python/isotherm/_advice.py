@@ -35,7 +35,7 @@ class Advice:
 
     @property
     def recommendation(self) -> Optional[Recommendation]:
-        """What is recommended; ``None`` if no configuration that was tried is safe."""
+        """The recommendation; ``None`` if no configuration tried is safe."""
         best = self._native.recommendation()
         return None if best is None else Recommendation(*best)
 
@@ -46,12 +46,12 @@ class Advice:
 
     @property
     def is_partial(self) -> bool:
-        """Whether it was interrupted: then it is what was known by then."""
+        """Whether it was interrupted: then it is the answer known at that time."""
         return self._native.is_partial()
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict, what it gains, and how firmly it stands, in sentences."""
+        """The verdict, the predicted gain, and its certainty, in sentences."""
         return self._native.sentences()
 
     def table(self) -> Table:
@@ -110,7 +110,7 @@ def advise(
 
     ``trace``: a page trace's file, or a :class:`Trace` that was opened. ``memory``: sizes to try (``"50%"`` of peak,
     ``"200MiB"``). ``storage``, ``swap``: devices by name or as ``"latency=4ms,bandwidth=30MiB/s,queue=1"``.
-    ``slowdown``: what is still fine [default: ``"5%"``]. ``kernel``: ``"6.12"``, ``"7.2"``, ``"host"``, ``"all"``
+    ``slowdown``: allowed slow-down [default: ``"5%"``]. ``kernel``: ``"6.12"``, ``"7.2"``, ``"host"``, ``"all"``
     [default: the release that runs here if there are rules, else the newest]. ``effort``: ``"quick"``, ``"normal"``,
     ``"thorough"``. ``cache``: whether replays of earlier questions are used and kept.
 

@@ -1,4 +1,4 @@
-"""What this machine has: the kernel that runs, the bundled recordings, the place of kept replays."""
+"""This machine: its kernel, the bundled recordings, the folder of kept replays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data_folder(data: Optional[PathLike]) -> Path:
 
 
 def kept_replays() -> Optional[tuple[str, str]]:
-    """Where replays are kept for the next question, and the file that tells this engine from others."""
+    """Where replays are kept for the next question, and the file that identifies this engine."""
     if os.environ.get("ISOTHERM_NO_CACHE"):
         return None
     engine = _native.__file__

@@ -1,4 +1,4 @@
-"""The compiled part; what it does is said in the modules that use it."""
+"""The compiled part; the modules that use it document it."""
 
 from collections.abc import Callable, Mapping
 from os import PathLike

@@ -1,4 +1,4 @@
-"""Region records: what a monitor found."""
+"""Region records of monitors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RegionRecord:
 
     @classmethod
     def open(cls, path: PathLike) -> RegionRecord:
-        """Opens a record; its format is told by its contents.
+        """Opens a record; its format is detected from its contents.
 
         Raises :class:`TraceError` with what it is instead, or ``FileNotFoundError``.
         """
@@ -38,12 +38,12 @@ class RegionRecord:
 
     @property
     def warnings(self) -> list[str]:
-        """What to know beside the results."""
+        """Notes for judging the results."""
         return self._native.warnings
 
     @property
     def meta(self) -> dict[str, Any]:
-        """All that the record says about itself: contexts with their intervals, targets, counts."""
+        """All metadata of the record: contexts with their intervals, targets, counts."""
         meta: dict[str, Any] = json.loads(self._native.meta_json())
         return meta
 
@@ -68,7 +68,7 @@ class RegionRecord:
         return Table(self._native.heatmap(columns, rows, all))
 
     def wss(self, min_accesses: int = 1, skip: int = 0) -> Table:
-        """Memory in regions found accessed at least so often, over time. ``skip``: first snapshots to leave out."""
+        """Memory in regions with this number of accesses or more, over time. ``skip``: first snapshots to leave out."""
         return Table(self._native.wss(min_accesses, skip))
 
     def idle(self, at_ns: Optional[int] = None) -> Table:

@@ -18,7 +18,7 @@ Value = Any
 
 
 def plain(value: object) -> Any:
-    """``value`` as JSON knows it: objects of this module as tables, keys spelt with ``-``, what is ``None`` left out."""
+    """``value`` as JSON: objects of this module as tables, keys spelt with ``-``, keys with ``None`` left out."""
     if isinstance(value, _Part):
         return value.to_dict()
     if isinstance(value, Mapping):
@@ -34,7 +34,7 @@ class _Part:
     """A table of a scenario."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The table with the keys of the file, without what is left at its default."""
+        """The table with the keys of the file, without keys at their default."""
         table: dict[str, Any] = {}
         for part in fields(self):  # type: ignore[arg-type]
             value = getattr(self, part.name)
@@ -49,7 +49,7 @@ class _Part:
 class Workload(_Part):
     """A program that a scenario plays (docs/use/scenarios.md#workloads).
 
-    ``load`` is what it touches: a table with ``kind`` and that kind's keys, such as
+    ``load`` has its accesses: a table with ``kind`` and that kind's keys, such as
     ``{"kind": "key-value", "footprint": "64MiB", "operations": 100_000}``. Times are text with units (``"5ms"``), sizes
     too (``"1.5GiB"``).
     """
@@ -78,7 +78,7 @@ class CgroupSpec(_Part):
 
 @dataclass
 class Matrix(_Part):
-    """Every policy (``["all"]`` for all there are) at every limit."""
+    """Every policy (``["all"]``: every registered one) at every limit."""
 
     policies: Sequence[str]
     limits: Sequence[str]
@@ -86,7 +86,7 @@ class Matrix(_Part):
 
 @dataclass
 class Variant(_Part):
-    """A change of the scenario to compare: ``patch`` is laid over its tables."""
+    """A change of the scenario to compare: ``patch`` is merged into its tables."""
 
     name: str
     patch: Mapping[str, Value] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Variant(_Part):
 
 @dataclass
 class Scenario(_Part):
-    """An experiment: machine, workloads, policy, and what of it varies (docs/use/scenarios.md).
+    """An experiment: machine, workloads, policy, and the keys that vary (docs/use/scenarios.md).
 
     Fields are the keys of a scenario's file, with ``_`` in place of ``-``; ``None`` leaves a key at its default. Tables
     that have no type here are mappings as in the file. ``more`` holds further keys. ``str(scenario)`` is the file.
@@ -148,7 +148,7 @@ class Scenario(_Part):
     def to_toml(self) -> str:
         """The scenario as a file that ``isotherm simulate`` takes.
 
-        Raises :class:`isotherm.ScenarioError` for what is no scenario.
+        Raises :class:`isotherm.ScenarioError` for an invalid scenario.
         """
         return native(self).to_toml()
 
@@ -216,7 +216,7 @@ def bundled_scenarios() -> list[BundledScenario]:
 
 def _bundled(name: str, data: Optional[PathLike]) -> _native.Scenario:
     plays = {row.name: row.plays_recordings for row in bundled_scenarios()}
-    # One that plays no recording runs where there are none.
+    # A scenario without recordings also runs where there are none.
     folder = _host.data_folder(data) if plays.get(name, False) else Path(".")
     return _native.Scenario.bundled(name, folder)
 
@@ -224,7 +224,7 @@ def _bundled(name: str, data: Optional[PathLike]) -> _native.Scenario:
 def native(
     scenario: Union[str, PathLike, Mapping[str, Any], Scenario], data: Optional[PathLike] = None
 ) -> _native.Scenario:
-    """Whatever stands for a scenario, read and checked."""
+    """Any form of a scenario, read and checked."""
     if isinstance(scenario, Scenario):
         return _native.Scenario.of_json(json.dumps(plain(scenario)), "scenario", scenario.base_dir, registered())
     if isinstance(scenario, Mapping):

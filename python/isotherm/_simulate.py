@@ -17,7 +17,7 @@ from ._table import Table
 
 
 class Result:
-    """What came of playing a scenario. ``str(result)`` is what the command prints."""
+    """Result of playing a scenario. ``str(result)`` is the output of the command."""
 
     def __init__(self, outcome: _native.Outcome) -> None:
         self._outcome = outcome
@@ -39,7 +39,7 @@ class Result:
         return Table(self._outcome.ratios())
 
     def explain(self) -> list[dict[str, Any]]:
-        """What schemes did and what stopped them: an entry for each variant and workload with schemes, of the first seed."""
+        """Effects of schemes and what limited them: an entry for each variant and workload with schemes, of the first seed."""
         schemes: list[dict[str, Any]] = self.to_dict().get("schemes", [])
         return schemes
 
@@ -52,19 +52,19 @@ class Result:
 
     @property
     def killed(self) -> list[dict[str, Any]]:
-        """Who was killed for lack of memory: workload, variant, kernel, in how many of how many runs."""
+        """Workloads with processes killed for lack of memory: workload, variant, kernel, killed runs, all runs."""
         killed: list[dict[str, Any]] = self.to_dict().get("killed", [])
         return killed
 
     @property
     def expectations(self) -> list[dict[str, Any]]:
-        """What the scenario expects to show, and whether it is ``met``."""
+        """Expectations of the scenario, and whether each is ``met``."""
         expectations: list[dict[str, Any]] = self.to_dict().get("expectations", [])
         return expectations
 
     @property
     def missed(self) -> int:
-        """How many expectations are missed."""
+        """Number of expectations that are missed."""
         return self._outcome.nr_missed()
 
     def to_json(self) -> str:
@@ -104,7 +104,7 @@ def simulate(
     ``data``: the folder that holds ``traces``, for bundled scenarios that play recordings. ``seed``: of the first repeat.
     ``threads``: to simulate with [default: one per processor]; results do not depend on it. ``kernel``: the release whose
     rules are followed: ``"6.12"``, ``"7.2"``, ``"host"`` or ``"all"`` [default: the scenario's]. ``metrics``: only these,
-    see :func:`metrics`. ``progress``: called with the runs that are done and planned, now and then.
+    see :func:`metrics`. ``progress``: called from time to time with the numbers of done and planned runs.
 
     Raises :class:`ScenarioError` with the words of the command. Ctrl-C stops the runs.
     """

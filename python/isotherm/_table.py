@@ -40,7 +40,7 @@ class Table:
         return repr(self._native)
 
     def __arrow_c_stream__(self, requested_schema: Optional[object] = None) -> object:
-        """The table as a stream of Arrow's C data interface; a requested schema is passed over."""
+        """The table as a stream of Arrow's C data interface; a requested schema is ignored."""
         return self._native.__arrow_c_stream__(requested_schema)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:

@@ -65,7 +65,7 @@ class Trace:
         """Makes a trace of arrays of shape ``(rows,)`` and opens it.
 
         ``time_ns``: never decreases within a thread [default: a microsecond each]. ``thread``: indices from 0 [default:
-        all 0]. ``pages``: at least 1 [default: 1]. ``epoch_ns``: 0 says that each row is one request. ``path``: the file
+        all 0]. ``pages``: at least 1 [default: 1]. ``epoch_ns``: 0 means that each row is one request. ``path``: the file
         [default: a temporary one that goes with the object].
 
         Raises ``ValueError`` for arrays that do not fit and :class:`TraceError` for rows that are not allowed.
@@ -105,9 +105,9 @@ class Trace:
         page_bytes: int = 4096,
         epoch_ns: int = 0,
     ) -> Trace:
-        """Makes a trace of whatever has Arrow's PyCapsule interface, and opens it.
+        """Makes a trace of any object with Arrow's PyCapsule interface, and opens it.
 
-        Of the columns of a trace, ``page`` must be there; the others have the defaults of :meth:`from_arrays`.
+        ``page`` is the only required column of a trace; the others have the defaults of :meth:`from_arrays`.
         """
         path, owned = _place(path)
         meta = {"name": name, "command": list(command), "page_bytes": page_bytes, "epoch_ns": epoch_ns}
@@ -125,7 +125,7 @@ class Trace:
         isotherm: str = "isotherm",
         timeout: Optional[float] = None,
     ) -> Trace:
-        """Runs a program, writes down which pages it touches, and opens the trace.
+        """Runs a program, records the pages that it touches, and opens the trace.
 
         The recording itself is the work of the ``isotherm`` command with its engine, which must be installed
         (docs/use/recording.md). ``path``: the file [default: a temporary one that goes with the object]. ``epoch``: time in
@@ -133,7 +133,7 @@ class Trace:
         ended, and what was recorded is kept.
 
         Raises ``FileNotFoundError`` without the command and :class:`TraceError` when it cannot record. A program that
-        ends with an exit code of its own is no error: it stands in ``meta["exit_code"]``. After Ctrl-C, what was recorded
+        ends with an exit code of its own is no error: it is in ``meta["exit_code"]``. After Ctrl-C, what was recorded
         until then is at ``path``.
         """
         program = shutil.which(isotherm)
@@ -185,7 +185,7 @@ class Trace:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """All that the trace says about itself: command, threads, mappings over time, clock, notes."""
+        """All metadata of the trace: command, threads, mappings over time, clock, notes."""
         meta: dict[str, Any] = json.loads(self._native.meta_json())
         return meta
 
@@ -204,11 +204,11 @@ class Trace:
         return Table(self._native.table())
 
     def heatmap(self, columns: int = 120, rows: int = 60) -> Table:
-        """Touches by time and address, a row for each cell: what ``isotherm report heatmap --format csv`` prints."""
+        """Touches by time and address, a row for each cell: the table of ``isotherm report heatmap --format csv``."""
         return Table(self._native.heatmap(columns, rows))
 
     def wss(self, window_ns: Optional[int] = None) -> Table:
-        """The working set in each window: how much different memory was touched.
+        """The working set in each window: the amount of distinct memory touched.
 
         ``window_ns`` [default: 100 ms, rounded up to whole epochs].
         """
@@ -224,9 +224,9 @@ class Trace:
         return Table(self._native.mrc(sample))
 
     def idle(self, at_ns: Optional[int] = None, *, moments: Optional[int] = None) -> Table:
-        """How much memory has been idle for how long.
+        """Memory by idle time.
 
-        At trace time ``at_ns`` [default: at the last access], or the mean over so many ``moments``.
+        At trace time ``at_ns`` [default: at the last access], or the mean over this number of ``moments``.
         """
         return Table(self._native.idle(at_ns, moments))
 

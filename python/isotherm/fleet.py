@@ -55,7 +55,7 @@ def _text(value: float, unit: str) -> str:
 
 
 def _load(kind: str, draw: np.random.Generator) -> dict[str, Any]:
-    """What a job of a kind touches: sizes by a lognormal, rates and shapes evenly."""
+    """Accesses of a job of a kind: sizes by a lognormal, rates and shapes uniform."""
     footprint_mib = float(np.clip(draw.lognormal(np.log(16), 0.7), 4, 64))
     pace = {"duration": f"{_DURATION_S}s", "footprint": _text(footprint_mib, "MiB")}
     pause = _text(float(draw.uniform(1, 4)), "ms")
@@ -63,7 +63,7 @@ def _load(kind: str, draw: np.random.Generator) -> dict[str, Any]:
     if kind == "popular":
         return {**store, "distribution": {"shape": "zipfian", "theta": round(float(draw.uniform(1.1, 2.0)), 3)}}
     if kind == "hot-spot":
-        # Most touch nothing but their hot items.
+        # Most touch only their hot items.
         hits = min(float(draw.uniform(99.9, 100.1)), 100.0)
         hot = {"hot": _text(float(draw.uniform(5, 50)), "%"), "hot-accesses": _text(hits, "%")}
         return {**store, "distribution": {"shape": "hotspot", **hot}}
@@ -82,7 +82,7 @@ MIX = {"popular": 35, "hot-spot": 30, "newest": 10, "rotating": 15, "idle": 10}
 
 
 def jobs(count: int, seed: int) -> list[dict[str, Any]]:
-    """So many synthetic jobs as scenarios. Equal seeds give equal jobs."""
+    """Synthetic jobs as scenarios. Equal seeds give equal jobs."""
     draw = np.random.default_rng(seed)
     kinds = [kind for kind, share in MIX.items() for _ in range(share)]
     made = []
@@ -145,7 +145,7 @@ def study(
     executor: Optional[Executor] = None,
     progress: Optional[Callable[[int, int], object]] = None,
 ) -> Study:
-    """Plays a fleet. Raises :class:`isotherm.Error` for a job that does not run as it is.
+    """Plays a fleet. Raises :class:`isotherm.Error` for a job that does not run without changes.
 
     A job that is killed, or does not run under a setting, breaks the SLO there.
     """
@@ -178,7 +178,7 @@ def study(
 
 
 def _plain(job: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Without limit and eviction; what was used in each minute is counted."""
+    """Without limit and eviction; the memory used in each minute is counted."""
     watch = {"name": "watch", "mode": "estimate", "interval": f"{_WINDOW_S}s"}
     return {**job, "seed": seed, "generations": [watch], "metrics": [*job["metrics"], "working_set_used_bytes"]}
 
@@ -186,7 +186,7 @@ def _plain(job: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def _set(job: Mapping[str, Any], peak_bytes: float, setting: Setting, seed: int) -> dict[str, Any]:
     changed = {**job, "seed": seed}
     if setting.limit is not None:
-        # Set once the job is warm: at its beginning nothing tells which memory will be used.
+        # Set once the job is warm: at its beginning it is unknown which memory will be used.
         limit = f"{int(peak_bytes * setting.limit) // _PAGE_BYTES * 4}KiB"
         changed["events"] = [{"at": f"{_WARM_S}s", "set": {"cgroup": "/job", "max": limit}}]
     if setting.threshold_s is not None:
@@ -236,7 +236,7 @@ def share(
 
 
 def table(of: Study) -> str:
-    """The answer in markdown. All figures are of the seed that nothing was chosen on."""
+    """The answer in markdown. All figures are of the seed on which no setting was chosen."""
     plain = of.plain_bytes[1]
     each, all_ = of.for_each(), of.for_all()
     lines = [

@@ -1,6 +1,6 @@
 """Pictures by matplotlib, which ``pip install 'isotherm[plot]'`` brings. Each function draws on ``ax`` and returns it.
 
-Tables are those of :class:`isotherm.Trace` and :class:`isotherm.Result`; a trace stands for its table.
+Tables are those of :class:`isotherm.Trace` and :class:`isotherm.Result`; a trace is taken as its table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def heatmap(source: Union[Trace, Table], ax: Optional[Axes] = None, *, columns: int = 240, rows: int = 120) -> Axes:
     """Touches by time (to the right, seconds) and address (upwards); colour for how many in the cell.
 
-    Address space without accesses is folded away: a row of the picture is a row of the heatmap, whatever lies between.
+    Address space without accesses is folded away: a row of the picture is a row of the heatmap, regardless of gaps.
     """
     import numpy as np
 

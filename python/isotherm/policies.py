@@ -1,7 +1,7 @@
 """Page-replacement policies in Python.
 
-A policy is a class. The engine tells it what happened to pages in batches of NumPy arrays (:meth:`Policy.observe`), and
-asks it which pages go next (:meth:`Policy.victims`). A name makes it usable in scenarios of this process::
+A policy is a class. The engine passes it the events of pages in batches of NumPy arrays (:meth:`Policy.observe`), and
+asks it for the next pages to evict (:meth:`Policy.victims`). A name makes it usable in scenarios of this process::
 
     @isotherm.policies.register("my-fifo")
     class MyFifo(isotherm.policies.Fifo): ...
@@ -32,10 +32,10 @@ ADDED, TOUCHED, REMOVED, KEPT = 0, 1, 2, 3
 
 
 class Policy:
-    """What a policy has. Derive from it and give ``observe`` and ``victims`` a body.
+    """Interface of a policy. Derive from it and implement ``observe`` and ``victims``.
 
     One object decides for one simulated machine and is made without arguments. Results are the same on every machine as
-    long as it does not ask for time, chance or files.
+    long as it does not use time, random numbers or files.
     """
 
     #: Whether it wants to know of every touch. Otherwise only of pages that come and go, which is much cheaper.
@@ -46,7 +46,7 @@ class Policy:
     ahead: int = 1024
 
     def observe(self, kind: U8, page: U32, lruvec: U32, distance: I64) -> None:
-        """What happened since the last call, in order; four arrays of shape ``(events,)``.
+        """Events since the last call, in order; four arrays of shape ``(events,)``.
 
         ``kind``: :data:`ADDED`, :data:`TOUCHED`, :data:`REMOVED` or :data:`KEPT`. ``page``: a number that names the page
         from its ``ADDED`` to its ``REMOVED``, small and used again for other pages later. ``lruvec``: number of its
@@ -58,16 +58,16 @@ class Policy:
     def victims(self, count: int, lruvecs: U32) -> npt.ArrayLike:
         """The next ``count`` pages to evict, in order; fewer if there are fewer.
 
-        Only pages whose ``lruvec`` is among ``lruvecs``. They stay resident until ``REMOVED`` is told, and not all of them need be
-        taken. Anything else than numbers of such pages, each once, ends the run with words.
+        Only pages whose ``lruvec`` is among ``lruvecs``. They stay resident until ``REMOVED`` is reported, and not all of them need be
+        taken. Anything else than numbers of such pages, each once, ends the run with an error.
         """
         raise NotImplementedError(f"{type(self).__name__} has no `victims`")
 
 
 class ByKey(Policy):
-    """Evicts the page with the smallest key first. What the keys are is :meth:`rank`'s to say.
+    """Evicts the page with the smallest key first. :meth:`rank` computes the keys.
 
-    Keys live in one array by page, so that a batch costs a few calls of NumPy whatever its length.
+    Keys live in one array by page, so that a batch costs a few calls of NumPy regardless of its length.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class ByKey(Policy):
         self._lruvec = np.zeros(1024, np.uint32)
 
     def rank(self, kind: U8, page: U32, distance: I64, time: I64) -> tuple[U32, I64]:
-        """Pages whose keys change, and their keys, in the order of events: of a page that comes twice the later counts.
+        """Pages whose keys change, and their keys, in the order of events: for a page that comes twice the later one counts.
 
         ``time``: a number for each event that only grows.
         """
@@ -122,7 +122,7 @@ class ByKey(Policy):
 
 
 class ByLastEvent(Policy):
-    """Evicts the page first whose last event of certain kinds is longest ago. Costs the same however many pages there are.
+    """Evicts the page first whose last event of certain kinds is oldest. The cost does not depend on the number of pages.
 
     Events go on a log as they come. An entry counts if its page had no later one, so that nothing is ever sorted.
     """
@@ -138,7 +138,7 @@ class ByLastEvent(Policy):
         # By page: time of its last event; -1 for pages that are not resident.
         self._last = np.full(1024, -1, np.int64)
         self._lruvec = np.zeros(1024, np.uint32)
-        # The log, of which the entries from `head` to `end` are in use.
+        # The log; the entries from `head` to `end` are in use.
         self._pages = np.zeros(1024, np.uint32)
         self._times = np.zeros(1024, np.int64)
         self._head = self._end = 0
@@ -157,7 +157,7 @@ class ByLastEvent(Policy):
         for more in self.kinds[1:]:
             moves |= kind == more
         moved, when = page[moves], time[moves]
-        self._last[moved] = when  # of a page that comes twice the later stays
+        self._last[moved] = when  # for a page that comes twice the later one stays
         is_removed = kind == REMOVED
         removed = page[is_removed]
         self._last[removed[self._last[removed] < time[is_removed]]] = -1
@@ -188,7 +188,7 @@ class ByLastEvent(Policy):
             pages = self._pages[part]
             live = np.flatnonzero(self._last[pages] == self._times[part])
             if is_first:
-                # Entries before the first live one are done with.
+                # Entries before the first live one are no longer needed.
                 self._head = at + (int(live[0]) if len(live) else len(pages))
                 is_first = len(live) == 0
             pages = pages[live]
@@ -218,9 +218,9 @@ P = TypeVar("P", bound=Callable[[], Policy])
 
 
 def register(name: str) -> Callable[[P], P]:
-    """A decorator: scenarios of this process may name the class (or whatever makes a policy) as their policy.
+    """A decorator: scenarios of this process may name the class (or another maker of a policy) as their policy.
 
-    One of the same name goes. Names of the engine's own policies are refused when a scenario is read.
+    It replaces one of the same name. Names of the engine's own policies are refused when a scenario is read.
     """
 
     def keep(make: P) -> P:
@@ -231,5 +231,5 @@ def register(name: str) -> Callable[[P], P]:
 
 
 def unregister(name: str) -> None:
-    """Forgets the policy of this name."""
+    """Removes the policy of this name."""
     _registry.remove(name)

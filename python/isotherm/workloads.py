@@ -61,8 +61,8 @@ def register(
 
     The function is called with ``seed`` and the scenario's ``parameters`` as keyword arguments, and gives an iterable of
     batches; an array alone is a batch of loads. ``pages``: private memory, pages; ``file_pages``: a mapped file behind it.
-    A word in place of a number names the parameter that holds it. ``threads``: the function gets ``thread`` too, and is
-    called so many times [default: once, without ``thread``].
+    A text in place of a number names the parameter with it. ``threads``: the function gets ``thread`` too, and is
+    called this number of times [default: once, without ``thread``].
     """
 
     def keep(make: F) -> F:
@@ -91,7 +91,7 @@ def register(
 
 
 def unregister(name: str) -> None:
-    """Forgets the workload of this name."""
+    """Removes the workload of this name."""
     _registry.remove(name)
 
 

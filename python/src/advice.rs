@@ -16,14 +16,14 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ask, module)?)
 }
 
-/// The answers for each release of the kernel, and what was asked.
+/// The answers for each release of the kernel, and the question.
 #[pyclass(frozen, module = "isotherm._native")]
 pub(crate) struct Advice {
     answers: Vec<advise::Advice>,
     question: Question,
 }
 
-/// What may be said beyond the trace, as text of the command's flags; `None`: the usual.
+/// Options besides the trace, as text of the command's flags; `None`: the default.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Wishes {
@@ -72,8 +72,8 @@ impl Wishes {
     }
 }
 
-/// Answers the question of how much memory a program needs. `keep`: the folder of earlier replays, and the file whose bytes tell
-/// this engine from others.
+/// Answers the question of how much memory a program needs. `keep`: the folder of earlier replays, and the file whose bytes
+/// identify this engine.
 #[pyfunction]
 #[pyo3(name = "advise", signature = (name, trace, kernels, wishes, keep, progress))]
 fn ask(
@@ -115,7 +115,7 @@ impl Advice {
         page.map_err(|refused| error::of_trace(&refused))
     }
 
-    /// The recommended configuration as a scenario; `None`: nothing that was tried is safe, or only a sample was played.
+    /// The recommended configuration as a scenario; `None`: no size tried is safe, or only a sample was played.
     fn config(&self) -> Option<String> {
         self.answers.first().and_then(|advice| advice.config.as_ref()).map(isotherm_scenario::print)
     }
@@ -134,7 +134,7 @@ impl Advice {
         self.answers.iter().any(|advice| advice.is_partial)
     }
 
-    /// The verdict of each release, and how firmly it stands.
+    /// The verdict of each release, and its certainty.
     fn sentences(&self) -> Vec<String> {
         let of = |advice: &advise::Advice| {
             let mut sentences = vec![words::verdict(advice)];
@@ -146,7 +146,7 @@ impl Advice {
         self.answers.iter().flat_map(of).collect()
     }
 
-    /// What was compared, as the command prints it, of so many columns.
+    /// The comparison, as the command prints it, in `columns` columns.
     fn text(&self, columns: usize) -> String {
         let style = TermStyle::plain(columns);
         let tables = self.answers.iter().map(|advice| tables::evidence(advice).to_text(&style));

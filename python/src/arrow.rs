@@ -1,4 +1,4 @@
-//! Tables of columns in Arrow's format, which other libraries take over without copying, by Arrow's PyCapsule interface.
+//! Tables of columns in Arrow's format, which other libraries use without copying, by Arrow's PyCapsule interface.
 
 use crate::error::{self, Error};
 use arrow_array::builder::{BooleanBuilder, Float64Builder, StringBuilder, UInt64Builder};
@@ -20,7 +20,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The stream's name in the interface.
 const STREAM: &std::ffi::CStr = c"arrow_array_stream";
 
-/// A stream of batches for whoever takes it. They decode or read on in their own time.
+/// A stream of batches for the consumer, which decodes or reads on as it takes them.
 pub(crate) fn stream_capsule<'py>(
     py: Python<'py>,
     schema: SchemaRef,
@@ -136,11 +136,11 @@ fn append(array: &ArrayRef, all: &Bound<'_, PyList>) -> PyResult<()> {
     }
 }
 
-/// Memory of a column, which NumPy views by its array interface. Nobody writes to it, and it lives as long as someone looks.
+/// Memory of a column, which NumPy views by its array interface. It is never written to, and lives as long as it is referenced.
 #[pyclass(frozen, module = "isotherm._native")]
 pub(crate) struct Buffer {
     memory: arrow_buffer::Buffer,
-    /// NumPy's word for the type, such as `<u8`.
+    /// NumPy's name of the type, such as `<u8`.
     kind: &'static str,
     len: usize,
 }
@@ -205,7 +205,7 @@ impl Columns {
     pub(crate) fn text<T: AsRef<str>>(self, name: &str, values: impl Iterator<Item = T>) -> Self {
         self.texts(name, values.map(Some))
     }
-    /// With gaps.
+    /// Nulls allowed.
     pub(crate) fn texts<T: AsRef<str>>(self, name: &str, values: impl Iterator<Item = Option<T>>) -> Self {
         let mut column = StringBuilder::new();
         column.extend(values);
@@ -226,7 +226,7 @@ impl Columns {
         values.for_each(|value| column.append_option(value));
         self.nullable(name, Arc::new(column.finish()))
     }
-    /// The same schema whatever the values.
+    /// The same schema, with or without nulls.
     fn nullable(mut self, name: &str, array: ArrayRef) -> Self {
         self.fields.push(Field::new(name, array.data_type().clone(), true));
         self.arrays.push(array);

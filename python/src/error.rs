@@ -50,7 +50,7 @@ pub(crate) fn of_scenario(error: &EngineScenarioError) -> PyErr {
     }
 }
 
-/// As an exception: files that are not there are those of Python.
+/// As an exception: for missing files Python's own.
 pub(crate) fn of_trace(error: &EngineTraceError) -> PyErr {
     let cause = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     match cause {

@@ -1,4 +1,4 @@
-//! What this process has registered, for one call.
+//! Policies and workloads that this process has registered, for one call.
 
 use crate::error::argument;
 use crate::policy::PythonPolicy;
@@ -7,7 +7,7 @@ use isotherm_scenario::Extensions;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// Policies and workloads by name: callables that make them. The registry itself is Python's, and handed in with each call.
+/// Policies and workloads by name: callables that make them. The registry itself is Python's, and passed with each call.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Registered {

@@ -1,5 +1,5 @@
-//! The native part of the Python package `isotherm`: what needs the engine. The package in `isotherm/` is what people import; its
-//! modules say what each of these does, with shapes and units. No decision about memory is made here.
+//! The native part of the Python package `isotherm`, which needs the engine. People import the package in `isotherm/`; its
+//! modules document these functions, with shapes and units. No decision about memory is made here.
 
 mod advice;
 mod arrow;

@@ -116,11 +116,11 @@ fn pages_of(chosen: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     })
 }
 
-/// Checks a policy by the suite that those of the simulator pass, in so many random histories.
+/// Checks a policy by the suite that those of the simulator pass, in `histories` random histories.
 #[pyfunction]
 fn conform(py: Python<'_>, name: String, make: Py<PyAny>, histories: u32) -> PyResult<()> {
     let maker = PythonPolicy { name, make };
-    // That it can be made at all is told in its own words.
+    // That it can be made at all is checked with its own message.
     maker.make().map_err(|why| argument("policy", why))?;
     let found = interruptible(py, None, |_| {
         let make = || {

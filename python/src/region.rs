@@ -1,4 +1,4 @@
-//! Region records: what a monitor found, as Arrow, and what analyses say of them.
+//! Region records of monitors as Arrow, and their analyses.
 
 use crate::arrow::{Columns, Table};
 use crate::error::{self, argument};
@@ -14,7 +14,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RegionRecord>()
 }
 
-/// A record's file, which was opened and understood.
+/// A record's file that was opened and parsed.
 #[pyclass(frozen, module = "isotherm._native")]
 pub(crate) struct RegionRecord {
     path: PathBuf,

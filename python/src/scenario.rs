@@ -1,4 +1,4 @@
-//! Scenarios, and what came of playing them.
+//! Scenarios and their results.
 
 use crate::arrow::{Columns, Table};
 use crate::error::{self, argument};
@@ -26,11 +26,11 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyclass(frozen, module = "isotherm._native")]
 pub(crate) struct Scenario {
     scenario: isotherm_scenario::Scenario,
-    /// What stands for it in messages.
+    /// Name for messages.
     place: String,
     /// Where relative paths start.
     base_dir: PathBuf,
-    /// What to tell of a file that is right and spells its keys in the old way.
+    /// Note on a valid file that spells its keys in the old way.
     #[pyo3(get)]
     note: Option<String>,
 }
@@ -95,7 +95,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// What was read, and where its relative paths start.
+    /// The scenario, and where its relative paths start.
     pub(crate) fn parts(&self) -> (isotherm_scenario::Scenario, PathBuf) {
         (self.scenario.clone(), self.base_dir.clone())
     }
@@ -117,7 +117,7 @@ fn metric_names() -> Vec<&'static str> {
     METRICS.iter().map(|metric| metric.name).collect()
 }
 
-/// The folder that holds `traces`, or the places where it is not.
+/// The folder that holds `traces`, or the places that were searched in vain.
 #[pyfunction]
 #[pyo3(signature = (configured, executable))]
 fn data_folder(configured: Option<PathBuf>, executable: Option<PathBuf>) -> Result<PathBuf, PyErr> {
@@ -204,7 +204,7 @@ fn simulate(
     Ok(Outcome { result, asked: asked.metrics })
 }
 
-/// What came of playing a scenario.
+/// Result of playing a scenario.
 #[pyclass(frozen, module = "isotherm._native")]
 pub(crate) struct Outcome {
     result: ScenarioResult,
@@ -281,7 +281,7 @@ impl Outcome {
         self.result.expectations.iter().filter(|row| !row.met).count()
     }
 
-    /// The tables that the command prints, of so many columns.
+    /// The tables that the command prints, in `columns` columns.
     fn text(&self, columns: usize) -> String {
         let style = TermStyle::plain(columns);
         let (tables, _) = results::of_workloads(&self.result, self.asked.as_deref());

@@ -151,7 +151,7 @@ fn row_of((workload, variant, kernel, ending, values): Row) -> PyResult<JobRow> 
     Ok(JobRow { workload, variant, kernel, ending, values })
 }
 
-/// Plays a run on this thread: seconds, what is wrong, rows.
+/// Plays a run on this thread: seconds, error, rows.
 #[pyfunction]
 fn play_job(py: Python<'_>, number: usize, scenario: String, folder: PathBuf) -> (f64, Option<String>, Vec<Row>) {
     let job = Job { number, scenario, folder };

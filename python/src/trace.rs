@@ -1,4 +1,4 @@
-//! Page traces: rows as Arrow, and what analyses say of them.
+//! Page traces: rows as Arrow, and analyses.
 
 use crate::arrow::{Table, stream_capsule};
 use crate::error::{self, Error, argument};
@@ -27,7 +27,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(write_arrow, module)?)
 }
 
-/// A trace's file, which was opened and understood.
+/// A trace's file that was opened and parsed.
 #[pyclass(frozen, module = "isotherm._native")]
 pub(crate) struct Trace {
     path: PathBuf,
@@ -47,7 +47,7 @@ fn schema() -> SchemaRef {
     ]))
 }
 
-/// The rows as they are, in Arrow's memory: columns of numbers are handed over, flags become bits.
+/// The rows as they are, in Arrow's memory: columns of numbers are passed on, flags become bits.
 fn record_batch(schema: &SchemaRef, rows: RowBatch) -> Result<RecordBatch, ArrowError> {
     let columns: Vec<ArrayRef> = vec![
         Arc::new(UInt64Array::from(rows.time_ns)),
@@ -70,7 +70,7 @@ fn append(all: &mut RowBatch, more: &RowBatch) {
     all.kernel.extend_from_slice(&more.kernel);
 }
 
-/// Rows that a stream hands out at a time.
+/// Rows in one batch of a stream.
 const STREAM_ROWS: usize = 1 << 20;
 
 /// Reads on as batches are asked for.
@@ -113,7 +113,7 @@ impl Trace {
     }
 }
 
-/// A trace whose reading ends when nobody waits for it any more.
+/// A trace whose reading ends when no one waits for it any more.
 struct Stoppable<'a> {
     reader: TraceReader,
     watched: &'a crate::waiting::Watched,
@@ -177,7 +177,7 @@ impl Trace {
         self.meta.epoch_ns
     }
 
-    /// All that the trace says about itself.
+    /// All metadata of the trace.
     fn meta_json(&self) -> PyResult<String> {
         serde_json::to_string(&self.meta).map_err(|refused| argument("meta", refused))
     }
@@ -237,7 +237,7 @@ impl Trace {
         report_table::of(&traces::mrc_csv(&curve, &self.meta))
     }
 
-    /// `at_ns`: trace time; `None` for the last access. `moments`: the mean over so many instead.
+    /// `at_ns`: trace time; `None` for the last access. `moments`: the mean over this number of moments instead.
     fn idle(&self, py: Python<'_>, at_ns: Option<u64>, moments: Option<u32>) -> PyResult<Table> {
         let at = match (at_ns, moments) {
             (Some(_), Some(_)) => return Err(argument("idle", "give `at_ns` or `moments`, not both")),
@@ -250,7 +250,7 @@ impl Trace {
     }
 }
 
-/// What a new trace is to say about itself.
+/// Metadata of a new trace.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct NewMeta {
@@ -286,7 +286,7 @@ fn nr_threads(batches: &[RowBatch]) -> PyResult<u32> {
     Some(last).filter(|&last| last < THREADS_MAX).map(|last| last + 1).ok_or_else(|| argument("thread", allowed))
 }
 
-/// Writes a trace in one step: `path` is touched when all is written.
+/// Writes a trace in one step: `path` is replaced when all is written.
 fn write(py: Python<'_>, path: PathBuf, meta: NewMeta, batches: Vec<RowBatch>) -> PyResult<()> {
     let meta = meta.with_threads(nr_threads(&batches)?);
     let written = interruptible(py, None, |watched| {
@@ -332,7 +332,8 @@ fn write_arrays(
     write(py, path, meta, vec![batch])
 }
 
-/// Writes a trace of whatever has Arrow's PyCapsule interface, with the columns of a trace; only `page` must be there.
+/// Writes a trace from an object with Arrow's PyCapsule interface, with the columns of a trace; only `page` is
+/// required.
 #[pyfunction]
 fn write_arrow(
     py: Python<'_>,

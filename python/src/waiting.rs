@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How often the thread that waits looks for signals.
+/// How often the waiting thread checks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the thread that works and the thread that waits tell each other.
+/// State shared by the working and the waiting thread.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     is_stopped: AtomicBool,
@@ -39,7 +39,7 @@ impl Progress for Watched {
 }
 
 /// Does `work` on a thread of its own and waits for it without the lock. A signal whose handler raises, as Ctrl-C does, stops the
-/// work; so does `progress` when it raises. It is called with what is done and what is planned whenever that has changed.
+/// work; so does `progress` when it raises. It is called with the done and the planned work whenever that has changed.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -49,7 +49,7 @@ pub(crate) fn interruptible<T: Send>(
     let (tell, mut told) = channel();
     std::thread::scope(|scope| {
         let watched = &watched;
-        // The closure and all it holds is gone before the result is told: nothing waits for the lock after that.
+        // The closure and all it holds is dropped before the result is sent: nothing waits for the lock after that.
         scope.spawn(move || {
             let result = catch_unwind(AssertUnwindSafe(|| work(watched)));
             let _ = tell.send(result);

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::collections::BTreeMap;
 
-/// A registered workload: the callable that says what one is made of.
+/// A registered workload: the callable that describes one.
 #[derive(Debug)]
 pub(crate) struct PythonWorkload {
     pub(crate) name: String,
@@ -58,13 +58,13 @@ fn plain<'py>(py: Python<'py>, value: &Parameter) -> PyResult<Bound<'py, PyAny>>
     })
 }
 
-/// What the Python side makes of a workload: sizes checked there.
+/// The workload as described by Python: sizes are checked there.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Plan {
     /// Private memory, pages from 0.
     pages: u64,
-    /// A mapped file behind that, pages from `pages`.
+    /// A mapped file after that, pages from `pages`.
     file_pages: u64,
     /// Iterators of batches, one for each thread.
     threads: Vec<Py<PyAny>>,
@@ -117,11 +117,11 @@ struct PythonStream {
     pages: u64,
     /// Pages below are private memory, those from here on the file's.
     anonymous: u64,
-    /// Of the batch at hand, the last first.
+    /// Steps of the current batch, the last first.
     left: Vec<Step>,
 }
 
-/// What is left of a batch.
+/// The rest of a batch.
 enum Step {
     Runs { runs: Vec<Run>, operations: u64 },
     Sleep(Duration),

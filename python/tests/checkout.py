@@ -1,4 +1,4 @@
-"""Where the checkout is, and what to do where something is missing."""
+"""The folder of the checkout, and skipping tests without requirements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def skip_or_fail(why: str) -> None:
-    """Skips a test for want of something, or fails it where everything must be there."""
+    """Skips a test that lacks something, or fails it if nothing may be missing."""
     if os.environ.get("ISOTHERM_REQUIRE_ALL") == "1":
         pytest.fail(why)
     pytest.skip(why)

@@ -1,4 +1,4 @@
-"""What tests share: where the checkout, its recordings and its command are."""
+"""Shared fixtures: the checkout, its recordings and its command."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Command:
         self.program = program
 
     def __call__(self, *arguments: str) -> bytes:
-        """What it prints; its exit code does not matter."""
+        """Its output, regardless of the exit code."""
         done = subprocess.run([self.program, *arguments], cwd=ROOT, capture_output=True, check=False)
         assert done.stdout, done.stderr.decode()
         return done.stdout

@@ -1,4 +1,4 @@
-"""Advice, as the command gives it."""
+"""Advice equals that of the command."""
 
 from __future__ import annotations
 

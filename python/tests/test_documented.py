@@ -1,4 +1,4 @@
-"""The page's code runs as it stands, from the first block to the last; so do the examples."""
+"""The page's code runs unchanged, from the first block to the last; so do the examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies in Python decide as those of the engine do, pass its suite, and fail with words."""
+"""Policies in Python decide as those of the engine do, pass its suite, and fail with a message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from isotherm.policies import ByKey, Fifo, Lru, Policy
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    """Names that are gone after the test."""
+    """Names that are removed after the test."""
     policies.register("py-lru")(Lru)
     policies.register("py-fifo")(Fifo)
     yield
@@ -92,7 +92,7 @@ def test_distances_tell_how_long_a_page_was_gone() -> None:
     played("mine", load={"kind": "scan", "footprint": "4MiB", "repeat": 2}, limit="2MiB")
     policies.unregister("mine")
     assert seen.count(-1) >= 1024
-    # Of a cycle of 1024 pages half fit: a page comes back when about as many others have gone.
+    # Half of a cycle of 1024 pages fits: a page comes back after about as many others were evicted.
     returns = [distance for distance in seen if distance >= 0]
     assert returns and 400 < np.median(returns) < 1100
 

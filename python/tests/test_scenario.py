@@ -1,4 +1,4 @@
-"""Scenarios as objects, and what comes of playing them."""
+"""Scenarios as objects, and results of playing them."""
 
 from __future__ import annotations
 

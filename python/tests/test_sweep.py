@@ -1,4 +1,4 @@
-"""Sweeps: the same bytes from Python, from the command and from a Ray cluster, whoever dies in the middle."""
+"""Sweeps: the same bytes from Python, from the command and from a Ray cluster, whichever process dies in the middle."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import isotherm
 from isotherm.sweep import LocalExecutor, Space, sweep
 from isotherm.sweep.ray import RayExecutor
 
-# Where everything must be there, a Ray that is not is an error.
+# If nothing may be missing, a missing Ray is an error.
 if os.environ.get("ISOTHERM_REQUIRE_ALL") == "1":
     import ray
 else:
@@ -76,7 +76,7 @@ def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
     driver.kill()
     assert driver.wait() == -signal.SIGKILL, "it was not over"
     assert 0 < len(list(dataset.glob("run=*/*.parquet"))) < 24, "it was in the middle"
-    # Whoever goes on gives the same.
+    # Any executor continues with the same result.
     subprocess.run(module, check=True, capture_output=True)
     sweep(space(tmp_path), tmp_path / "local", executor=LocalExecutor(1))
     assert files(dataset) == files(tmp_path / "local")
@@ -137,7 +137,7 @@ def test_a_cluster_that_asks_for_a_token_is_told(monkeypatch: pytest.MonkeyPatch
 
 def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def init(**_: object) -> None:
-        # As Ray 2.60 says it.
+        # The message of Ray 2.60.
         raise RuntimeError(
             "Version mismatch: The cluster was started with:\n    Ray: 2.59.0\nThis process was started with:\n    Ray: 2.60.0\n"
         )

@@ -175,7 +175,7 @@ def test_what_the_recorder_refuses_is_an_exception(command: Any) -> None:
 
 
 def test_import_brings_no_library() -> None:
-    """What makes an import slow; `bench.py` has its time."""
+    """Modules that make an import slow; `bench.py` has its time."""
     code = (
         "import sys, isotherm;"
         "print([name for name in ('numpy', 'pyarrow', 'polars', 'matplotlib') if name in sys.modules])"

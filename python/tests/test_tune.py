@@ -1,4 +1,4 @@
-"""Tuning: what it finds, what it is judged on, and what it says when it cannot."""
+"""Tuning: its results, its judgement, and its errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ QUICK: dict[str, Any] = {"trials": 12, "seeds": 2, "fresh": 4, "choosing": 4, "f
 
 
 class Watched:
-    """Plays runs, and takes down what it played."""
+    """Plays runs, and records them."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -343,7 +343,7 @@ def test_races_drop_who_is_surely_worse_and_no_other() -> None:
     best = _trial(0.50, 0.70, 0.60)
     assert is_surely_worse(_trial(0.60), best)
     assert not is_surely_worse(_trial(0.51), best)
-    # Pairs tell: each seed is worse by about the same, though the spread over seeds is larger.
+    # Pairs show it: each seed is worse by about the same, though the spread over seeds is larger.
     assert is_surely_worse(_trial(0.52, 0.72, 0.621), best)
     assert not is_surely_worse(_trial(0.45, 0.80, 0.58), best)
 

@@ -1,4 +1,4 @@
-"""The fleet study: choices by hand-made figures, and the whole in small."""
+"""The fleet study: choices by hand-made figures, and a small run of the whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Here:
 
 
 def _study() -> fleet.Study:
-    """Two jobs of 100 and 300 bytes. The first may take any setting, the second the first two alone."""
+    """Two jobs of 100 and 300 bytes. The first may take any setting, the second only the first two."""
     settings = len(fleet.SETTINGS)
     plain = np.array([[100.0, 300.0], [100.0, 300.0]])
     mean = np.empty((2, 2, settings))
@@ -85,10 +85,10 @@ def test_the_study_in_small(monkeypatch: pytest.MonkeyPatch) -> None:
     study = fleet.study(fleet.jobs(5, 1), here)
     assert here.played == 2 * 5 * (1 + 3)
     assert np.isfinite(study.promoted).all()
-    # What evicts nothing saves nothing and brings nothing back.
+    # A setting that evicts nothing saves nothing and refaults nothing.
     assert study.saved(np.zeros(5, np.int64)) == pytest.approx(np.zeros(5), abs=1)
     assert study.keeps(np.zeros(5, np.int64)).all()
-    # Cold memory is there, and a limit binds.
+    # There is cold memory, and a limit binds.
     assert (study.saved(np.full(5, 1)) > 0).all() and (study.saved(np.full(5, 2)) > 0).all()
     each, all_ = study.saved(study.for_each(), 0).sum(), study.saved(study.for_all(), 0).sum()
     assert each >= all_ >= 0

@@ -34,7 +34,7 @@ def test_it_runs(path: Path, tmp_path: Path) -> None:
     for module in NEEDS.get(path.stem, []):
         if importlib.util.find_spec(module) is None:
             skip_or_fail(f"{module} is not installed")
-    # Each cell as a notebook runs it: in one name space, and the value of its last line is shown.
+    # Each cell is run as in a notebook: in one name space, and the value of its last line is shown.
     cells = ["".join(cell["source"]) for cell in _cells(path) if cell["cell_type"] == "code"]
     runner = tmp_path / "runner.py"
     runner.write_text(

@@ -1,4 +1,4 @@
-"""Workloads in Python: what they touch is what the engine plays, and nonsense has words."""
+"""Workloads in Python: the engine plays their accesses, and invalid ones give errors."""
 
 from __future__ import annotations
 

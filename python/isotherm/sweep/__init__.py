@@ -1,7 +1,7 @@
 """Many runs of a scenario, into a dataset: :func:`sweep`.
 
 Runs are played by an executor: processes of this machine (:class:`LocalExecutor`) or a Ray cluster
-(:class:`isotherm.sweep.ray.RayExecutor`). The dataset is the same bytes whoever plays them. The same from a shell:
+(:class:`isotherm.sweep.ray.RayExecutor`). The dataset is the same bytes with either executor. The same from a shell:
 ``isotherm sweep SPACE -o FOLDER``, or ``python -m isotherm.sweep``.
 """
 

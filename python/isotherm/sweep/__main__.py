@@ -33,7 +33,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Exit code: 0; 1 it failed; 2 what is asked for is not allowed; 4 some runs are left or failed."""
+    """Exit code: 0; 1 it failed; 2 usage error; 4 some runs are left or failed."""
     parser = _arguments()
     asked = parser.parse_args()
     if asked.output is None and not asked.dry_run:

@@ -1,4 +1,4 @@
-"""Who plays runs: the interface, and processes of this machine."""
+"""Executors of runs: the interface, and processes of this machine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Answer:
-    """What playing a run gave: rows, or an error in words."""
+    """Result of playing a run: rows, or an error message."""
 
     number: int
     #: On one processor. Of no account for results.
@@ -52,7 +52,7 @@ class Answer:
 
 
 def play(job: Job) -> Answer:
-    """Plays a run in this process. What is wrong with it is in the answer."""
+    """Plays a run in this process. Errors are in the answer."""
     seconds, error, rows = _native.play_job(job.number, job.scenario, job.folder)
     return Answer(job.number, seconds, error, [Row(*row) for row in rows])
 
@@ -61,7 +61,7 @@ class Executor(Protocol):
     """Plays runs somewhere."""
 
     def play(self, jobs: Iterable[Job]) -> Iterator[Answer]:
-        """The answers of all jobs, in any order. Closing the iterator ends what is under way."""
+        """The answers of all jobs, in any order. Closing the iterator ends runs under way."""
         ...
 
 
@@ -75,7 +75,7 @@ class LocalExecutor:
     One that ends in the middle of a run (killed for lack of memory, say) is replaced and its run played again.
     ``processes``: how many [default: one per processor]. ``lost`` counts the processes that were replaced. Processes stay from one
     call to the next, as starting one takes longer than a short run: use it in a ``with`` block, or :meth:`close` it. They end with this
-    process, whatever ends it.
+    process, however it ends.
     """
 
     def __init__(self, processes: Optional[int] = None) -> None:
@@ -118,7 +118,7 @@ class LocalExecutor:
                 yield cast(Answer, answer)
             is_done = True
         finally:
-            # In the middle of a run nobody waits for, a process is of no use any more.
+            # A process in the middle of a run that no one waits for is of no further use.
             for server in [] if is_done else servers:
                 server.end()
             for thread in threads:
@@ -134,7 +134,7 @@ class LocalExecutor:
         try:
             while not server.is_over and (job := waiting.get()) is not None:
                 answers.put(self._answer(server, job))
-        except BaseException as error:  # whoever waits for answers must hear of it
+        except BaseException as error:  # the caller that waits for answers must get it
             answers.put(error)
 
     def _answer(self, server: _Server, job: Job) -> Answer:
@@ -149,7 +149,7 @@ class LocalExecutor:
 def executor_of(
     ray: Optional[str], processes: Optional[int], storage: Optional[str]
 ) -> AbstractContextManager[Executor]:
-    """What command lines ask for: a Ray cluster at an address, or processes of this machine."""
+    """The executor that command lines ask for: a Ray cluster at an address, or processes of this machine."""
     if ray is None:
         return LocalExecutor(processes)
     from .ray import RayExecutor
@@ -172,7 +172,7 @@ class _Server:
             if self.is_over:
                 return None
             if self.process is None:
-                # A session of its own: Ctrl-C is for whoever waits.
+                # A session of its own: Ctrl-C is for the waiting process.
                 self.process = subprocess.Popen(
                     [sys.executable, "-m", "isotherm.sweep.server"],
                     stdin=subprocess.PIPE,
@@ -206,4 +206,4 @@ class _Server:
                 try:
                     pipe.close()
                 except OSError:
-                    pass  # what was not written is of no use any more
+                    pass  # unwritten data are of no further use

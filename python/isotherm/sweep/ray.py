@@ -1,8 +1,8 @@
 """Runs played on a Ray cluster.
 
-A task plays as many runs as are predicted to take :data:`TASK_SECONDS`. Ray plays a task again whose worker was lost. A
-recording is read where it lies if the node has it at the same path; otherwise it goes to the node once, from shared storage
-if there is one, else through the object store.
+A task plays as many runs as are predicted to take :data:`TASK_SECONDS`. Ray repeats a task whose worker was lost. A node
+that has a recording at the same path reads it there. Other nodes get it once, from shared storage if configured, else
+through the object store.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RayExecutor:
     def play(self, jobs: Iterable[Job]) -> Iterator[Answer]:
         """The answers as they come."""
         ray = self._ray
-        # A lost worker or node is Ray's to replace; what raises in Python is not tried again.
+        # Ray replaces a lost worker or node; tasks that raise in Python are not tried again.
         task = ray.remote(num_cpus=1, max_retries=ATTEMPTS_MAX)(_play_all)
         packages = _Packages(ray, self.storage, self.ship)
         waiting = _Batches(list(jobs), self.task_seconds)
@@ -99,7 +99,7 @@ class RayExecutor:
             packages.drop()
 
     def _collect(self, reference: Any, batch: list[Job], waiting: _Batches) -> list[Answer]:
-        """The answers of a task; if it was lost for good, its runs go alone, and one alone has failed."""
+        """The answers of a task; if it was lost for good, its runs are played one by one, and a run lost alone has failed."""
         exceptions = self._ray.exceptions
         lost = (exceptions.WorkerCrashedError, exceptions.NodeDiedError, exceptions.OutOfMemoryError)
         try:
@@ -111,7 +111,7 @@ class RayExecutor:
                 return []
             return [Answer(batch[0].number, 0.0, f"it ended every worker that played it: {_first_line(error)}")]
         except exceptions.RayError as error:
-            # What a task raised itself.
+            # The exception of the task itself.
             cause = getattr(error, "cause", None)
             if isinstance(cause, Error):
                 raise Error(str(cause)) from error
@@ -133,7 +133,7 @@ def _connect(ray: Any, address: str, processes: Optional[int]) -> None:
         options.update(address=address)
     try:
         ray.init(**options)
-    except Exception as error:  # Ray has no one type for it
+    except Exception as error:  # Ray has no single type for it
         words = " ".join(str(error).split())
         if "ersion mismatch" in words:
             raise Error(f"the cluster at {address} runs another version of Ray or Python than this process: {words}") from error
@@ -158,7 +158,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Batches:
-    """Runs in tasks of about the same length, by predicted cost; how fast touches are is learnt."""
+    """Runs in tasks of about the same length, by predicted cost; the time of a touch is learnt."""
 
     def __init__(self, jobs: list[Job], seconds: float) -> None:
         self._jobs = jobs[::-1]
@@ -187,7 +187,7 @@ class _Batches:
 
 
 class _Packages:
-    """Recordings as workers get them: where they lie here, and what brings them."""
+    """Recordings for workers: their paths, and how to fetch them."""
 
     def __init__(self, ray: Any, storage: Optional[str], ship: bool) -> None:
         self._ray, self._storage, self._ship = ray, storage, ship
@@ -202,7 +202,7 @@ class _Packages:
             try:
                 content = Path(path).read_bytes()
             except OSError:
-                # The run will say so.
+                # The run will report it.
                 self._brought[path] = ("", -1, None)
                 return self._brought[path]
             digest = hashlib.sha256(content).hexdigest()
@@ -228,7 +228,7 @@ def _upload(url: str, content: bytes) -> None:
             unfinished = f"{path}.{os.getpid()}"
             filesystem.pipe_file(unfinished, content)
             filesystem.mv(unfinished, path)
-    except Exception as error:  # every kind of storage has its own
+    except Exception as error:  # every kind of storage has its own type
         raise Error(f"cannot write recordings to {url}: {_first_line(error)}") from error
 
 
@@ -248,7 +248,7 @@ def _recordings(job: Job) -> dict[int, str]:
 def _play_all(
     batch: list[Job], recordings: dict[str, tuple[str, int, Any]], ship: bool, build: str
 ) -> list[Answer]:
-    """What a task does on a worker, which must be of the build that the dataset names."""
+    """The work of a task on a worker, which must be of the build that the dataset names."""
     if _native.__build__ != build:
         raise Error(
             f"{os.uname().nodename} has isotherm {_native.__build__}, and this sweep is of {build}: install one wheel on all nodes"
@@ -263,7 +263,7 @@ def _play_all(
 
 
 def _placed(job: Job, recordings: dict[str, tuple[str, int, Any]], ship: bool) -> Job:
-    """The job with its recordings where this node has them."""
+    """The job with the paths of its recordings on this node."""
     here = {index: _bring(path, *recordings[path], ship) for index, path in _recordings(job).items()}
     if not here:
         return job
@@ -278,7 +278,7 @@ def _bring(path: str, digest: str, size: int, source: Any, ship: bool) -> str:
     if folder.stat().st_uid != os.getuid():
         raise Error(f"{folder} is another user's")
     brought = folder / f"{digest}.parquet"
-    # Whoever was here before has checked it.
+    # An earlier task has checked it.
     if not brought.exists() or brought.stat().st_size != size:
         handle, unfinished = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as file:
@@ -304,7 +304,7 @@ _digests: dict[str, tuple[str, int]] = {}
 
 
 def _is(path: str, digest: str) -> bool:
-    """Whether a file holds what it should; read once by each process."""
+    """Whether a file has the expected contents; read once by each process."""
     size = os.path.getsize(path)
     known = _digests.get(path)
     if known is None or known[1] != size:

@@ -10,9 +10,9 @@ from .executors import play
 
 
 def main() -> None:
-    """Serves until nobody has jobs any more."""
+    """Serves until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    # What is printed while a run is played must not stand among the answers.
+    # Output printed during a run must not get between the answers.
     os.dup2(2, 1)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A sweep: a space of runs, and the dataset of what they gave."""
+"""A sweep: a space of runs, and the dataset of their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .executors import Executor, Job, LocalExecutor
 
 @dataclass
 class Space:
-    """What is varied around a scenario (docs/use/tune.md#sweeps); ``to_toml()`` is a space file.
+    """The keys to vary around a scenario (docs/use/tune.md#sweeps); ``to_toml()`` is a space file.
 
     ``scenario``: a file, or the name of a bundled scenario. ``axes``: tables with ``key`` and one of ``values``, ``files``,
     ``low`` with ``high``. ``draws``: how axes with ``low`` and ``high`` are drawn, ``{"points": 64}``. ``points``: points by
@@ -46,7 +46,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep did."""
+    """Totals of a sweep."""
 
     dataset: Path
     #: Of the space.
@@ -97,10 +97,10 @@ def sweep(
 ) -> Swept:
     """Plays the runs of a space that the dataset ``output`` lacks.
 
-    ``space``: a space file, or a :class:`Space`. ``scenario``: in place of the one that the space names. ``executor``: who
+    ``space``: a space file, or a :class:`Space`. ``scenario``: in place of the one that the space names. ``executor``:
     plays them [default: ``LocalExecutor()``]. ``limit``: spaces of more runs are refused.
 
-    Runs that fail are rows that say why. Interrupted at any time, even killed, the same call goes on with what is left; the
+    Runs that fail are rows that say why. Interrupted at any time, even killed, the same call goes on with the remaining runs; the
     dataset of equal space, recordings and build is the same bytes then.
     """
     runs = plan(space, scenario, limit)
@@ -141,7 +141,7 @@ def _job(runs: _native.SweepPlan, number: int, cost: int) -> Job:
 
 
 def _to_go(seconds: float, to_do: int, costs: Sequence[int], numbers: Sequence[int]) -> Optional[float]:
-    """Seconds to go, if what is left costs as much a touch as what was played."""
+    """Seconds to go, if the remaining runs cost as much per touch as the played ones."""
     played = sum(costs[number] for number in numbers) - to_do
     return seconds * to_do / played if played else None
 

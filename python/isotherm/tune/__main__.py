@@ -110,7 +110,7 @@ def vary(texts: Sequence[str]) -> dict[str, object]:
 
 
 def _plain(text: str) -> object:
-    """A number where it is one."""
+    """A number if it is one, else the text."""
     with contextlib.suppress(ValueError):
         return int(text)
     with contextlib.suppress(ValueError):
@@ -159,13 +159,13 @@ def _write(tuned: Tuned, asked: argparse.Namespace) -> None:
         if path is None:
             continue
         for case in tuned.cases:
-            # Of several cases each has a file of its own.
+            # With several cases each has a file of its own.
             own = path if len(tuned.cases) == 1 else path.with_name(f"{path.stem}-{case.name}{path.suffix}")
             own.write_text(make(case.name))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command; gives the exit code."""
+    """Runs the command; returns the exit code."""
     made = parser()
     asked = made.parse_args(arguments)
     constraints = [] if asked.no_constraint else asked.constraint or ["runtime <= 2 %"]
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     except BrokenPipeError:
-        # Nobody reads on. What Python flushes at its end goes nowhere.
+        # The reader is gone. Python's flush at exit is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (_native.Error, OSError) as error:

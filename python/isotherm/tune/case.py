@@ -1,4 +1,4 @@
-"""What is tuned for: recordings and scenarios, each with the figures of its defaults."""
+"""Cases to tune for: recordings and scenarios, each with the figures of its defaults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MACHINE_BYTES_MIN = 512 << 20
 
 @dataclass
 class Case:
-    """A scenario with one seed and no variants. What it plays as it is are its defaults."""
+    """A scenario with one seed and no variants. Its unchanged keys are the defaults."""
 
     name: str
     scenario: dict[str, Any]
@@ -69,14 +69,14 @@ class Case:
         return Job(number, self.text(scenario), self.folder, self.cost)
 
     def limit(self, share: float) -> str:
-        """A share of the peak as a scenario says it: in bytes, or of several workloads as a share of the peak of each."""
+        """A share of the peak in a scenario's form: in bytes, or with several workloads as a share of the peak of each."""
         if len(self.scenario["workloads"]) > 1:
             return f"{share * 100:.2f}%"
         return f"{max(int(share * self.peak_bytes) // 4096, 32) * 4}KiB"
 
     @property
     def machine_kib(self) -> int:
-        """Memory of the machine, KiB: a limit of it is none."""
+        """Memory of the machine, KiB: a limit of this size means no limit."""
         return int(sum(self._nodes_kib()))
 
     @property
@@ -131,14 +131,14 @@ def _of_recording(path: Path, accesses: int, machine: Mapping[str, Any]) -> Case
 
 
 def measure_defaults(cases: list[Case], executor: Executor) -> None:
-    """Plays each case once as it is, for its peak and its runtime.
+    """Plays each case once with its defaults, for its peak and its runtime.
 
     Raises :class:`isotherm.ScenarioError` if one fails: there is nothing to compare with then.
     """
     jobs = []
     for number, case in enumerate(cases):
         scenario = copy.deepcopy(case.scenario)
-        # The peak is that without a limit.
+        # The peak is measured without a limit.
         scenario.pop("limit", None)
         jobs.append(Job(number, case.text({**scenario, "repeats": 1}), case.folder))
     for answer in executor.play(jobs):
@@ -149,6 +149,6 @@ def measure_defaults(cases: list[Case], executor: Executor) -> None:
         case.peak_bytes = max(values.get("peak_bytes", 0.0) for values in own)
         case.runtime_ns = max(values.get("runtime_ns", 0.0) for values in own)
         if case.is_recording and "nodes" not in case.scenario["machine"]:
-            # Room to spare, and no more: schemes look at all memory, and would be busy with what is free.
+            # Some room, but not more: schemes work on all memory, free memory included.
             bytes_ = max(int(case.peak_bytes) * 2, _MACHINE_BYTES_MIN) >> 12 << 2
             case.scenario["machine"]["nodes"] = [{"memory": f"{bytes_}KiB"}]

@@ -1,4 +1,4 @@
-"""The last word: the chosen point and the defaults on fresh seeds, which nothing before has seen."""
+"""The final judgement: the chosen point and the defaults on fresh seeds, which were not used before."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Figure:
 
     @property
     def gain(self) -> float:
-        """How many times better than the defaults."""
+        """Improvement over the defaults, as a factor."""
         return 1 / self.ratio.mean if self.ratio.mean > 0 else float("inf")
 
     @property

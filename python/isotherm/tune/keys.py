@@ -1,4 +1,4 @@
-"""Keys of a scenario by path, and what is tried for them."""
+"""Keys of a scenario by path, and the values to try for them."""
 
 from __future__ import annotations
 

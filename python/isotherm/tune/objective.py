@@ -1,4 +1,4 @@
-"""What tuning looks at: objectives to lower or raise, and constraints that a setting must keep."""
+"""The goals of tuning: objectives to lower or raise, and constraints that a setting must keep."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Constraint:
     is_lower: bool = False
 
     def value(self, value: float, default: float) -> float:
-        """What is held against the bound."""
+        """The value compared with the bound."""
         return ratio(value, default) if self.is_relative else value
 
     def excess(self, value: float, default: float) -> float:
@@ -78,7 +78,7 @@ class Constraint:
 
 
 def ratio(value: float, default: float) -> float:
-    """``value`` next to that of the defaults. Where the defaults have nothing, plainly the value plus one."""
+    """``value`` next to that of the defaults. Where the defaults have 0, the value plus one."""
     return value / default if default > 0 else 1.0 + value
 
 

@@ -1,4 +1,4 @@
-"""Parameters that tuning varies, and what their bounds are fitted to."""
+"""Parameters that tuning varies, and the data that their bounds are fitted to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Parameter:
         return trial.suggest_float(self.name, self.low, self.high, log=self.is_log)
 
     def text(self, value: Value) -> Value:
-        """The value as a scenario says it."""
+        """The value in a scenario's form."""
         if self.kind == "time":
             return f"{max(round(float(value) / 1e3), 1)}us"
         if self.kind == "size":
@@ -47,7 +47,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the bounds and defaults of parameters are fitted to."""
+    """The data that bounds and defaults of parameters are fitted to."""
 
     #: Runtime of the shortest case under its defaults, ns.
     runtime_ns: float

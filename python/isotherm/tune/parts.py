@@ -1,4 +1,4 @@
-"""What a scenario can have beside its policy, with the parameters of each."""
+"""Schemes and tools that a scenario can add to its policy, with the parameters of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Texts = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Part:
-    """Something that works beside a policy: its parameters, and how it is put into a scenario."""
+    """A scheme or tool that runs with a policy: its parameters, and how it is put into a scenario."""
 
     name: str
     parameters: Callable[[Fitted], list[Parameter]]
@@ -53,7 +53,7 @@ def _age(values: Mapping[str, Value], key: str) -> str:
 
 
 def _preset(name: str, values: Mapping[str, Value], fitted: Fitted) -> dict[str, Any]:
-    """A preset without marks: they look at free memory of the machine, and here a group is limited."""
+    """A preset without marks: they are of free memory of the machine, but here a group is limited."""
     return {
         "preset": name,
         "quota-time": _quota_time(values),

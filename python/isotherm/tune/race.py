@@ -21,7 +21,7 @@ _CLEARLY_BROKEN = 0.01
 
 @dataclass
 class Trial:
-    """A setting that was tried, with its scores on the first seeds of the tuning seeds."""
+    """A setting that was tried, with its scores on the first tuning seeds."""
 
     number: int
     setting: Setting
@@ -31,7 +31,7 @@ class Trial:
 
     @property
     def failure(self) -> Optional[str]:
-        """In words, why it does not run."""
+        """Message: why it does not run."""
         return next((score.failure for score in self.scores if score.failure is not None), None)
 
     @property
@@ -41,12 +41,12 @@ class Trial:
 
     @property
     def excesses(self) -> tuple[float, ...]:
-        """For each constraint how far beyond its bound, mean over its seeds."""
+        """For each constraint the distance beyond its bound, mean over its seeds."""
         return tuple(float(np.mean(own)) for own in zip(*(score.excesses for score in self.scores)))
 
     @property
     def figures(self) -> tuple[float, ...]:
-        """All that is better low: objectives, and how far constraints are kept or broken."""
+        """All values to minimise: objectives, and distances from constraints."""
         return (*self.objectives, *self.excesses)
 
     @property
@@ -56,7 +56,7 @@ class Trial:
 
     @property
     def breaks_constraint(self) -> bool:
-        """Whether it will not keep a constraint: one seed alone must say so clearly."""
+        """Whether it will break a constraint: a single seed must show so clearly."""
         allowed = _CLEARLY_BROKEN if len(self.scores) == 1 else 0.0
         return any(excess > allowed for excess in self.excesses)
 
@@ -79,7 +79,7 @@ def is_surely_worse(trial: Trial, best: Trial) -> bool:
 def race(trials: list[Trial], leaders: Sequence[Trial], seeds: Sequence[int], scorer: Scorer, prunes: bool) -> None:
     """Plays trials on the seeds, one seed after the other.
 
-    ``leaders``: complete trials. Who is surely worse than one of them, or breaks a constraint, drops out.
+    ``leaders``: complete trials. A trial that is significantly worse than one of them, or breaks a constraint, drops out.
     """
     running = list(trials)
     for seed in seeds:

@@ -23,7 +23,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def _share(figure: Figure) -> str:
-    """Next to the defaults, with the interval."""
+    """Relative to the defaults, with the interval."""
     ratio = figure.ratio
     if ratio.low is None or ratio.high is None:
         return f"{ratio.mean:.3f}"
@@ -136,7 +136,7 @@ _STYLE = (
 
 
 def page(tuned: Tuned) -> str:
-    """The report as a page that needs nothing else."""
+    """The report as a self-contained page."""
     title = f"Tuning of {html.escape(', '.join(tuned.parts))}"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
@@ -145,7 +145,7 @@ def page(tuned: Tuned) -> str:
 
 
 def body(tuned: Tuned) -> str:
-    """The report as a piece of a page."""
+    """The report as a fragment of a page."""
 
     def text(words: str) -> str:
         marked = html.escape(words).replace("**", "")

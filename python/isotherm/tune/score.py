@@ -17,7 +17,7 @@ from .space import AS_IT_IS, Setting, Space
 
 @dataclass(frozen=True)
 class Robust:
-    """How scores of several cases become one: the worst, a quantile, or the mean."""
+    """Rule that joins scores of several cases: the worst, a quantile, or the mean."""
 
     name: str
     quantile: Optional[float]
@@ -61,7 +61,7 @@ class Score:
 
 
 class Scorer:
-    """Plays settings on seeds and scores them. What was played once is not played again."""
+    """Plays settings on seeds and scores them. Results are kept, so nothing is played twice."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Scorer:
                 try:
                     jobs.append(case.job(number, seed, setting, self.space))
                 except (_native.Error, ValueError) as error:
-                    # Keys that do not go together: such a setting fails, and the search goes on.
+                    # Incompatible keys: such a setting fails, and the search goes on.
                     answers[number] = Answer(number, 0.0, str(error))
         for answer in self.executor.play(jobs):
             answers[answer.number] = answer
@@ -105,7 +105,7 @@ class Scorer:
         return [self._score(self._played[pair], self._played[(AS_IT_IS, pair[1])]) for pair in asked]
 
     def parts(self) -> list[str]:
-        """What each plain value is of: the case, and the workload where a case has several."""
+        """Subject of each plain value: the case, and the workload if a case has several."""
         names = []
         for case, answer in zip(self.cases, next(iter(self._played.values()))):
             rows = [row.workload for row in answer.rows if row.workload != "system"]
@@ -165,5 +165,5 @@ def _killed(answer: Answer) -> Optional[str]:
 
 
 def _system(rows: Sequence[Row]) -> Mapping[str, float]:
-    """CPU time of kernel threads, which stands in the row of the whole machine alone if there is one."""
+    """CPU time of kernel threads, which is only in the row of the whole machine if there is one."""
     return next((row.values for row in rows if row.workload == "system"), {})

@@ -1,4 +1,4 @@
-"""The search: Optuna proposes settings in batches, races play them, and what they showed is reported back in order."""
+"""The search: Optuna proposes settings in batches, races play them, and their results are reported back in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OptunaMissing(ImportError):
 
 
 def import_optuna() -> Any:
-    """Optuna, without its talk. Raises :class:`OptunaMissing`."""
+    """Optuna, without its log messages. Raises :class:`OptunaMissing`."""
     try:
         import optuna
     except ImportError as error:
@@ -68,7 +68,7 @@ def _sampler(name: str, seed: int, nr_objectives: int, batch: int) -> optuna.sam
 
 
 class Search:
-    """A search that can be interrupted: :attr:`trials` is what is known so far."""
+    """A search that can be interrupted: :attr:`trials` has those known so far."""
 
     _study: optuna.Study
 
@@ -83,7 +83,7 @@ class Search:
         self.trials: list[Trial] = []
 
     def run(self, trials: int, progress: Optional[Callable[[int, int], object]]) -> None:
-        """Tries so many settings. Raises ``KeyboardInterrupt`` between two batches or within one."""
+        """Tries a number of settings. Raises ``KeyboardInterrupt`` between two batches or within one."""
         while len(self.trials) < trials:
             asked = [self._study.ask() for _ in range(min(self._batch, trials - len(self.trials)))]
             batch = [
@@ -100,14 +100,14 @@ class Search:
                 progress(len(self.trials), trials)
 
     def leaders(self) -> list[Trial]:
-        """Trials that kept all constraints on all seeds and that no other such trial beats in every objective."""
+        """Trials that kept all constraints on all seeds and that are not dominated by another such trial."""
         return not_dominated([trial for trial in self.trials if trial.dropped is None and trial.is_feasible])
 
 
 def not_dominated(trials: Sequence[Trial], with_constraints: bool = False) -> list[Trial]:
-    """Those that no other is at least as good as in everything, and better in something. Of equals the first.
+    """Non-dominated entries: no other is at least as good in everything, and better in something. Of equals the first.
 
-    ``with_constraints``: how far constraints are kept or broken counts as well.
+    ``with_constraints``: distances from constraints count as well.
     """
     figures = [trial.figures if with_constraints else trial.objectives for trial in trials]
 

@@ -1,4 +1,4 @@
-"""Sets of seeds that have nothing in common: to tune on, to choose on, to confirm on, to judge on."""
+"""Disjoint sets of seeds: to tune on, to choose on, to confirm on, to judge on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Seeds:
 
 
 def seeds(tuning: Union[int, Sequence[int]], choosing: int, fresh: Union[int, Sequence[int]]) -> Seeds:
-    """The sets: given, or counted from 1, 10,001, 20,001 and 30,001 on. To confirm there are as many as to choose.
+    """The sets: given, or counted from 1, 10,001, 20,001 and 30,001 on. There are as many to confirm as to choose.
 
     Raises ``ValueError`` for empty sets, seeds below 0, or sets with a seed in common.
     """

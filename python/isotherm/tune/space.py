@@ -1,4 +1,4 @@
-"""What tuning varies: configurations by name with their parameters, or keys of the scenario by path."""
+"""The space of tuning: configurations by name with their parameters, or keys of the scenario by path."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ AS_IT_IS = Setting("as it is", ())
 
 
 class Space:
-    """All settings: configurations, each with parameters of its own, and what all have."""
+    """All settings: configurations, each with parameters of its own, and common ones."""
 
     def __init__(
         self, fitted: Fitted, configurations: Sequence[str], common: Sequence[Parameter], keys: Sequence[Parameter] = ()
@@ -79,14 +79,14 @@ class Space:
         return Setting(configuration, tuple(values))
 
     def starts(self) -> list[dict[str, Value]]:
-        """Each configuration with its defaults: what is tried first."""
+        """Each configuration with its defaults: the first settings to try."""
         return [
             {"configuration": name, **{one.name: one.default for one in self.parameters(name)}}
             for name in self.configurations
         ]
 
     def texts(self, setting: Setting) -> dict[str, Value]:
-        """The parameters of a setting as a scenario says them."""
+        """The parameters of a setting in a scenario's form."""
         known = {one.name: one for one in self.parameters(setting.configuration)} if setting != AS_IT_IS else {}
         texts = {name: known[name].text(value) for name, value in setting.values}
         if "memory" in texts and setting.memory is None:
@@ -94,7 +94,7 @@ class Space:
         return texts
 
     def apply(self, setting: Setting, scenario: Mapping[str, Any]) -> dict[str, Any]:
-        """The scenario with a setting put into it, but for its limit, which depends on the peak of the case."""
+        """The scenario with a setting put into it, except its limit, which depends on the peak of the case."""
         changed: dict[str, Any] = copy.deepcopy(dict(scenario))
         if setting == AS_IT_IS:
             return changed
@@ -118,12 +118,12 @@ class Space:
 def usual_space(
     scenarios: Sequence[Mapping[str, Any]], fitted: Fitted, configurations: Optional[Sequence[str]]
 ) -> Space:
-    """The space of some cases: policies with what works beside them, limits, and what the machine has besides."""
+    """The space of some cases: policies with schemes and tools, limits, and further keys of the machine."""
     common = [MEMORY]
     has_tiers = any("tiering" in scenario for scenario in scenarios)
     wants_blocks = any("compaction" in scenario or _asks_for_huge_pages(scenario) for scenario in scenarios)
     if has_tiers or wants_blocks:
-        # There memory is short on a tier or for huge pages, not in a group.
+        # These cases are short of memory on a tier or of huge pages, not in a group.
         common = [*(tiering(fitted) if has_tiers else []), *(compaction(fitted) if wants_blocks else [])]
         configurations = configurations or [AS_IT_IS.configuration]
     return Space(fitted, configurations or CONFIGURATIONS, common)

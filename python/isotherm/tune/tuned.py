@@ -18,12 +18,12 @@ from .world import world
 
 
 class TuneError(Error):
-    """Tuning has no answer, or the answer has no such form."""
+    """Tuning has no answer, or the answer cannot be given in this form."""
 
 
 @dataclass
 class Tuned:
-    """What :func:`isotherm.tune.tune` found. ``print`` shows it in short."""
+    """Result of :func:`isotherm.tune.tune`. ``print`` shows it in short."""
 
     #: The chosen point, judged on fresh seeds. It is the defaults where nothing better keeps the constraints.
     best: Point
@@ -78,8 +78,8 @@ class Tuned:
     def configuration(self, case: Optional[str] = None) -> str:
         """The chosen point as the file that ``isotherm apply`` takes, as ``isotherm advise --config`` writes it.
 
-        Limit and policy are set by ``isotherm apply FILE --cgroup PATH``; what has to be watched is written for
-        ``isotherm daemon run`` by ``--daemon-config``. Raises :class:`TuneError` for what no live machine can be told this
+        Limit and policy are set by ``isotherm apply FILE --cgroup PATH``; monitors and schemes are written for
+        ``isotherm daemon run`` by ``--daemon-config``. Raises :class:`TuneError` for settings that a live machine cannot have this
         way.
         """
         missing = self.not_live()
@@ -185,7 +185,7 @@ class Tuned:
         return table
 
     def _back(self, case: Case) -> dict[str, Any]:
-        """The patch that makes the defaults of the chosen point again."""
+        """The patch that changes the chosen point back to the defaults."""
         tuned, patch = self._table(case), {}
         for key in sorted({*tuned, *case.scenario}):
             if tuned.get(key) == case.scenario.get(key):
@@ -202,5 +202,5 @@ class Tuned:
 
 
 def as_it_is(point: Point) -> bool:
-    """Whether a point is the defaults."""
+    """Whether a point equals the defaults."""
     return point.setting == AS_IT_IS

@@ -49,11 +49,11 @@ def tune(
     prunes: bool = True,
     progress: Optional[Callable[[int, int], object]] = None,
 ) -> Tuned:
-    """Finds settings that are better than the defaults, and says on fresh seeds by how much.
+    """Finds settings that are better than the defaults, and measures on fresh seeds by how much.
 
     ``cases``: recordings (files, :class:`isotherm.Trace`) and scenarios (files, bundled names, objects), one or
-    several. What each plays as it is are its defaults; a recording's are the two lists (``classic``) with unlimited
-    memory and nothing beside.
+    several. Its unchanged keys are the defaults; a recording's are the two lists (``classic``) with unlimited
+    memory, without schemes or tools.
 
     ``objective``: ``"runtime"``, ``"memory"`` (mean charge), ``"peak"``, ``"cpu"`` (of managing memory),
     ``"p99-stall"`` (99th percentile of a task's own reclaim), a metric (docs/use/report.md#metrics), ``"max:METRIC"``; of several
@@ -63,14 +63,14 @@ def tune(
     ``trials``: settings to try. ``seeds``: seeds to race on (a number, or the seeds); a trial drops out once it cannot
     be better than the best on the same seeds, or breaks a constraint. ``fresh``: seeds to judge on, none of them tuned
     on. ``choosing``: number of further seeds to choose one of the best trials on, and of those to confirm it on.
-    ``sampler``: ``"tpe"``, ``"nsga2"``, ``"random"``. ``robust``: what counts of several cases: ``"worst"``,
+    ``sampler``: ``"tpe"``, ``"nsga2"``, ``"random"``. ``robust``: how several cases are joined: ``"worst"``,
     ``"quantile:0.9"``, ``"mean"``. ``configurations``: of :data:`isotherm.tune.CONFIGURATIONS`. ``space``: keys of the
     scenario by path in their place. ``machine``: keys of the machine that recordings are played on. ``executor``:
-    whoever plays runs [default: ``processes`` of this machine]. ``seed``: of the sampler. ``batch``: trials that are
+    plays runs [default: ``processes`` of this machine]. ``seed``: of the sampler. ``batch``: trials that are
     proposed together. ``front``: most points of the front to judge.
 
-    Equal calls give equal answers, with any number of processes. Ctrl-C ends the search: the answer is then what is
-    known so far, not judged (:attr:`Tuned.is_partial`); before anything is known it is raised on.
+    Equal calls give equal answers, with any number of processes. Ctrl-C ends the search: the answer then has the best
+    trials so far, not judged (:attr:`Tuned.is_partial`); before the first result the interrupt is raised.
 
     Raises ``ValueError``, :class:`isotherm.ScenarioError`, :class:`isotherm.TraceError`, :class:`TuneError`, or
     ``ImportError`` without Optuna.
@@ -160,11 +160,11 @@ def _conclude(trials: list[Trial], sets: Seeds, scorer: Scorer, front: int) -> t
 
 
 def _choose(trials: list[Trial], sets: Seeds, scorer: Scorer) -> Setting:
-    """The best trial that surely keeps all constraints on seeds of its own; the defaults where there is none.
+    """The best trial that significantly keeps all constraints on seeds of its own; the defaults if there is none.
 
-    The best of many trials is partly the luckiest, and may stand on a cliff. So a few at a time, from the best on, are
+    The best of many trials is partly the luckiest, and may be close to a cliff. So a few at a time, from the best on, are
     played on seeds that the search has not seen, first on some of them, then on all. The best of them is partly lucky
-    again, and has to do as well on a last set.
+    again, and must do as well on a last set.
     """
     complete = sorted(
         (one for one in trials if one.dropped is None and one.is_feasible), key=lambda one: math.prod(one.objectives)
@@ -192,12 +192,12 @@ def _is_surely_better(one: Point) -> bool:
 
 
 def _product(one: Point) -> float:
-    """Objectives as one number: what is halved in one may be doubled in another."""
+    """Objectives as one number: halving one offsets doubling another."""
     return math.prod(figure.ratio.mean for figure in one.figures)
 
 
 def _spread(trials: list[Trial], most: int) -> list[Trial]:
-    """So many of a sorted list, evenly, with both ends."""
+    """A number of entries of a sorted list, evenly spaced, with both ends."""
     if len(trials) <= most:
         return trials
     return [trials[place * (len(trials) - 1) // max(most - 1, 1)] for place in range(most)]

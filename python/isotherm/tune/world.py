@@ -1,4 +1,4 @@
-"""Chance: what differs between two runs of a recording, because the world does not fix it (docs/use/advise.md#chance)."""
+"""Chance: differences between two runs of a recording that the world does not fix (docs/use/advise.md#chance)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _word(seed: int, what: str) -> int:
 
 
 def limit_bytes(seed: int, size_bytes: float) -> int:
-    """The limit that a size turns out to be in this world, whole pages."""
+    """The limit of a size in this world, whole pages."""
     drawn = seed * 40_503 % (1 << 16)
     share_bp = 10_000 - _LIMIT_SPREAD_BP + drawn * 2 * _LIMIT_SPREAD_BP // (1 << 16)
     share_bp -= _word(seed, "kernel") % (_KERNEL_CHARGE_BP + 1)
@@ -27,7 +27,7 @@ def limit_bytes(seed: int, size_bytes: float) -> int:
 
 
 def world(seed: int, runtime_ns: float, cpus: int, size_bytes: Optional[float]) -> dict[str, Any]:
-    """A world of a scenario: all that is drawn for this seed. ``size_bytes``: of the limit, if there is one."""
+    """A world of a scenario: all random values of this seed. ``size_bytes``: of the limit, if there is one."""
     drawn: dict[str, Any] = {
         "seed": seed,
         "start": f"{_word(seed, 'start') % _START_MAX_NS // 1000}us",
