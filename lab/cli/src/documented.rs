@@ -1,4 +1,4 @@
-//! A test of the command line as a whole: what the documentation shows, it accepts.
+//! Tests the whole command line: it accepts all commands shown in the documentation.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use isotherm_terminal::documented;
 
 use crate::CommandLine;
 
-/// Of commands shown: each comparison's page shows its commands.
+/// Least number of commands shown: each comparison's page shows its commands.
 const SHOWN_MIN: usize = 6;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The `isotherm-lab` command: parse the command line, run the verb, say how it ended.
+//! The `isotherm-lab` command: parse the command line, run the verb, return its exit code.
 
 #[cfg(test)]
 mod documented;

@@ -1,8 +1,9 @@
-//! The comparisons with real kernels from outside: what there is, and what they refuse before anything is simulated or booted.
+//! Tests of the comparisons with real kernels through the command: the existing ones, and usage errors before anything is
+//! simulated or booted.
 
 use std::process::{Command, Stdio};
 
-/// Exit code, results and talk.
+/// Exit code, standard output and standard error.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm-lab"));
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

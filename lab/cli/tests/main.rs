@@ -1,4 +1,4 @@
-//! The lab's command, from outside. One program, so that it is linked once.
+//! Tests of the lab's command. One program, so that it is linked once.
 
 mod fidelity;
 mod verify;

@@ -1,4 +1,4 @@
-//! `isotherm-lab verify` and `rig ready` from outside, in a real kernel where there is one. Without an emulator, a kernel or the guest's
+//! `isotherm-lab verify` and `rig ready` as commands, in a real kernel if one is available. Without an emulator, a kernel or the guest's
 //! program that test says so and passes; with `ISOTHERM_REQUIRE_ALL=1` it fails.
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what is fetched")]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use isotherm_rig::AtHand;
 use isotherm_trace::{EventKind, MapKind, MapRange, TraceMeta, TraceRow, TraceWriter};
 
-/// Exit code, results and talk, with kernels and the guest's program from the folder `target` that cargo builds into.
+/// Exit code, standard output and standard error, with kernels and the guest's program from the folder `target` that cargo builds into.
 fn run(arguments: &[&str], target: &Path) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm-lab"));
     command.args(arguments).stdin(Stdio::null()).env("ISOTHERM_CACHE", target);
@@ -55,7 +55,7 @@ fn plays_are_counted_by_a_real_kernel_in_their_order() {
     assert_eq!(of("policy"), ["classic", "classic", "mglru"]);
     assert_eq!(of("memory_bytes"), [16 << 20, 6 << 20, 16 << 20]);
     let faults: Vec<u64> = rows.iter().map(|row| row["major_faults"].as_u64().unwrap()).collect();
-    // Its 7.8 MiB fit or do not: sweeps over more than there is have each fourth page missing at least.
+    // Its 7.8 MiB fit or do not: sweeps over more than the memory have at least each fourth page missing.
     assert!(faults[0] < 50 && faults[1] > 1000 && faults[2] < 50, "{faults:?}");
 
     let (code, results, talk) = run(&["verify", "nowhere.parquet", "--play", "6.12/classic/1MiB"], target);

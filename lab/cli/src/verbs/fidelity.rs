@@ -1,4 +1,4 @@
-//! `isotherm-lab fidelity`: the simulated machine beside real kernels.
+//! `isotherm-lab fidelity`: the simulated machine versus real kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A share as the matrix has it; one that is no whole percent is none of its limits.
+/// A share in percent, as in the matrix; a share that is not a whole percent is none of its limits.
 fn percent(share: &Ratio) -> Result<u32, FidelityError> {
     let whole = share.ppm().is_multiple_of(10_000).then(|| u32::try_from(share.ppm() / 10_000).ok()).flatten();
     whole.ok_or_else(|| FidelityError::Unknown {

@@ -1,4 +1,4 @@
-//! `isotherm-lab fidelity-advice`: whether what `isotherm advise` recommends holds in real kernels.
+//! `isotherm-lab fidelity-advice`: whether recommendations of `isotherm advise` hold in real kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ impl Kind {
     }
 }
 
-/// Where everything lies, and what is chosen of it.
+/// Folders and selection of a run.
 struct Setting {
     /// Folder that holds `traces`.
     root: PathBuf,
@@ -126,7 +126,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let path = args.answers.clone().unwrap_or_else(|| folder.join("answers.json"));
         let releases: Vec<&str> = kernels.iter().map(|(_, release)| *release).collect();
         let asked = ask::answers(&listed, &root, &releases, ui)?;
-        // What was not asked of stays.
+        // Answers to questions that were not asked stay.
         let older = if path.exists() { Answers::load(&path).map_err(error)? } else { asked.clone() };
         std::fs::write(&path, asked.over(older).to_text())
             .map_err(|source| CliError::failed(format!("cannot write {}: {source}", path.display())))?;
@@ -157,7 +157,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lays what is stored next to answers and predictions.
+/// Joins stored plays with answers and predictions.
 fn judge(setting: &Setting, listed: &[&Listed], predicts: bool, ui: &Ui) -> Result<Shown, CliError> {
     let mut stores = Vec::new();
     for (_, release) in &setting.kernels {
@@ -168,7 +168,7 @@ fn judge(setting: &Setting, listed: &[&Listed], predicts: bool, ui: &Ui) -> Resu
     bar.finish_and_clear();
     let mut current: BTreeMap<&str, String> = BTreeMap::new();
     for (listed, digest) in listed.iter().zip(digests) {
-        // Without the recording, what is stored is taken as it is: a store has one recording of each program.
+        // Without the recording, the stored plays are used as they are: a store has one recording of each program.
         let stored = || {
             let own = |play: StoredPlay| (play.key.program == listed.name).then_some(play.key.digest);
             stores.iter().flat_map(Store::plays).find_map(own)
@@ -220,7 +220,7 @@ fn judge(setting: &Setting, listed: &[&Listed], predicts: bool, ui: &Ui) -> Resu
     })
 }
 
-/// What was found of the model's error, as `isotherm advise` reads it.
+/// The model's error as found here, in the form that `isotherm advise` reads.
 fn model_errors(shown: &Shown) -> Result<Vec<ModelError>, CliError> {
     let of = |found: &Calibration| {
         let (Some(above_ppm), Some(above_95_ppm), Some(below_ppm)) =
@@ -261,7 +261,7 @@ fn kernels(named: &[String]) -> Result<Vec<(&'static str, &'static str)>, Fideli
     Ok(chosen.copied().collect())
 }
 
-/// The scripts of `listed`, as far as their recordings are there.
+/// The scripts of those of `listed` whose recordings exist.
 fn programs(listed: &[&Listed], root: &Path, ui: &Ui) -> Result<Vec<Program>, CliError> {
     let bar = ui.spinner("making the scripts");
     let built: Vec<_> = listed.par_iter().map(|listed| listed.build(root)).collect();
@@ -282,7 +282,7 @@ fn programs(listed: &[&Listed], root: &Path, ui: &Ui) -> Result<Vec<Program>, Cl
 
 fn refresh(args: &Args, setting: &Setting, listed: &[&Listed], ui: &Ui) -> Result<(), CliError> {
     for kind in &args.refresh {
-        // What is missing is told before anything is booted.
+        // Missing files are reported before anything is booted.
         if let Some(file) = lacking(*kind, setting) {
             return Err(CliError::usage(format!("there are no answers to play: {} is missing", file.display())));
         }
@@ -302,7 +302,7 @@ fn refresh(args: &Args, setting: &Setting, listed: &[&Listed], ui: &Ui) -> Resul
         };
         for kind in &args.refresh {
             let boots = args.boots.unwrap_or(kind.boots());
-            // A scan goes on where it found a size safe.
+            // A scan goes on below a size that it found safe.
             let mut before = None;
             loop {
                 let store = Store::load(&setting.folder, release).map_err(error)?;
@@ -323,7 +323,7 @@ fn refresh(args: &Args, setting: &Setting, listed: &[&Listed], ui: &Ui) -> Resul
     Ok(())
 }
 
-/// The file of answers that a kind of play needs and that is not there.
+/// The file of answers that a kind of play needs and that does not exist.
 fn lacking(kind: Kind, setting: &Setting) -> Option<PathBuf> {
     match kind {
         Kind::Hold | Kind::Scan if setting.answers.is_none() => Some(setting.folder.join("answers.json")),

@@ -1,4 +1,4 @@
-//! `isotherm-lab fidelity-compaction`: compaction and huge pages beside the kernel's.
+//! `isotherm-lab fidelity-compaction`: compaction and huge pages versus the kernel's.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `isotherm-lab fidelity-monitor`: our monitor beside the kernel's.
+//! `isotherm-lab fidelity-monitor`: our monitor versus the kernel's.
 
 use std::process::ExitCode;
 
@@ -80,7 +80,7 @@ fn wide(title: &str, first: &str, second: &str, rows: &[MonitorRow]) -> Table {
     table
 }
 
-/// How a figure is shown, and what it is multiplied with for that.
+/// Unit of a figure, and the factor to that unit.
 fn shown(metric: &str) -> (Unit, f64) {
     if metric == "regions" { (Unit::Count, 1.0) } else { (Unit::Ppm, 1e6) }
 }

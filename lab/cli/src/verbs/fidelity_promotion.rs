@@ -1,4 +1,4 @@
-//! `isotherm-lab fidelity-promotion`: hint-fault promotion beside the kernel's.
+//! `isotherm-lab fidelity-promotion`: hint-fault promotion versus the kernel's.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `isotherm-lab fidelity-sorting`: LRU_SORT beside the kernel's.
+//! `isotherm-lab fidelity-sorting`: LRU_SORT versus the kernel's.
 
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     print(&data.command, &rows, &args, ui)
 }
 
-/// A line for each workload and kernel: major faults without and with LRU_SORT in both worlds, and what it makes of them.
+/// A line for each workload and kernel: major faults without and with LRU_SORT in both worlds, and their ratio.
 fn faults(rows: &[FigureRow]) -> Table {
     let columns = ["workload", "kernel"].map(Column::text).into_iter();
     let counts = ["plain, ours", "plain, kernel's", "sorted, ours", "sorted, kernel's"];

@@ -120,7 +120,7 @@ pub(crate) struct Args {
 
 /// The patterns, with one of a large space.
 const NAMES: [&str; 6] = ["hot-set", "hot-sets", "moving", "scan", "zipf", "sparse"];
-/// Its name, how it is made, and whether it is among those that are run if none is named.
+/// Name, constructor, and whether it is run by default.
 type Large = (&'static str, fn() -> Pattern, bool);
 /// Patterns of larger spaces.
 const LARGE: [Large; 2] = [("sparse-64g", sparse_64g, true), ("hot-set-1g", hot_set_1g, false)];
@@ -158,7 +158,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
 }
 
-/// What a run left changed on its machine, a line each.
+/// Knobs that a run left changed on its machine, a line each.
 trait Tidy {
     fn knobs_changed(&self) -> &[String];
 }
@@ -194,7 +194,7 @@ impl Args {
         Ok(patterns)
     }
 
-    /// Runs `run` for each case on each kernel. A case that fails in the guest is told, and the next one is run.
+    /// Runs `run` for each case on each kernel. A case that fails in the guest is reported, and the next one is run.
     fn each<C, R>(
         &self,
         what: &str,
@@ -232,7 +232,7 @@ impl Args {
     }
 }
 
-/// What came of all cases.
+/// Results of all cases.
 struct Runs<R> {
     done: Vec<R>,
     failed: usize,

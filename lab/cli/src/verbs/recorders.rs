@@ -1,4 +1,4 @@
-//! `isotherm-lab recorders`: what recording programs costs in clean Debian systems, and what is recorded.
+//! `isotherm-lab recorders`: the cost of recording programs in clean Debian systems, and contents of the traces.
 
 mod programs;
 mod roots;
@@ -59,18 +59,18 @@ struct Row {
     release: &'static str,
     program: &'static str,
     is_recorded: bool,
-    /// What each run took; the recorder included.
+    /// Cost of each run; the recorder included.
     runs: Vec<Spent>,
     /// Of the last recording.
     recorded: Option<Recorded>,
 }
 
-/// What a trace says of itself.
+/// Figures of a trace.
 #[derive(Clone, Debug, Serialize)]
 struct Recorded {
     rows: u64,
     accesses: u64,
-    /// Different pages, per process.
+    /// Distinct pages, per process.
     pages: u64,
     complete: bool,
     /// CPU time of all threads by the trace's clock, in ns.

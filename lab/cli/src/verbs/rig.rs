@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         What::Kernels(args) => kernels(&args, ui),
         What::Boot(args) => boot(&args, ui),
         What::Ready(args) => {
-            // The guest first: that is quickly told.
+            // The guest first, as that is found quickly.
             guest()?;
             kernels_named(args.kernels.iter().map(String::as_str), ui).map(|_| ())
         }
@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the machine lacks is not a failure of ours; an unknown kernel is the user's.
+/// A lack of the machine is not a failure of ours; an unknown kernel is a usage error.
 pub(super) fn error(error: RigError) -> CliError {
     match error {
         RigError::Missing { .. } => CliError::host_cannot(error),
@@ -128,7 +128,7 @@ pub(super) fn kernels_named<'a>(
     Ok(kernels)
 }
 
-/// The names of kernels, for those and their aliases. What is no name is left for who reports it.
+/// Names of kernels, for names and aliases. An unknown name is left for the caller to report.
 pub(super) fn kernel_names(given: &[String]) -> Vec<String> {
     let name = |given: &String| KernelEntry::named(given).map_or_else(|_| given.clone(), |entry| entry.name.to_owned());
     given.iter().map(name).collect()

@@ -68,7 +68,7 @@ impl FromStr for Play {
 }
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    // What is missing is told before anything is played.
+    // Missing needs are reported before anything is played.
     let guest = rig::guest()?;
     let kernels = rig::kernels_named(args.play.iter().map(|play| play.kernel.as_str()), ui)?;
     let program = program(&args, ui)?;

@@ -1,4 +1,4 @@
-//! Tables that lay what real kernels did beside the simulated machine: their options, and where their data come from.
+//! Tables of real kernels versus the simulated machine: their options, and the source of their data.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub(super) fn with_data<B: OfKernel + Serialize + DeserializeOwned>(
     }
     let selection = Selection { kernels: rig::kernel_names(&args.kernel), ..Selection::default() };
     selection.check(&Workloads::bundled()).map_err(super::fidelity::error)?;
-    // A file that cannot be read is told before anything is booted.
+    // A file that cannot be read is reported before anything is booted.
     let older = match &args.data {
         Some(path) if !args.kernel.is_empty() && path.exists() => Some(read(path)?),
         _ => None,
@@ -75,7 +75,7 @@ pub(super) fn with_data<B: OfKernel + Serialize + DeserializeOwned>(
     }
     if let Some(path) = &args.data {
         let mut text = serde_json::to_string(&data).map_err(CliError::failed)?;
-        // A line a boot, so that changes can be read.
+        // A line for each boot, so that diffs are readable.
         text = text.replace("{\"name\":", "\n{\"name\":") + "\n";
         write_whole(path, &text).map_err(CliError::failed)?;
     }
@@ -88,7 +88,7 @@ fn read<B: DeserializeOwned>(path: &Path) -> Result<Stored<B>, CliError> {
     Stored::parse(&text, path).map_err(CliError::usage)
 }
 
-/// All rows, as programs and people read them.
+/// All rows, for programs or people.
 pub(super) fn print(command: &str, rows: &[FigureRow], args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.format.format == Format::Json {
         let json = serde_json::json!({ "command": command, "rows": rows });

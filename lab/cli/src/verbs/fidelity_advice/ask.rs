@@ -1,4 +1,4 @@
-//! What `isotherm advise` says of the programs that it is judged on: answers, and predictions of stored plays.
+//! Answers of `isotherm advise` for the programs that it is judged on, and predictions of stored plays.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use isotherm_units::{Amount, Bytes, PAGE_BYTES, Ratio};
 const SLOWDOWNS_PERCENT: [u32; 3] = [2, 5, 10];
 /// Sizes that are asked for, in percent of the peak: the default of `isotherm advise`.
 const MEMORY_PERCENT: [u64; 7] = [40, 50, 60, 70, 80, 90, 100];
-/// Replays of each configuration at each size whose interval is compared with a stored play: as many as a recommendation rests on.
+/// Replays of each configuration at each size whose interval is compared with a stored play: as many as for a recommendation.
 const DRAWS: usize = 10;
 
 fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliError> {
@@ -37,7 +37,7 @@ fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliE
     })
 }
 
-/// Asks for a recommendation for each of these programs, kernels and slow-downs. A recording that is not there is skipped.
+/// Asks for a recommendation for each of these programs, kernels and slow-downs. A missing recording is skipped.
 pub(super) fn answers(listed: &[&Listed], root: &Path, kernels: &[&str], ui: &Ui) -> Result<Answers, CliError> {
     let mut answers = Vec::new();
     let slowdowns = SLOWDOWNS_PERCENT.map(|percent| Ratio::from_percent(u64::from(percent)));
@@ -59,7 +59,7 @@ pub(super) fn answers(listed: &[&Listed], root: &Path, kernels: &[&str], ui: &Ui
     Ok(Answers { rule: "band".to_owned(), note: note.to_owned(), answers })
 }
 
-/// What of a recommendation is judged. Beyond the largest size that was tried, what holds at the recommended one is promised.
+/// The judged part of a recommendation. Beyond the largest size that was tried, the prediction at the recommended size is promised.
 fn recommended(best: &Recommendation) -> Recommended {
     let upper = |percent: u64| {
         let neighbour = best.neighbours.iter().find(|neighbour| neighbour.of_recommended_permil == percent * 10);
@@ -74,7 +74,7 @@ fn recommended(best: &Recommendation) -> Recommended {
     }
 }
 
-/// Predicts the major faults of stored plays of one kernel by chance alone: what the model is off is found from these.
+/// Predicts the major faults of stored plays of one kernel by chance alone: the model's error is computed from these.
 pub(super) fn predictions(
     listed: &[&Listed],
     root: &Path,

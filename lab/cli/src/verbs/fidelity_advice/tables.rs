@@ -1,4 +1,4 @@
-//! What `isotherm-lab fidelity-advice` prints.
+//! Output of `isotherm-lab fidelity-advice`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Everything that is shown.
 #[derive(Serialize)]
 pub(super) struct Shown {
-    /// By kernel its release and the plays of the present recordings.
+    /// By kernel: its release and the plays of the present recordings.
     pub(super) stored: Vec<(String, String, Vec<StoredPlay>)>,
     /// By rule.
     pub(super) judged: Vec<Judged>,
@@ -106,7 +106,7 @@ fn case_cells(rule: &str, case: &Case) -> Vec<Cell> {
     ]
 }
 
-/// Rows of all cases, or of those alone that do not hold at one size at least.
+/// Rows of all cases, or only of those that fail at one size at least.
 fn hold(judged: &[Judged], is_failing: bool) -> Table {
     let numbers = [("size", Unit::Ppm), ("predicted", Unit::Count), ("real", Unit::Count), ("boots", Unit::Count)];
     let numbers = numbers.map(|(name, unit)| Column::number(name, unit));

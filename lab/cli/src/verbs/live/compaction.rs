@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use super::{Args, Tidy};
 
-/// What came of one way on one kernel, by holes.
+/// Result of one way on one kernel, by holes.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Both(Vec<CompactRun>);
 
-/// The rig sets the knobs of this run itself, and tells none.
+/// The rig sets the knobs of this run itself, and reports none.
 impl Tidy for Both {
     fn knobs_changed(&self) -> &[String] {
         &[]

@@ -1,4 +1,4 @@
-//! `isotherm monitor` beside the truth.
+//! `isotherm monitor` versus ground truth.
 
 use std::process::ExitCode;
 

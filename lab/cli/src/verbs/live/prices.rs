@@ -1,4 +1,4 @@
-//! What scans by the accessed-bit module take, next to what the simulated machine charges.
+//! Costs of scans by the accessed-bit module, next to those in the simulated machine.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use super::{Args, Runs, Tidy};
 struct KernelPrices(Vec<PriceRun>);
 
 impl Tidy for KernelPrices {
-    /// It runs no command that could change any.
+    /// The run has no command that could change a knob.
     fn knobs_changed(&self) -> &[String] {
         &[]
     }
@@ -41,7 +41,7 @@ fn table(kernels: &[KernelPrices]) -> Table {
     columns.extend(["million instructions a GiB", "simulated, ms a GiB"].map(|name| Column::number(name, Unit::Count)));
     let mut table = Table::new("acts on page tables in real kernels (1 instruction is 1 ns of the guest)", columns);
     let rounded = |figure: f64| {
-        // Three digits: the rest is chance and the timer.
+        // Three digits: further ones are noise and the timer.
         let scale = 10f64.powf(2.0 - figure.abs().max(1e-9).log10().floor());
         (figure * scale).round() / scale
     };

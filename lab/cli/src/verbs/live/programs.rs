@@ -1,4 +1,4 @@
-//! Traces of running programs beside their recordings by an emulator.
+//! Traces of running programs versus their recordings by an emulator.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Hot memory on a slow node, and who brings it over.
+//! Hot memory on a slow node, promoted by the kernel or by the daemon.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use isotherm_terminal::{CliError, Ui};
 
 use super::{Args, Tidy};
 
-/// The rig sets the knobs of this run itself, and tells none.
+/// The rig sets the knobs of this run itself, and reports none.
 impl Tidy for PromoteRun {
     fn knobs_changed(&self) -> &[String] {
         &[]

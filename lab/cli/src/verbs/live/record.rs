@@ -1,4 +1,4 @@
-//! Traces of running processes beside the truth.
+//! Traces of running processes versus ground truth.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Patterns under sudden pressure, and who sorts the lists before it comes.
+//! Patterns under sudden pressure, with lists sorted by the kernel or by the daemon.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use super::{Args, Tidy};
 #[serde(transparent)]
 struct All(Vec<SortRun>);
 
-/// The rig sets the knobs of this run itself, and tells none.
+/// The rig sets the knobs of this run itself, and reports none.
 impl Tidy for All {
     fn knobs_changed(&self) -> &[String] {
         &[]

@@ -1,4 +1,4 @@
-"""Runs a shell line, and a load on it if it is a server; says as JSON what the line took, its children included."""
+"""Runs a shell line, and a load on it if it is a server; prints its cost as JSON, its children included."""
 
 import json
 import os

@@ -12,16 +12,16 @@ pub(super) enum Size {
 /// One program.
 pub(super) struct Program {
     pub(super) name: &'static str,
-    /// Runs in the folder with [`files`]; `$N` is one of `numbers`.
+    /// Command line, run in the folder with [`files`]; `$N` is one of `numbers`.
     pub(super) command: &'static str,
-    /// `$N`, full and small.
+    /// `$N`, for full and small runs.
     numbers: (u32, u32),
-    /// Runs beside `command` once its socket `server.sock` is there, and ends it. Not measured.
+    /// Runs next to `command` once its socket `server.sock` exists, and ends it. Not measured.
     pub(super) load: Option<&'static str>,
 }
 
 impl Program {
-    /// `$N` at a size.
+    /// `$N` for a size.
     pub(super) fn number(&self, size: Size) -> u32 {
         if size == Size::Full { self.numbers.0 } else { self.numbers.1 }
     }
@@ -79,7 +79,7 @@ pub(super) fn files() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// 256 MiB, and reads all over them.
+/// Reads all over 256 MiB.
 const RANDOM_C: &str = "\
 #include <stdlib.h>
 int main(int argc, char **argv) {
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// Four threads, each on 16 MiB of its own and now and then on what all share.
+/// Four threads, each on 16 MiB of its own and now and then on shared memory.
 const THREADS_C: &str = "\
 #include <pthread.h>
 #include <stdlib.h>

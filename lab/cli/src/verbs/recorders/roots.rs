@@ -1,4 +1,4 @@
-//! Clean roots of Debian releases, and what runs in them: without privileges, with processes of its own.
+//! Clean roots of Debian releases, and runs of programs in them: without privileges, with processes of its own.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ pub(super) struct Release {
 
 pub(super) const RELEASES: [Release; 2] = [Release { name: "bookworm" }, Release { name: "trixie" }];
 
-/// What the programs need there.
+/// Packages that the programs need there.
 const PACKAGES: [&str; 8] = ["python3", "sqlite3", "gcc", "libc6-dev", "redis-server", "redis-tools", "nodejs", "make"];
-/// Who runs programs there, and where.
+/// User id and home folder of programs there.
 const USER: u32 = 1000;
 const FOLDER: &str = "tmp/recorders";
 
-/// What a run took.
+/// Cost of a run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Spent {
     /// User and system time with all children, in ns.
@@ -31,7 +31,7 @@ pub(super) struct Spent {
     exit_code: i32,
 }
 
-/// A root that is there.
+/// An existing root.
 pub(super) struct Root {
     pub(super) release: &'static Release,
     path: PathBuf,
@@ -90,7 +90,7 @@ impl Root {
         if !compiled.status.success() {
             return Err(CliError::failed(format!("{}: {}", self.release.name, said(&compiled))));
         }
-        // The first run of a program reads it from the disk, and the first recording tries the engine: not a part of any figure.
+        // The first run of a program reads it from the disk, and the first recording loads the engine: neither is part of any figure.
         let warm = "python3 -c pass; node -e 0; sqlite3 :memory: .quit; gcc --version; redis-server --version; make --version; \
                     isotherm record -o t.parquet -- true";
         self.shell(warm).map(drop)
@@ -124,7 +124,7 @@ impl Root {
         }
     }
 
-    /// Runs a line in the root, with its own processes, as nobody in particular.
+    /// Runs a line in the root, with its own processes, as an unprivileged user.
     fn shell(&self, line: &str) -> Result<Output, CliError> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", &format!("--mount-proc={}", self.path.join("proc").display())]);
@@ -134,7 +134,7 @@ impl Root {
     }
 }
 
-/// Makes the root, in its place only when it is whole.
+/// Makes the root; it gets its final path only when it is whole.
 fn make(release: &Release, path: &Path) -> Result<(), CliError> {
     let unfinished = path.with_extension("unfinished");
     let _ = std::fs::remove_dir_all(&unfinished);

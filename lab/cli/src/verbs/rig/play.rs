@@ -74,8 +74,8 @@ impl Policy {
     }
 }
 
-/// Counters that both worlds have: our metric, and the kernel's names, summed. The first that is there counts: some are in the
-/// group's statistics, others the system's.
+/// Counters that both worlds have: our metric, and the kernel's names, summed. The first that exists counts: some are in the
+/// group's statistics, others in the system's.
 const COUNTERS: &[(&str, &[&str])] = &[
     ("major_faults", &["pgmajfault"]),
     ("minor_faults", &["pgfault", "-pgmajfault"]),
@@ -136,8 +136,8 @@ fn limit_text(limit: Option<Bytes>) -> String {
     limit.map_or_else(|| "no limit".to_owned(), |limit| format!("memory.max {limit}"))
 }
 
-/// Plays it in the simulated machine by `rules`, first without a limit: that gives what shares are of. Without rules the result is
-/// the limit alone; the newest rules give the peak, which depends on readahead only.
+/// Plays it in the simulated machine by `rules`, first without a limit, for the base of shares. Without rules the result is the
+/// limit alone; the newest rules give the peak, which depends on readahead only.
 fn simulate(
     args: &Args,
     rules: Option<KernelRelease>,
@@ -182,9 +182,9 @@ fn job(args: &Args, limit: Option<Bytes>, readahead: Bytes) -> Job {
             knob("/sys/kernel/mm/transparent_hugepage/enabled", "never", false),
             knob("/sys/kernel/mm/lru_gen/enabled", args.policy.enabled(), args.policy == Policy::Classic),
             knob("/proc/sys/vm/swappiness", "60", false),
-            // What disks start with has changed between kernels, from 128 KiB to 8 MiB.
+            // Default readahead of disks differs between kernels, from 128 KiB to 8 MiB.
             knob("/sys/block/vda/queue/read_ahead_kb", &(readahead.get() / 1024).to_string(), true),
-            // Both act behind the experiment's back.
+            // Both act on their own.
             knob("/sys/module/damon_stat/parameters/enabled", "N", true),
             knob("/proc/sys/kernel/numa_balancing", "0", true),
         ],
@@ -194,7 +194,7 @@ fn job(args: &Args, limit: Option<Bytes>, readahead: Bytes) -> Job {
     }
 }
 
-/// A counter of an observation; names with a minus are taken off.
+/// A counter of an observation; names with a minus are subtracted.
 fn real(seen: &Observation, names: &[&str]) -> Option<i64> {
     let of = |name: &str| {
         let own = seen.memory_stat.get(name).and_then(|&value| i64::try_from(value).ok());
