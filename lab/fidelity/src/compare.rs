@@ -1,4 +1,4 @@
-//! The simulated counters beside the kernels', and whether they are as near as they should be.
+//! The simulated counters versus the kernels', and whether they are close enough.
 
 use std::collections::BTreeMap;
 
@@ -27,17 +27,17 @@ pub struct CounterRow {
     pub limit_percent: u32,
     /// Counter.
     pub metric: &'static str,
-    /// What the simulated machine counted.
+    /// Count of the simulated machine.
     pub simulated: u64,
     /// Least that a boot counted.
     pub real_low: u64,
     pub real_high: u64,
     pub boots: usize,
-    /// Simulated over the middle of the real ones; `None` where that is zero.
+    /// Simulated count over the middle of the real ones; `None` where that is zero.
     pub ratio: Option<f64>,
     /// Distance from the nearer end over that end; 0 between the ends. `None` where that end is zero and the simulated is not.
     pub error: Option<f64>,
-    /// What exact LRU of the same size counts.
+    /// Count of exact LRU of the same size.
     pub naive: Option<u64>,
     pub naive_error: Option<f64>,
     /// Whether the row counts: a boot or the simulated machine counted [`COUNT_MIN`] or more.
@@ -57,30 +57,30 @@ pub struct Residency {
     pub overlap: f64,
     /// The same of exact LRU's.
     pub naive_overlap: f64,
-    /// Least Jaccard index of another boot with the first: what two runs of one kernel have in common.
+    /// Least Jaccard index of another boot with the first: the similarity of two runs of one kernel.
     pub boots_overlap: Option<f64>,
 }
 
 /// A bar of the summary.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bar {
-    /// What is judged.
+    /// Name of the quantity judged.
     pub what: String,
-    /// Rows that it is judged by.
+    /// Rows in the judgement.
     pub rows: usize,
-    /// What was measured, as a share of one.
+    /// Measured value, as a share of one.
     pub measured: Option<f64>,
-    /// What must be reached.
+    /// The bar.
     pub bar: f64,
-    /// Whether at least, rather than at most, that much must be reached.
+    /// Whether the bar is a minimum rather than a maximum.
     pub at_least: bool,
-    /// Whether it is; `None` without rows.
+    /// Whether the bar is met; `None` without rows.
     pub is_met: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// By kernel its version.
+    /// Version by kernel.
     pub kernels: BTreeMap<String, String>,
     /// Counters.
     pub rows: Vec<CounterRow>,
@@ -90,7 +90,8 @@ pub struct Comparison {
     pub bars: Vec<Bar>,
 }
 
-/// Plays what is selected in the simulated machine, for each kernel by its own rules, and compares. `progress` is told when a simulated run is over.
+/// Plays the selection in the simulated machine, for each kernel by its own rules, and compares. `progress` is called after each simulated
+/// run.
 ///
 /// # Errors
 /// Stored runs of other scripts, none at all, or a run that fails.
@@ -142,7 +143,7 @@ pub fn compare(
     Ok(comparison)
 }
 
-/// Whether there is something to compare with, before anything is simulated.
+/// Checks that there is something to compare with, before anything is simulated.
 fn check(workloads: &[Workload], selection: &Selection, data: &[&KernelData]) -> Result<(), FidelityError> {
     let mut nr_found = 0;
     for data in data {
@@ -162,7 +163,7 @@ fn check(workloads: &[Workload], selection: &Selection, data: &[&KernelData]) ->
     Ok(())
 }
 
-/// How many runs [`compare`] plays at most.
+/// Most runs that [`compare`] plays.
 pub fn nr_simulated(workloads: &[Workload], selection: &Selection) -> u64 {
     let of = |workload: &Workload| {
         let limits: std::collections::BTreeSet<u32> =
@@ -225,11 +226,11 @@ fn error(value: u64, low: u64, high: u64) -> Option<f64> {
 
 /// Median and 90th percentile that each policy must reach on the fitting set.
 const ERROR_BARS: &[(&str, f64, f64)] = &[("classic", 0.025, 0.08), ("mglru", 0.04, 0.12)];
-/// The held-out set may be so many times worse.
+/// Factor on the bars for the held-out set.
 const HELD_OUT_FACTOR: f64 = 1.5;
-/// No row may be worse than exact LRU by more.
+/// Most by which a row may be worse than exact LRU.
 const NAIVE_MARGIN: f64 = 0.02;
-/// Where the kernel's policies differ by more in major faults, the simulated ones must differ in the same direction.
+/// If major faults of the kernel's policies differ by more than this, the simulated ones must differ in the same direction.
 const ORDER_MIN: f64 = 0.05;
 const ORDER_BAR: f64 = 0.9;
 const OVERLAP_BAR: f64 = 0.85;
@@ -298,7 +299,7 @@ fn ordering(rows: &[CounterRow]) -> (usize, usize) {
     let mut counts = (0, 0);
     for classic in rows.iter().filter(|row| row.metric == "major_faults" && row.policy == "classic") {
         let Some(mglru) = of(classic, "mglru") else { continue };
-        // From the nearer ends: ranges that meet do not differ.
+        // Between the nearer ends: overlapping ranges do not differ.
         let (less, more) = if classic.real_high < mglru.real_low {
             (classic.real_high, mglru.real_low)
         } else if mglru.real_high < classic.real_low {
@@ -363,7 +364,7 @@ mod tests {
 
     #[test]
     fn bars_by_hand() {
-        // Classic is off by 10 %, MGLRU right; exact LRU right for classic.
+        // Classic is off by 10 %, MGLRU exact; exact LRU is right for classic.
         let rows = [row("classic", 1100, (900, 1000), 950), row("mglru", 600, (500, 700), 1400)];
         let bars = bars(&rows, &[]);
         assert_eq!(measured(&bars, "fitting, classic: median"), (1, Some(0.1), Some(false)));

@@ -1,4 +1,4 @@
-//! What can go wrong, each with the way out.
+//! Errors, each with the way out.
 
 use std::path::PathBuf;
 use thiserror::Error;
@@ -7,17 +7,17 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FidelityError {
-    /// The list of workloads cannot be understood.
+    /// The list of workloads cannot be parsed.
     #[error("{place}: {source}")]
     Workloads {
         /// Its file.
         place: String,
         source: toml::de::Error,
     },
-    /// A filter names what is not there.
+    /// A filter names an unknown item.
     #[error("no {what} is called `{name}`; there are {known}")]
     Unknown {
-        /// What was named.
+        /// Kind of the item.
         what: &'static str,
         name: String,
         known: String,
@@ -28,15 +28,15 @@ pub enum FidelityError {
     /// The simulated machine could not play it.
     #[error("workload `{workload}`, {policy}: {source}")]
     Simulation { workload: String, policy: String, source: isotherm_sim::machine::SimError },
-    /// The simulated machine did not come to the end of the script.
+    /// The simulated machine did not reach the end of the script.
     #[error("workload `{workload}`, {policy}: {what}")]
     Unfinished {
         workload: String,
         policy: String,
-        /// What happened in its place.
+        /// What happened instead.
         what: String,
     },
-    /// The simulated machine does not take what it is to play beside a real kernel.
+    /// The simulated machine refuses the run that is to be compared with a real kernel.
     #[error("the simulated machine: {0}")]
     Simulated(#[from] isotherm_sim::machine::SimError),
     #[error(transparent)]
@@ -47,7 +47,7 @@ pub enum FidelityError {
         kernel: String,
         /// Runs in all.
         of: usize,
-        /// Which, and why.
+        /// The runs that failed, and why.
         failures: Vec<String>,
     },
     /// A kernel has no such counter: it cannot be compared.
@@ -66,7 +66,7 @@ pub enum FidelityError {
     /// A list names something twice.
     #[error("{place}: `{name}` is listed twice")]
     Twice { place: String, name: String },
-    /// Stored plays are damaged, or of something else than asked for.
+    /// Stored plays are damaged, or of another kernel or guest.
     #[error("{place}: {reason}")]
     Store { place: String, reason: String },
     /// Stored runs are of another script than the one that is played now.
@@ -85,7 +85,7 @@ pub enum FidelityError {
     /// There is nothing to compare with.
     #[error("no stored runs of this selection in {place}; make them: isotherm-lab fidelity --refresh")]
     Nothing {
-        /// Where was looked.
+        /// Folder that was searched.
         place: String,
     },
 }

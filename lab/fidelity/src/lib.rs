@@ -1,9 +1,8 @@
-//! The simulated machine beside real kernels: the same page scripts in both, and how far apart the counters are.
+//! The simulated machine versus real kernels: the same page scripts in both, and the differences of the counters.
 //!
 //! A matrix of workloads, policies, limits and kernels ([`matrix`]) is played by real kernels ([`refresh`]), whose counters are
 //! kept as data ([`stored`]), and by the simulated machine ([`simulate`], [`replay`]). The comparison ([`compare`]) needs the data
-//! only and runs everywhere. Mechanisms other than page replacement stand in [`versus`]. What is faithful and what is not:
-//! `docs/evidence/fidelity.md`.
+//! only and runs everywhere. Mechanisms other than page replacement are in [`versus`]. Results: `docs/evidence/fidelity.md`.
 
 pub mod advice;
 pub mod compare;

@@ -1,4 +1,4 @@
-//! What is compared: workloads × policies × limits × kernels, and by which counters.
+//! The matrix of the comparison: workloads × policies × limits × kernels, and the counters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::{FidelityError, simulate};
 
 /// Policies that kernels and the simulated machine have alike.
 pub const POLICIES: &[&str] = &["classic", "mglru"];
-/// Exact LRU over the whole group: what predicts the kernel without knowing it.
+/// Exact LRU over the whole group: a prediction without a model of the kernel.
 pub const NAIVE: &str = "lru";
 /// Limits in percent of the workload's peak.
 pub const LIMITS_PERCENT: &[u32] = &[90, 75, 50];
@@ -27,11 +27,11 @@ pub struct Metric {
     pub name: &'static str,
     /// The kernel's name, in `memory.stat` or `/proc/vmstat`, and in the simulated machine.
     pub counter: &'static str,
-    /// Whether exact LRU says something of it.
+    /// Whether exact LRU predicts it.
     pub has_naive: bool,
 }
 
-/// What is compared.
+/// The compared counters.
 pub const METRICS: &[Metric] = &[
     Metric { name: "major_faults", counter: "pgmajfault", has_naive: true },
     Metric { name: "refaults_anon", counter: "workingset_refault_anon", has_naive: true },
@@ -43,13 +43,13 @@ pub const METRICS: &[Metric] = &[
     Metric { name: "activations", counter: "pgactivate", has_naive: false },
 ];
 
-/// Which set a workload belongs to.
+/// The set of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Set {
-    /// Rules of the simulated machine may be looked for on it.
+    /// Rules of the simulated machine may be fitted to it.
     Fitting,
-    /// Nothing is chosen on it.
+    /// Nothing is fitted to it.
     HeldOut,
 }
 
@@ -63,13 +63,13 @@ impl Set {
     }
 }
 
-/// Which groups the programs of a workload run in.
+/// The groups of a workload's programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Groups {
     #[default]
     One,
-    /// One for each, below the one that has the limit.
+    /// A group for each, below the one with the limit.
     Each,
 }
 
@@ -80,11 +80,11 @@ struct RawWorkload {
     name: String,
     what: String,
     set: Set,
-    /// Only so many operations of its script are played.
+    /// Only this number of operations of its script is played.
     operations: Option<usize>,
     #[serde(default)]
     groups: Groups,
-    /// What runs side by side.
+    /// Programs that run side by side.
     programs: Vec<WorkloadSpec>,
 }
 
@@ -107,13 +107,13 @@ pub struct Workload {
     /// One line.
     pub what: String,
     pub set: Set,
-    /// What both worlds play.
+    /// The script that both worlds play.
     pub script: Script,
-    /// By process the group below the one with the limit; empty: all in that one.
+    /// Group of each process below the one with the limit; empty: all in that one.
     pub subgroups: Vec<u16>,
     /// Most pages charged at a time, without a limit, in the simulated machine.
     pub peak: Pages,
-    /// Tells scripts apart.
+    /// Identifies the script.
     pub digest: String,
 }
 
@@ -126,7 +126,7 @@ pub struct Cell {
     pub limit_percent: u32,
 }
 
-/// A part of the matrix; empty lists stand for everything.
+/// A part of the matrix; empty lists mean everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Kernels, by their names in the rig.
@@ -142,7 +142,7 @@ fn is_in<T: PartialEq<U>, U>(list: &[T], item: &U) -> bool {
 }
 
 impl Selection {
-    /// Fails if something is named that is not there.
+    /// Fails if it names something unknown.
     ///
     /// # Errors
     /// The first such name.
@@ -190,7 +190,7 @@ impl Workloads {
     /// Reads the list.
     ///
     /// # Errors
-    /// It is no such list; `place` says in the message where it lies.
+    /// It is no such list; `place` is its path for the message.
     pub fn parse(text: &str, place: &str) -> Result<Self, FidelityError> {
         let raw: RawWorkloads =
             toml::from_str(text).map_err(|source| FidelityError::Workloads { place: place.to_owned(), source })?;
@@ -211,8 +211,8 @@ impl Workloads {
         self.raw.iter().map(|raw| (raw.name.as_str(), raw.set, raw.what.as_str()))
     }
 
-    /// Makes the scripts of those selected and plays each without a limit, which gives what limits are of. Recordings are looked
-    /// for from `folder`.
+    /// Makes the scripts of those selected and plays each without a limit, which gives the base of limits. Paths of recordings
+    /// are relative to `folder`.
     ///
     /// # Errors
     /// A workload that cannot be built or played.
@@ -278,7 +278,7 @@ fn side_by_side(programs: Vec<Program>) -> Program {
     let is_alone = programs.len() == 1;
     for program in programs {
         let (files, processes) = (joined.files.len(), joined.processes.len());
-        // Streams start threads by number: several programs at once have no more than those they begin with.
+        // Streams start threads by number: several programs at once may only have the threads they begin with.
         debug_assert!(
             is_alone
                 || program
@@ -304,7 +304,7 @@ fn side_by_side(programs: Vec<Program>) -> Program {
     joined
 }
 
-/// The first `operations` of a script; then the mark and the ends of those who live.
+/// The first `operations` of a script; then the mark and the ends of the live processes.
 fn cut(mut script: Script, operations: usize) -> Script {
     if script.operations.len() <= operations {
         return script;
@@ -320,13 +320,13 @@ fn cut(mut script: Script, operations: usize) -> Script {
         }
     }
     script.operations.push(Operation { process: CONDUCTOR, action: Action::Mark { number: 1 } });
-    // Later ones first: parents outlive what they started.
+    // Later processes first: parents outlive their children.
     let ends = alive.into_keys().rev().map(|process| Operation { process, action: Action::Finish });
     script.operations.extend(ends);
     script
 }
 
-/// FNV-1a, 64 bits: tells that a script has changed, no more.
+/// FNV-1a, 64 bits: detects changed scripts, no more.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("{:016x}", isotherm_units::hash::fnv1a(bytes.iter().copied()))
 }
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(selection.kernels().collect::<Vec<_>>(), ["7.2", "6.12"]);
     }
 
-    /// Process 1 is started by process 0 and lives at the cut; process 2 has ended.
+    /// Process 1 is started by process 0 and is alive at the cut; process 2 has ended.
     #[test]
     fn a_cut_script_ends_those_who_live_children_first() {
         let of = |process, action| Operation { process, action };

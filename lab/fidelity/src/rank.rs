@@ -1,6 +1,6 @@
 //! Nearest ranks.
 
-/// The value below or at which the share `permille` of sorted values lies; `None` of nothing.
+/// The value below or at which the share `permille` of sorted values lies; `None` without values.
 pub(crate) fn nearest<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
     let rank = (sorted.len() * permille).div_ceil(1000).max(1);
     sorted.get(rank - 1).copied()

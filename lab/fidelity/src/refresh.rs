@@ -1,4 +1,4 @@
-//! Making the real runs: all cells of the matrix in one boot, and so many boots.
+//! The real runs: all cells of the matrix in one boot, and several boots.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,14 +23,14 @@ pub struct Refresh<'a> {
     pub kernel: (&'a str, &'a Kernel),
     /// The guest's program.
     pub guest: &'a Path,
-    /// Which cells.
+    /// Cells to run.
     pub selection: &'a Selection,
     pub workloads: &'a [Workload],
     /// How often the kernel is booted.
     pub boots: u32,
     /// A boot is given up after this time.
     pub time_limit: Duration,
-    /// Stands in the data.
+    /// The command, recorded in the data.
     pub command: &'a str,
 }
 
@@ -48,11 +48,11 @@ impl Refresh<'_> {
         cells
     }
 
-    /// Boots and plays. `progress` is told how many runs are over, of all boots. What comes out is by boot the kernel's version and
-    /// what was observed of each cell, in order.
+    /// Boots and plays. `progress` is called with the number of finished runs, of all boots. Returns for each boot the kernel's
+    /// version and the observation of each cell, in order.
     ///
     /// # Errors
-    /// The rig fails, or any run does: there are no data with holes.
+    /// The rig fails, or any run does: incomplete data are not stored.
     pub fn observe(&self, progress: &dyn Fn(u64)) -> Result<Vec<(String, Vec<Observation>)>, FidelityError> {
         let scripts: Vec<&Script> = self.workloads.iter().map(|workload| &workload.script).collect();
         let cells = self.cells();
@@ -103,7 +103,7 @@ impl Refresh<'_> {
         Ok(boots)
     }
 
-    /// Boots, plays, and makes of it what is stored.
+    /// Boots, plays, and returns the data to store.
     ///
     /// # Errors
     /// As [`observe`](Self::observe).
@@ -131,12 +131,12 @@ fn knob(path: &str, value: impl Into<String>, optional: bool) -> Setting {
     Setting { path: path.to_owned(), value: value.into(), optional }
 }
 
-/// What is set once.
+/// Settings made once.
 pub(crate) fn settings() -> Vec<Setting> {
     vec![
         knob("/sys/kernel/mm/transparent_hugepage/enabled", "never", false),
         knob("/proc/sys/vm/swappiness", machine(MEMORY).swappiness.to_string(), false),
-        // Both act behind the experiment's back.
+        // Both act on their own.
         knob("/sys/module/damon_stat/parameters/enabled", "N", true),
         knob("/proc/sys/kernel/numa_balancing", "0", true),
     ]
@@ -192,7 +192,7 @@ fn stored_run(
     })
 }
 
-/// Of the group, or of the machine where the group has no such counter. A counter that is nowhere is not 0.
+/// Counter of the group, or of the machine if the group has no such counter. `None` if neither has it.
 pub(crate) fn counted(seen: &Observation, counter: &str) -> Option<u64> {
     let own = seen.memory_stat.get(counter).copied();
     own.or_else(|| seen.vmstat.get(counter).and_then(|&value| u64::try_from(value).ok()))

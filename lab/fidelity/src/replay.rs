@@ -1,7 +1,7 @@
 //! A page script as a program of the simulated machine: the same operations in the same order.
 //!
-//! Each process is a thread; whose turn it is stands in the script, so that no clock decides. Who has to wait looks again after
-//! [`PATIENCE`]. The turn is passed on when all of one's own operations are done, faults and reclaim included.
+//! Each process is a thread. The script has the order of turns, so that no clock decides. A waiting thread checks again after
+//! [`PATIENCE`]. The turn is passed on when all operations of the turn are done, faults and reclaim included.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use isotherm_units::access::{
 };
 use isotherm_units::{Duration, Instant, PageRange};
 
-/// How long who is not at turn waits before looking again.
+/// Time after which a waiting thread checks the turn again.
 const PATIENCE: Duration = Duration::from_us(20);
-/// At the script's mark everything stands still for this long: the run is ended before.
+/// Idle time after the script's mark: the run is ended before.
 pub(crate) const REST: Duration = Duration::from_secs(100_000);
-/// The guest's statistics are read after so many touched pages and other operations of a process.
+/// Touched pages and other operations of a process after which the guest's statistics are read.
 pub(crate) const READ_STATISTICS_EVERY: u32 = 256;
-/// Operations of a batch: turns are looked at no more often.
+/// Operations of a batch: turns are checked at least this often.
 const BATCH: usize = 4096;
 
 /// The script's programs: one for each group, with its number. All must be started at once on one machine.
-/// `at` begins at 0 and tells how far the script has come.
+/// `at` is the index of the next operation, from 0.
 pub(crate) fn programs_of(script: &Arc<Script>, at: &Arc<AtomicUsize>, subgroups: &[u16]) -> Vec<(u16, Program)> {
     let processes = processes_of(script);
     let group_of = |process: u16| subgroups.get(usize::from(root_of(process, &processes))).copied().unwrap_or(0);
@@ -35,7 +35,7 @@ pub(crate) fn programs_of(script: &Arc<Script>, at: &Arc<AtomicUsize>, subgroups
     members.into_iter().map(|(group, members)| (group, program_of(script, at, &members, &processes))).collect()
 }
 
-/// Whether a script has come to its first mark, or to its end if it has none; otherwise how far it has come, and where that is.
+/// Whether a script has come to its first mark, or to its end if it has none; otherwise the position reached, and that of the mark.
 pub(crate) fn at_mark(script: &Script, at: &AtomicUsize) -> Result<(), (usize, usize)> {
     let mut operations = script.operations.iter();
     let mark = operations.position(|operation| matches!(operation.action, Action::Mark { .. }));
@@ -101,20 +101,20 @@ fn program_of(
 /// One process of the script.
 struct Turns {
     script: Arc<Script>,
-    /// Next operation, of whomever.
+    /// Next operation, of any process.
     at: Arc<AtomicUsize>,
     process: u16,
     /// Processes of this program by index of their threads.
     members: Vec<u16>,
-    /// Where the script goes on when what was handed out is done.
+    /// Position in the script after the current batch.
     next: Option<usize>,
-    /// Pages of the operation there that are touched already.
+    /// Pages of that operation that are touched already.
     touched: u32,
     /// Pages touched, and other operations, since the statistics were last read: as the guest's player counts them.
     counted: u32,
-    /// They are to be read before anything else: a process begins with that, and one that has started another goes on with it.
+    /// Whether to read statistics first: a process begins with that, and continues with it after starting another.
     reads_statistics: bool,
-    /// Mapped files: virtual pages, file, its page behind the first.
+    /// Mapped files: virtual pages, file, page of the file at the first.
     mapped: Vec<(PageRange, u32, u64)>,
 }
 
@@ -129,7 +129,7 @@ impl Stream for Turns {
             let Some(operation) = script.operations.get(at) else { return Ok(After::Sleep(REST)) };
             if operation.process == CONDUCTOR && batch.runs.is_empty() {
                 match operation.action {
-                    // All processes that nobody starts are there from the beginning, and wait.
+                    // All processes that no process starts exist from the beginning, and wait.
                     Action::Start { .. } => {
                         at += 1;
                         self.at.store(at, Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl Stream for Turns {
             }
             let run = match operation.action {
                 Action::Touch { page, pages, write } => {
-                    // A long touch is many: the statistics do not wait for its end.
+                    // A long touch is split: statistics are read within it.
                     let some = (pages - self.touched).min(READ_STATISTICS_EVERY - self.counted);
                     let first = page + u64::from(self.touched);
                     self.counted += some;
@@ -182,7 +182,7 @@ impl Stream for Turns {
                     self.next = Some(at);
                     return Ok(After::Continue);
                 }
-                // Nobody asks again: its memory is freed before anybody else runs.
+                // The process does not ask again: its memory is freed before any other runs.
                 self.at.store(at + 1, Ordering::Relaxed);
                 return Ok(After::Finish);
             }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use isotherm_rig::script::Operation;
 
-    /// What the only process does: pages of each batch, and what follows.
+    /// Operations of the only process: pages of each batch, and the action after it.
     fn played(operations: Vec<Action>) -> Vec<(Vec<(u64, u32)>, After)> {
         let start = Operation { process: CONDUCTOR, action: Action::Start { process: 0 } };
         let own = operations.into_iter().map(|action| Operation { process: 0, action });

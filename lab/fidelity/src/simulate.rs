@@ -22,10 +22,10 @@ pub const MEMORY: Bytes = Bytes::from_mib(1536);
 const ROOMY: Bytes = Bytes::from_gib(64);
 /// The group with the limit.
 pub const GROUP: &str = "/play";
-/// Scripts are at their mark long before.
+/// Scripts reach their mark long before.
 const UNTIL: Duration = Duration::from_secs(1_000);
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
     /// By name of the metric.
@@ -39,12 +39,12 @@ pub fn release_of(kernel: &str) -> KernelRelease {
     kernel.parse().unwrap_or_default()
 }
 
-/// The machine that the rig's guest is, simulated, with the rules of a release.
+/// The simulated form of the rig's guest, with the rules of a release.
 pub fn machine_of_release(kernel: KernelRelease, memory: Bytes) -> MachineConfig {
     MachineConfig { kernel, ..machine(memory) }
 }
 
-/// The machine that the rig's guest is, simulated.
+/// The simulated form of the rig's guest.
 pub fn machine(memory: Bytes) -> MachineConfig {
     let mut machine =
         MachineConfig { cpus: 1, storage: DeviceKind::Ram.into(), lazy_statistics: true, ..MachineConfig::default() };
@@ -77,7 +77,7 @@ pub fn run(
     })
 }
 
-/// The same, with all that the machine tells.
+/// The same, with the machine's whole outcome.
 ///
 /// # Errors
 /// The machine cannot play it to its mark.
@@ -145,7 +145,7 @@ fn machine_of(
         let program = builder.add_program(program, group)?;
         builder.start_at(program, Instant::START);
     }
-    // While memory is freed all the time, the thread of read-copy-update alone runs about once a tick.
+    // While memory is freed continuously, the RCU kernel thread alone runs about once a tick.
     let tick = Duration::from_ns(1_000_000_000 / u64::from(config.hz));
     let others = builder.add_program(isotherm_workload::others(tick, None), CgroupId::ROOT)?;
     builder.start_at(others, Instant::START);
@@ -180,7 +180,7 @@ fn resident(outcome: &Outcome) -> Resident {
     union(files.chain(processes))
 }
 
-/// Programs in groups of their own each know all files of the script: what one has of a file is added to what others have.
+/// Programs in groups of their own each know all files of the script: the pages of a file are joined over the programs.
 fn union<'a>(parts: impl Iterator<Item = (Place, &'a Vec<PageRange>)>) -> Resident {
     let mut resident = Resident::new();
     for (place, pages) in parts {
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn overlaps_by_hand() {
-        // Pages 2..4 and 8..10 against 3..9: both 3 and 8, either 2..10.
+        // Pages 2..4 and 8..10 against 3..9: in both 3 and 8, in either 2..10.
         assert!((overlap(&[2, 2, 4, 2], &[3, 6, 1]) - 2.0 / 8.0).abs() < 1e-12);
         assert!((overlap(&[0, 5], &[0, 5, 5]) - 1.0).abs() < 1e-12);
         assert!((overlap(&[9], &[9]) - 1.0).abs() < 1e-12);

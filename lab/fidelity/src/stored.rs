@@ -1,4 +1,4 @@
-//! What real kernels counted, as data: a JSON file for each kernel.
+//! Counts of real kernels as data: a JSON file for each kernel.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ pub struct KernelData {
     pub kernel: String,
     /// `uname -r` of the guest.
     pub release: String,
-    /// What made the file, the last time that a part of it was made.
+    /// Command of the last run that changed the file.
     pub command: String,
     /// Memory of the guest.
     pub memory_bytes: u64,
@@ -35,7 +35,7 @@ pub struct StoredRun {
     pub digest: String,
     /// `memory.max` in pages.
     pub limit_pages: u64,
-    /// By name of the metric what each boot counted.
+    /// Counts of each boot by name of the metric.
     pub counters: BTreeMap<String, Vec<u64>>,
     /// Resident pages at the mark of the first boot: lengths of alternating runs, absent first.
     pub residency: Vec<u64>,
@@ -53,7 +53,7 @@ impl KernelData {
     /// The data that come with isotherm.
     ///
     /// # Errors
-    /// Damaged data, which a test rules out.
+    /// Damaged data; a test excludes this.
     pub fn bundled() -> Result<Vec<Self>, FidelityError> {
         BUNDLED.iter().map(|(name, text)| Self::parse(text, name)).collect()
     }
@@ -84,8 +84,8 @@ impl KernelData {
         serde_json::from_str(text).map_err(|source| FidelityError::Stored { place: place.to_owned(), source })
     }
 
-    /// Takes the runs of `newer`, and keeps those that it has none of, unless they are of another release of the kernel or of a
-    /// guest of another size: what is stored together is of one kernel.
+    /// Takes the runs of `newer`, and keeps its own runs that `newer` lacks, unless they are of another release of the kernel
+    /// or of a guest of another size: one file has one kernel.
     pub fn take(&mut self, newer: Self) {
         if (&self.release, self.memory_bytes) != (&newer.release, newer.memory_bytes) {
             *self = newer;
@@ -125,9 +125,9 @@ impl KernelData {
 /// Writes a file whole or not at all.
 ///
 /// # Errors
-/// It cannot be written; what was there before is still there.
+/// It cannot be written; the old file is unchanged.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), FidelityError> {
-    // Another name first: a file that is there is whole.
+    // Under another name first: an existing file is always whole.
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);

@@ -1,4 +1,4 @@
-//! The stored runs of real kernels against the simulated machine as it is now.
+//! The stored runs of real kernels against the present simulated machine.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ fn named(name: &str) -> Vec<String> {
     vec![name.to_owned()]
 }
 
-/// A workload of the fitting set that plays in no time. What is asked here is what was reached when the runs were stored, rounded
-/// up: less would be a step back. It is no bar of the comparison.
+/// A short workload of the fitting set. The bounds are the errors reached when the runs were stored, rounded up: larger ones
+/// would be a regression. It is no bar of the comparison.
 #[test]
 fn skewed_anonymous_memory_faults_as_in_the_kernel() {
     let selection = Selection { workloads: named("zipf"), kernels: named("7.2"), ..Selection::default() };
@@ -34,13 +34,13 @@ fn skewed_anonymous_memory_faults_as_in_the_kernel() {
     for row in &compared.residency {
         assert!(row.overlap >= 0.85, "{row:?}");
     }
-    // Policies are ordered wrongly nowhere; where none differ by more than 5 %, nothing is judged.
+    // Policies are never ordered wrongly; where none differ by more than 5 %, nothing is judged.
     let ordering = compared.bars.iter().find(|bar| bar.what.starts_with("classic and mglru ordered")).unwrap();
     assert_eq!(ordering.is_met.is_none(), ordering.rows == 0, "{ordering:?}");
     assert_ne!(ordering.is_met, Some(false), "{ordering:?}");
 }
 
-/// Every stored run is of the script that is played now: otherwise `Stale` says what to do.
+/// Every stored run is of the present script: otherwise `Stale` says what to do.
 #[test]
 fn stored_runs_are_of_the_present_scripts() {
     let selection = Selection::default();

@@ -1,4 +1,4 @@
-//! Damaged input of what guests and the lab read: scripts, jobs, reports, stored runs. It may be refused; nothing may panic.
+//! Damaged input of guests and the lab: scripts, jobs, reports, stored runs. It may be refused; nothing may panic.
 
 use isotherm_fidelity::advice::Store;
 use isotherm_fidelity::versus::{self, Stored};
@@ -89,7 +89,7 @@ fn take_stored(input: &[u8]) -> bool {
     store.is_ok()
 }
 
-/// Damage of what is refused anyway would reach little.
+/// Damaging an input that is refused anyway would reach little.
 #[test]
 fn undamaged_input_is_taken() {
     assert_eq!(Script::decode(&script().encode()), Ok(script()));

@@ -1,4 +1,4 @@
-//! Makes the smallest slice of the real runs anew. Without an emulator, a kernel or the guest's program these tests say so and pass;
+//! Repeats the smallest slice of the real runs. Without an emulator, a kernel or the guest's program these tests say so and pass;
 //! with `ISOTHERM_REQUIRE_ALL=1` they fail.
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what is fetched")]
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::ONE_AT_A_TIME;
 
-/// What is needed; `None`: it is not there, which was said.
+/// The rig; `None`, after a message, if a part is missing.
 fn rig() -> Option<AtHand> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
     let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");
@@ -50,7 +50,7 @@ fn a_slice_is_made_anew_stored_and_compared() {
     assert_eq!(stored, [data]);
     let compared = compare(&workloads, &selection, &stored, &|| ()).unwrap();
     let faults = compared.rows.iter().find(|row| row.metric == "major_faults").unwrap();
-    // Of 16,384 pages a quarter is missing: thousands of faults, in both worlds within a tenth.
+    // A quarter of 16,384 pages is missing: thousands of faults, in both worlds within a tenth.
     assert!(faults.real_low > 5_000 && faults.error.unwrap() < 0.1, "{faults:?}");
     assert!(compared.residency[0].overlap > 0.9, "{:?}", compared.residency);
 }

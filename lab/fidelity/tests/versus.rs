@@ -1,5 +1,5 @@
-//! What real kernels do beside the simulated machine: the comparison from stored data, and a slice of a real run. Without an emulator,
-//! a kernel or the guest's program the latter says so and passes; with `ISOTHERM_REQUIRE_ALL=1` it fails.
+//! Real kernels versus the simulated machine: the comparison from stored data, and a slice of a real run. Without an emulator, a
+//! kernel or the guest's program the latter says so and passes; with `ISOTHERM_REQUIRE_ALL=1` it fails.
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what is fetched")]
 
 use isotherm_fidelity::FidelityError;
@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 
 use crate::ONE_AT_A_TIME;
 
-/// Whether there are so many boots of each of the two kernels.
+/// Whether there is this number of boots of each of the two kernels.
 fn kernels_of<B>(stored: &Stored<B>, release: impl Fn(&B) -> &str, boots: usize) {
     let mut kernels: BTreeMap<String, usize> = BTreeMap::new();
     for boot in &stored.boots {
@@ -58,7 +58,7 @@ fn what_is_no_data_is_refused() {
     assert!(error.to_string().starts_with("cut.json: EOF"), "{error}");
 }
 
-/// Runs something in the older kernel; `None`: what that needs is not there, which was said.
+/// Runs something in the older kernel; `None`, after a message, if a part is missing.
 fn in_a_kernel<T>(run: impl FnOnce(&Rig<'_>) -> Result<T, FidelityError>) -> Option<T> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
     let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");
@@ -74,18 +74,18 @@ fn a_slice_of_monitoring_in_a_kernel() {
     for run in &boot.runs {
         assert!(run.scores.snapshots >= 4 && run.scores.regions > 5.0, "{run:?}");
     }
-    // This kernel begins with one region; given the arena alone, it has found the borders after seven aggregations.
+    // This kernel begins with one region; with only the arena, it has found the borders after seven aggregations.
     let often = boot.runs[1].scores.often;
     assert!(often.recall.unwrap() > 0.8 && often.precision.unwrap() > 0.6, "{boot:?}");
 }
 
 #[test]
 fn a_slice_of_sorting_in_a_kernel() {
-    // Four seconds: after one the module need not have called anything hot yet.
+    // Four seconds: after one the module may not have found anything hot.
     let Some(boot) = in_a_kernel(|rig| sorting::real(rig, &sorting::SORT_WORKLOADS[..1], 200)) else { return };
     let [plain, sorted] = &boot.runs[..] else { panic!("without and with: {boot:?}") };
     assert!(!plain.is_sorted && sorted.is_sorted);
-    // The limit drops at once, and a quarter has to go.
+    // The limit drops at once, and a quarter must be evicted.
     assert!(plain.counts.scanned >= 8192 && sorted.counts.scanned >= 8192, "{boot:?}");
     assert_eq!(plain.counts.hot_bytes, 0);
     assert!(sorted.counts.hot_bytes > 0, "{boot:?}");
@@ -93,12 +93,12 @@ fn a_slice_of_sorting_in_a_kernel() {
 
 #[test]
 fn a_slice_of_compaction_in_a_kernel() {
-    // At 20 the score, 90 or 91, is at the mark itself: whether the kernel begins hangs on the size of the guest's first process.
+    // At 20 the score, 90 or 91, is at the mark itself: whether the kernel begins depends on the size of the guest's first process.
     let Some(boot) = in_a_kernel(|rig| compaction::real(rig, &[(Holes::Contiguous, 40)], 2_000)) else { return };
     let [run] = &boot.runs[..] else { panic!("one case: {boot:?}") };
     assert_eq!((run.holes, run.proactiveness), (Holes::Contiguous, 40));
     assert!((250..350).contains(&run.sections), "{run:?}");
-    // Four looks are enough to begin.
+    // Four checks are enough to begin.
     assert!(run.alone.get("compact_migrate_scanned").is_some_and(|&pages| pages > 0), "{run:?}");
     assert_eq!(run.asked, run.sections * 3 / 4 * 60 / 100);
 }
@@ -113,7 +113,7 @@ fn a_slice_of_promotion_in_a_kernel() {
     assert_eq!(run.nodes[0].1, [0, 32_768]);
 }
 
-/// isotherm in one file, which `cargo xtask static` builds; `None`: it was not, which was said.
+/// isotherm in one file, which `cargo xtask static` builds; `None`, after a message, if it was not built.
 fn isotherm() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
     let isotherm = target.join("static/isotherm");
@@ -133,7 +133,7 @@ fn a_slice_of_killing_the_daemon_in_a_kernel() {
     let mut changed = 0;
     for name in ["damon", "limits"] {
         let way = live_kills::KILL_WAYS.iter().find(|way| way.name == name).unwrap();
-        // The module is not loaded for it.
+        // It does not use the module.
         let product = Product { isotherm: &isotherm, module: Path::new("") };
         let Some(run) = in_a_kernel(|rig| live_kills::kills(rig, product, way, 10, 7)) else { return };
         assert_eq!(run.killed.rounds, [6, 2, 2]);
@@ -141,7 +141,7 @@ fn a_slice_of_killing_the_daemon_in_a_kernel() {
         assert_eq!(run.knobs_changed, Vec::<String>::new());
         assert!(run.killed.term_longest_ms < 2000, "{run:?}");
     }
-    // Of one way alone it may be chance that no kill met a changed knob: about one time in thirty.
+    // With one way alone, no kill may meet a changed knob: about one time in thirty.
     assert!(changed >= 1, "it was killed while knobs were changed");
 }
 
@@ -163,7 +163,7 @@ fn data_of_sorting_are_whole_and_the_table_computes() {
     }
     let mut done = 0;
     let rows = sorting::compare(&stored, 1..=1, &mut || done += 1).unwrap();
-    // Four workloads; two kernels; eleven figures, and no ratio is of nothing.
+    // Four workloads; two kernels; eleven figures, and no ratio has a base of 0.
     assert_eq!((done, rows.len()), (4, 88));
     for row in rows.iter().filter(|row| row.metric == "major_faults_ratio") {
         let simulated = row.simulated.unwrap();
@@ -179,14 +179,14 @@ fn data_of_promotion_are_whole_and_the_table_computes() {
     let one = Stored { command: String::new(), boots: vec![stored.boots[0].clone()] };
     let mut done = 0;
     let rows = promotion::compare(&one, promotion::TIER_CASES, promotion::PASSES, &mut || done += 1).unwrap();
-    // Three cases, nine figures; where nothing was promoted there is no time until it was.
+    // Three cases, nine figures; without promotions there is no time until they were done.
     assert_eq!((done, rows.len()), (3, 26));
     let of = |case: &str, metric: &str| {
         let found = rows.iter().find(|row| row.case == case && row.metric == metric);
         found.unwrap_or_else(|| panic!("no row {metric} of {case}"))
     };
-    // A quarter of 32768 pages is hot: tiering promotes all of it. What balancing by locality moves the kernel does not count as
-    // promoted, the simulated machine does.
+    // A quarter of 32768 pages is hot: tiering promotes all of it. The kernel does not count pages moved by locality balancing as
+    // promoted; the simulated machine does.
     for range in [of("hot-set, mode 2", "pgpromote_success").real, of("hot-set, mode 2", "fast_pages_end").real] {
         assert!((7800.0..8800.0).contains(&range.low), "{range:?}");
     }

@@ -1,5 +1,4 @@
-//! What a rule answered: which size it recommended for each program, kernel and allowed slow-down, and up to how many major faults
-//! it promised.
+//! Answers of a rule: the recommended size for each program, kernel and allowed slow-down, and the most major faults predicted for it.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::FidelityError;
 use isotherm_units::PAGE_BYTES;
 
-/// What a recommendation is judged at: its size, and 3 and 10 % more, in percent of it.
+/// Sizes at which a recommendation is judged, in percent of it.
 pub const HOLD_PERCENT: [u64; 3] = [100, 103, 110];
-/// How far the scan goes below a recommendation, in percent of it.
+/// Range of the scan below a recommendation, in percent of it.
 pub const SCAN_PERCENT: u64 = 20;
 /// Step of the scan in percent of the recommendation.
 pub const SCAN_STEP_PERCENT: u64 = 2;
@@ -26,7 +25,7 @@ pub struct Answer {
     pub kernel: String,
     /// Slow-down that was allowed, in percent.
     pub slowdown_percent: u32,
-    /// What was recommended; `None` if nothing was.
+    /// The recommendation; `None` if there was none.
     pub recommended: Option<Recommended>,
 }
 
@@ -36,12 +35,12 @@ pub struct Answer {
 pub struct Recommended {
     /// The configuration, for example `mglru + reclaim`.
     pub candidate: String,
-    /// Its policy: what real kernels play, without what works next to it.
+    /// Its policy, which real kernels play without schemes and tools.
     pub policy: String,
     pub memory_bytes: u64,
     /// Most major faults that were predicted at 100, 103 and 110 % of that memory ([`HOLD_PERCENT`]).
     pub upper_faults: [u64; 3],
-    /// Most major faults that the allowed slow-down has room for; `None` if the rule does not tell.
+    /// Most major faults within the allowed slow-down; `None` if the rule does not say.
     pub allowed_faults: Option<u64>,
 }
 
@@ -65,7 +64,7 @@ impl Recommended {
 pub struct Answers {
     /// Name of the rule in tables.
     pub rule: String,
-    /// How the answers were made, and what is special about them.
+    /// Origin of the answers, and notes on them.
     pub note: String,
     pub answers: Vec<Answer>,
 }

@@ -1,10 +1,10 @@
-//! By how much predictions must be widened so that they hold what real kernels did: split conformal prediction.
+//! Factors by which predictions are widened so that they contain the counts of real kernels: split conformal prediction.
 //!
-//! A prediction is an interval of a counter. Its scores at a real count are by what factors its upper and its lower end must be moved to
-//! hold the count, as logarithms, [`OFFSET`] events added on both sides so that small counts do not decide. The factor of an end is a
-//! high quantile of the scores of the fitting programs. Where a release has too few plays for that quantile, those of all releases
-//! count; where these are too few as well, the largest score does. Plays of one program are alike, and so it is told with it how many
-//! plays of each program the factors found on all the other programs hold.
+//! A prediction is an interval of a counter. Its scores for a real count are the factors by which its upper and its lower end must be
+//! moved to contain the count, as logarithms. [`OFFSET`] events are added on both sides so that small counts do not decide. The factor
+//! of an end is a high quantile of the scores of the fitting programs. Where a release has too few plays for that quantile, those of all
+//! releases count; where these are too few as well, the largest score does. Plays of one program are similar. So the result also has the
+//! number of plays of each program that the factors of all other programs contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub const NOMINAL_PERMILLE: u64 = 975;
 /// Share that is to lie below the upper end that speed is judged by: one side of it matters.
 pub const ONE_SIDED_PERMILLE: u64 = 950;
 
-/// What is predicted of a counter: both ends belong to it.
+/// The predicted interval of a counter, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
     /// Least.
@@ -31,7 +31,7 @@ pub struct Interval {
 /// Predicts a counter of a play: kernel, play, name of the metric. `None`: nothing is predicted of it.
 pub type Predict<'a> = &'a dyn Fn(&str, &StoredPlay, &str) -> Option<Interval>;
 
-/// By how much predictions of a counter are to be widened.
+/// Factors by which predictions of a counter are widened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
@@ -53,11 +53,11 @@ pub struct Calibration {
     pub below_ppm: Option<u64>,
     /// Plays that the factors of the other programs hold, over all programs.
     pub left_out_inside: u64,
-    /// Programs of which those hold every play.
+    /// Programs with every play contained by these.
     pub left_out_programs: u64,
 }
 
-/// By what factors the ends of a prediction must be moved to hold a count, as logarithms.
+/// Factors by which the ends of a prediction must be moved to contain a count, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     /// Of the upper end, upwards.
@@ -67,19 +67,19 @@ pub struct Score {
 }
 
 impl Interval {
-    /// By how much its ends must be moved to hold `real`; 0 for an end that need not move.
+    /// Scores for the count `real`; 0 for an end that need not move.
     pub fn score(self, real: u64) -> Score {
         let ratio = |over: u64, under: u64| ((over + OFFSET) as f64 / (under + OFFSET) as f64).ln().max(0.0);
         Score { above: ratio(real, self.high), below: ratio(self.low, real) }
     }
 
-    /// Whether it holds a count.
+    /// Whether it contains a count.
     pub fn holds(self, real: u64) -> bool {
         (self.low..=self.high).contains(&real)
     }
 }
 
-/// The largest scores of the boots of a play: infinite above where one did not come to its end.
+/// The largest scores of the boots of a play: infinite above if one did not finish.
 fn score(interval: Interval, play: &StoredPlay, at: usize) -> Score {
     let killed = Score { above: f64::INFINITY, below: 0.0 };
     let of = |boot: &Boot| match boot {
@@ -94,8 +94,8 @@ fn score(interval: Interval, play: &StoredPlay, at: usize) -> Score {
 /// The fewest scores that have the quantile.
 const ENOUGH: usize = 39;
 
-/// The `ceil((n + 1) permille / 1000)`-th smallest score, which holds a further one with that probability if it is as good as any of
-/// these; of too few the largest. `None` of none, and if it is infinite.
+/// The `ceil((n + 1) permille / 1000)`-th smallest score, which bounds a further exchangeable one with that probability; the largest of
+/// too few. `None` without scores, and if it is infinite.
 fn quantile(scores: &mut [f64], permille: u64) -> Option<f64> {
     scores.sort_by(f64::total_cmp);
     let rank = ((scores.len() as u64 + 1) * permille).div_ceil(1000);
@@ -112,7 +112,7 @@ fn quantiles(scores: &[Score]) -> (Option<f64>, Option<f64>) {
 /// Scores by program.
 type Scores<'a> = BTreeMap<&'a str, Vec<Score>>;
 
-/// Fits factors for each policy, kernel and counter of which something is predicted. `plays` are those of the fitting set by kernel.
+/// Fits factors for each policy, kernel and counter with a prediction. `plays` are those of the fitting set by kernel.
 pub fn calibrate(plays: &BTreeMap<String, Vec<StoredPlay>>, predict: Predict<'_>) -> Vec<Calibration> {
     let mut calibrations = Vec::new();
     let policies: BTreeSet<&str> = plays.values().flatten().map(|play| play.key.policy.as_str()).collect();
@@ -150,7 +150,7 @@ fn fit(policy: &str, release: &str, counter: &str, scores: &Scores<'_>) -> Calib
     let (mut inside, mut whole) = (0, 0);
     for (program, own) in scores {
         let (above, below) = quantiles(&without(Some(program)));
-        // Of no others: their factors hold nothing.
+        // Without other programs the factors contain nothing.
         let (above, below) = (above.unwrap_or(-1.0), below.unwrap_or(-1.0));
         let held = own.iter().filter(|score| score.above <= above && score.below <= below).count();
         inside += held as u64;
@@ -251,12 +251,12 @@ mod tests {
             above_ppm: Some(above_ppm),
             above_95_ppm: Some(above_95_ppm),
             below_ppm: Some(below_ppm),
-            // What `b` says holds `a`; what `a` says does not hold `b`.
+            // The factors of `b` contain `a`; those of `a` do not contain `b`.
             left_out_inside: 40,
             left_out_programs: 1,
         };
-        // 6.12 has one play, so all 42 count, of which the 42nd decides, and the 41st of the one-sided end; 7.2 has 41, of which the
-        // 41st and the 40th do.
+        // 6.12 has one play, so all 42 count: the 42nd decides, and the 41st for the one-sided end. 7.2 has 41: the 41st and the 40th
+        // decide.
         assert_eq!(
             found,
             [of(42, 2_000_000, 1_000_000, 2_000_000, "6.12"), of(41, 2_000_000, 1_000_000, 1_000_000, "7.2")]

@@ -1,4 +1,4 @@
-//! Answers and intervals next to what real kernels counted: hold rate, price of safety, coverage.
+//! Answers and intervals versus counts of real kernels: hold rate, price of safety, coverage.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub type Find<'a> = &'a dyn Fn(&str, &str, &str, u64) -> Option<StoredPlay>;
 /// The counter that recommendations are judged by.
 const FAULTS: &str = "major_faults";
 
-/// Which case a row is of.
+/// The case of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
     /// Name of the program.
@@ -24,7 +24,7 @@ pub struct Case {
     pub kernel: String,
     /// Allowed slow-down in percent.
     pub slowdown_percent: u32,
-    /// What was recommended.
+    /// The recommended configuration.
     pub candidate: String,
     /// Memory in bytes that was recommended.
     pub memory_bytes: u64,
@@ -43,7 +43,7 @@ impl Case {
     }
 }
 
-/// What a real kernel did at one size.
+/// Result of a real kernel at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Real {
@@ -51,7 +51,7 @@ pub enum Real {
     Missing,
     /// Most major faults of its boots.
     Faults(u64),
-    /// In one boot at least the program did not come to its end.
+    /// The program did not finish in at least one boot.
     Unfinished,
 }
 
@@ -82,7 +82,7 @@ pub struct HoldRow {
     pub limit_pages: u64,
     /// Most major faults that were predicted.
     pub predicted: u64,
-    /// What the kernel counted.
+    /// Count of the kernel.
     pub real: Real,
     pub boots: usize,
     /// Whether the real count is within the prediction; `None` if it was never played.
@@ -94,7 +94,7 @@ pub struct HoldRow {
 pub struct HoldRate {
     /// Cases that were judged: a case was played at all its sizes.
     pub cases: u64,
-    /// Those of them that hold at all sizes.
+    /// Cases judged that hold at all sizes.
     pub hold: u64,
     /// Cases that were not played at all their sizes yet.
     pub missing: u64,
@@ -103,13 +103,13 @@ pub struct HoldRate {
 }
 
 impl HoldRate {
-    /// In millionths; `None` of nothing.
+    /// In millionths; `None` without cases.
     pub fn share_ppm(&self) -> Option<u64> {
         (self.hold * 1_000_000).checked_div(self.cases)
     }
 }
 
-/// Whether recommendations hold: a row for each size of each case that `set_of` knows the program of, and by set the rate.
+/// Whether recommendations hold: a row for each size of each case whose program `set_of` knows, and the rate by set.
 pub fn hold(answers: &[Answer], set_of: &dyn Fn(&str) -> Option<Set>, find: Find<'_>) -> (Vec<HoldRow>, [HoldRate; 2]) {
     let (mut rows, mut rates) = (Vec::new(), [HoldRate::default(), HoldRate::default()]);
     for answer in answers {
@@ -126,7 +126,7 @@ pub fn hold(answers: &[Answer], set_of: &dyn Fn(&str) -> Option<Set>, find: Find
             let play = find(&answer.kernel, &answer.program, &recommended.policy, limit_pages);
             let real = Real::of(play.as_ref());
             let held = real.is_within(predicted);
-            // One size that does not hold decides, whatever is missing.
+            // One size that fails decides, whatever is missing.
             holds = match (holds, held) {
                 (Some(false), _) | (_, Some(false)) => Some(false),
                 (None, _) | (_, None) => None,
@@ -146,12 +146,12 @@ pub fn hold(answers: &[Answer], set_of: &dyn Fn(&str) -> Option<Set>, find: Find
     (rows, rates)
 }
 
-/// What safety costs in one case.
+/// The price of safety in one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceRow {
     #[serde(flatten)]
     pub case: Case,
-    /// Most major faults that the allowed slow-down has room for.
+    /// Most major faults within the allowed slow-down.
     pub allowed: u64,
     /// The smallest size of the scan, in percent of the recommended one, that is safe together with all larger ones; `None`: not
     /// even the largest is.
@@ -162,14 +162,14 @@ pub struct PriceRow {
     pub price: Option<f64>,
 }
 
-/// What safety costs, over all cases that were scanned.
+/// The price of safety over all cases that were scanned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Price {
     /// Cases with a price.
     pub cases: u64,
     /// Cases in which no size of the scan is safe.
     pub unsafe_cases: u64,
-    /// Cases that were not scanned yet, or whose rule does not tell what is allowed.
+    /// Cases that were not scanned yet, or whose rule does not say how many faults are allowed.
     pub missing: u64,
     /// Median of the prices.
     pub median: Option<f64>,
@@ -177,7 +177,7 @@ pub struct Price {
     pub p90: Option<f64>,
 }
 
-/// The price of safety of each answer, and by set in short.
+/// The price of safety of each answer, and a summary by set.
 pub fn price(answers: &[Answer], set_of: &dyn Fn(&str) -> Option<Set>, find: Find<'_>) -> (Vec<PriceRow>, [Price; 2]) {
     let (mut rows, mut prices) = (Vec::new(), [Price::default(), Price::default()]);
     for answer in answers {
@@ -210,8 +210,8 @@ pub fn price(answers: &[Answer], set_of: &dyn Fn(&str) -> Option<Set>, find: Fin
     (rows, prices)
 }
 
-/// The smallest size of the scan in percent that is safe together with all larger ones; `None` within: there is none; `None`: the
-/// scan has holes where they matter.
+/// The smallest size of the scan in percent that is safe together with all larger ones; inner `None`: there is none; outer
+/// `None`: sizes that matter were not scanned.
 #[expect(clippy::option_option, reason = "unknown, none, some")]
 fn smallest_safe(allowed: u64, real: &dyn Fn(u64) -> Real) -> Option<Option<u64>> {
     let mut safe = None;
@@ -242,7 +242,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Judges the answers of a rule for the kernels and programs that `is_chosen` says.
+    /// Judges the answers of a rule for the kernels and programs that `is_chosen` selects.
     pub fn of(
         answers: &Answers,
         is_chosen: &dyn Fn(&Answer) -> bool,
@@ -256,7 +256,7 @@ impl Judged {
     }
 }
 
-/// What intervals of a counter hold.
+/// Coverage of intervals of a counter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Coverage {
     /// Set of the programs.
@@ -266,22 +266,22 @@ pub struct Coverage {
     /// Release of the kernel.
     pub kernel: String,
     pub counter: &'static str,
-    /// Plays of which something was predicted.
+    /// Plays with a prediction.
     pub plays: u64,
-    /// Those of them of which the interval holds what every boot counted.
+    /// Plays whose interval contains the counts of every boot.
     pub inside: u64,
     /// Median of the intervals' widths: high over low, [`OFFSET`] events added to both.
     pub median_width: Option<f64>,
 }
 
 impl Coverage {
-    /// In millionths; `None` of nothing.
+    /// In millionths; `None` without plays.
     pub fn share_ppm(&self) -> Option<u64> {
         (self.inside * 1_000_000).checked_div(self.plays)
     }
 }
 
-/// What intervals hold of `plays` of one kernel: by set, policy and counter.
+/// Coverage of the intervals of `plays` of one kernel: by set, policy and counter.
 pub fn coverage(
     kernel: &str,
     plays: &[StoredPlay],
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(fitting.share_ppm(), None);
     }
 
-    /// Faults by size in percent; what is not named was not played.
+    /// Faults by size in percent; other sizes were not played.
     fn price_of(faults: &dyn Fn(u64) -> Option<u64>, allowed: Option<u64>) -> (Vec<PriceRow>, Price) {
         let find =
             |_: &str, _: &str, _: &str, limit: u64| faults(limit / 10).map(|faults| play(limit, &[Some(faults)]));
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!((short.cases, short.median, short.p90), (1, rows[0].price, rows[0].price));
         let (rows, _) = price_of(&|_| Some(10), Some(10));
         assert_eq!((rows[0].safe_percent, rows[0].is_at_end, rows[0].price), (Some(80), true, Some(1.25)));
-        // The recommendation itself is not safe: there is no price, whatever lies below.
+        // The recommendation itself is not safe: there is no price, regardless of smaller sizes.
         let (rows, short) = price_of(&|percent| Some(if percent < 100 { 0 } else { 99 }), Some(10));
         assert_eq!((rows[0].price, short.unsafe_cases), (None, 1));
         let (rows, short) = price_of(&|_| Some(11), Some(10));

@@ -1,8 +1,8 @@
-//! Whether what `isotherm advise` recommends holds in real kernels.
+//! Whether recommendations of `isotherm advise` hold in real kernels.
 //!
 //! [`programs`] lists the recordings. [`play`] plays them in real kernels, at the sizes that [`wanted`] asks for, and keeps the
-//! counters in a [`store`]. What a rule answered is an [`answer`]; [`judge`] lays answers and intervals next to the stores, and
-//! [`mod@calibrate`] finds by how much intervals must be widened.
+//! counters in a [`store`]. The result of a rule is an [`answer`]. [`judge`] compares answers and intervals with the stores,
+//! and [`mod@calibrate`] finds the factors for widening intervals.
 
 pub mod answer;
 pub mod calibrate;

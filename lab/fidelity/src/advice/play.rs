@@ -1,4 +1,4 @@
-//! Playing what a store lacks in real kernels, many plays in one boot.
+//! Plays that a store lacks are played in real kernels, many in one boot.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::advice::{Boot, Key, MEMORY, Program, Store, Wanted};
 use crate::matrix::{METRICS, Metric};
 use crate::refresh::{counted, series_run, settings};
 
-/// Plays in one boot, at most. What an interruption loses is no more than that.
+/// Plays in one boot, at most. An interruption loses at most these.
 pub const BATCH_DEFAULT: u16 = 40;
 /// Scripts of one boot, in bytes, unless a single one has more: they are unpacked into the guest's memory.
 const SCRIPT_BYTES: usize = 128 << 20;
-/// A boot is given up after this time, and so much for each play.
+/// Time after which a boot is given up, in addition to the time of each play.
 const BOOT_SECONDS: u64 = 300;
 
 /// How to play.
@@ -38,10 +38,10 @@ pub struct Jobs<'a> {
     pub seconds_a_play: u64,
 }
 
-/// What came of playing.
+/// Result of playing.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// Everything that is stored of the kernel now.
+    /// The store of the kernel after playing.
     pub store: Store,
     /// Plays made.
     pub plays: usize,
@@ -52,14 +52,14 @@ pub struct Played {
 /// Plays to be made in one boot.
 type Batch = Vec<Key>;
 
-/// Plays what the store of the kernel lacks of `wanted`, so that each has `boots` boots, and appends to the store after each boot.
-/// Plays of other scripts of the same programs are dropped. `say` is told what was done, a line at a time.
+/// Plays those of `wanted` that the store of the kernel lacks, so that each has `boots` boots, and appends to the store after each
+/// boot. Plays of other scripts of the same programs are dropped. `say` is called with a line of progress at a time.
 ///
 /// A program that is killed or takes too long is stored as such, and so is a play that takes its guest down.
 ///
 /// # Errors
-/// A program of `wanted` is not among `programs`, the rig lacks something, or the store cannot be read or written. What was stored
-/// before stays.
+/// A program of `wanted` is not among `programs`, the rig lacks something, or the store cannot be read or written. Earlier plays stay
+/// stored.
 pub fn play_wanted(
     jobs: &Jobs<'_>,
     programs: &[Program],
@@ -124,7 +124,7 @@ pub fn play_wanted(
             match stored {
                 Ok(all) => store = all,
                 Err(error) => {
-                    // What is being played is still stored; nothing more is begun.
+                    // Plays under way are still stored; nothing more is begun.
                     queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
                     failure.get_or_insert(error);
                 }
@@ -156,7 +156,7 @@ fn keys_of(wanted: &[Wanted], programs: &BTreeMap<&str, &Program>) -> Result<Vec
     Ok(keys)
 }
 
-/// What is missing, in boots. No boot has the same play twice. Small ones are made where there would be fewer than `jobs`.
+/// Missing plays, in boots. No boot has the same play twice. Boots are made smaller if there would be fewer than `jobs`.
 fn batches(
     store: &Store,
     keys: &[Key],
@@ -188,19 +188,19 @@ fn batches(
     batches
 }
 
-/// What the plays of one boot gave: by play its outcome, and the wall-clock time.
+/// Results of one boot: the outcome of each play, and the wall-clock time.
 type Seen = (Vec<Boot>, Duration);
 
 impl Jobs<'_> {
-    /// Plays a batch. If the guest does not come to its end, what was not over is played again, without the play that it was at, which
-    /// is then stored as failed if it fails alone too.
+    /// Plays a batch. If the guest does not finish, the remaining plays are played again. The play at which it stopped is played
+    /// alone, and stored as failed if it fails again.
     fn play(&self, programs: &BTreeMap<&str, &Program>, batch: &[Key]) -> Result<Seen, FidelityError> {
         let cut = match self.boot(programs, batch) {
             Ok(seen) => return Ok(seen),
             Err(cut) => *cut,
         };
         let (what, mut seen) = match cut {
-            // It reached user space: what fails is a play.
+            // The guest reached user space, so a play failed.
             Cut { error: FidelityError::Rig(RigError::Guest { what, .. }), booted: true, seen } => (what, seen),
             Cut { error, .. } => return Err(error),
         };
@@ -209,7 +209,7 @@ impl Jobs<'_> {
         if batch.len() == 1 && left.len() == 1 {
             return Ok((vec![Boot::Failed(what)], took));
         }
-        // The play that the guest was at has a boot of its own.
+        // The play at which the guest stopped has a boot of its own.
         let (first, rest) = left.split_at(left.len().min(1));
         for part in [first, rest] {
             if !part.is_empty() {
@@ -272,12 +272,12 @@ impl Jobs<'_> {
     }
 }
 
-/// A boot that did not come to its end.
+/// A boot that did not finish.
 struct Cut {
     error: FidelityError,
     /// Whether it reached user space.
     booted: bool,
-    /// The plays that were over, in order.
+    /// The finished plays, in order.
     seen: Vec<Boot>,
 }
 
@@ -293,7 +293,7 @@ mod tests {
         batches.iter().map(|batch| batch.iter().map(|key| (key.program.as_str(), key.limit_pages)).collect()).collect()
     }
 
-    /// Three plays, of which one has a boot already; two boots are wanted.
+    /// Three plays, one with a boot already; two boots are wanted.
     #[test]
     fn only_what_is_missing_is_played_and_no_boot_has_a_play_twice() {
         let mut store = Store::new("6.12", "6.12.1", 1);

@@ -1,4 +1,4 @@
-//! Predicted intervals of stored plays: what calibration and coverage are computed with.
+//! Predicted intervals of stored plays, used for calibration and coverage.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::FidelityError;
 use crate::advice::{Interval, StoredPlay};
 
-/// What is predicted of one play.
+/// The predictions of one play.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prediction {
@@ -19,7 +19,7 @@ pub struct Prediction {
     pub policy: String,
     /// Limit in pages of the script.
     pub limit_pages: u64,
-    /// By name of the counter its interval.
+    /// Interval by name of the counter.
     pub counters: BTreeMap<String, Interval>,
 }
 
@@ -31,7 +31,7 @@ impl Predictions {
     /// From a list.
     ///
     /// # Errors
-    /// An interval has its ends the wrong way round, or a play is predicted twice.
+    /// The ends of an interval are reversed, or a play is predicted twice.
     pub fn new(list: Vec<Prediction>) -> Result<Self, FidelityError> {
         let mut predictions = BTreeMap::new();
         for Prediction { kernel, program, policy, limit_pages, counters } in list {

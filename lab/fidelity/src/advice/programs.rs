@@ -46,7 +46,7 @@ impl Programs {
     /// Reads the list.
     ///
     /// # Errors
-    /// It is no such list, or names a program twice; `place` says in the message where it lies.
+    /// It is no such list, or names a program twice; `place` is its path for the message.
     pub fn parse(text: &str, place: &str) -> Result<Self, FidelityError> {
         let raw: Raw =
             toml::from_str(text).map_err(|source| FidelityError::Workloads { place: place.to_owned(), source })?;
@@ -87,8 +87,7 @@ impl Programs {
 }
 
 impl Listed {
-    /// Tells the script of the recording from others, without playing it. The recording is looked for from `folder`; `None`: it is not
-    /// there.
+    /// Digest of the recording's script, without playing it. The recording's path is relative to `folder`; `None`: it does not exist.
     ///
     /// # Errors
     /// A recording that cannot be read or that a guest cannot play.
@@ -96,8 +95,8 @@ impl Listed {
         Ok(self.script(folder)?.map(|script| digest(&script.encode())))
     }
 
-    /// Makes the script of the whole recording and plays it once without a limit, which gives the peak. The recording is looked for
-    /// from `folder`; `None`: it is not there.
+    /// Makes the script of the whole recording and plays it once without a limit, which gives the peak. The recording's path is
+    /// relative to `folder`; `None`: it does not exist.
     ///
     /// # Errors
     /// A recording that cannot be read, that a guest cannot play, or that the simulated machine cannot play.
@@ -133,7 +132,7 @@ impl Program {
         &self.workload.name
     }
 
-    /// Tells its script from others.
+    /// Digest of its script.
     pub fn digest(&self) -> &str {
         &self.workload.digest
     }

@@ -1,7 +1,7 @@
-//! What real kernels counted of whole recordings, by program, policy and limit: a JSON file for each kernel.
+//! Counts of real kernels for whole recordings, by program, policy and limit: a JSON file for each kernel.
 //!
-//! A file is a header and a line for each play. Plays are only ever added, a batch at a time, so that an interrupted run loses what
-//! it was playing and no more.
+//! A file is a header and a line for each play. Plays are only ever added, a batch at a time, so that an interrupted run loses only
+//! the batch under way.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use crate::matrix::METRICS;
 use crate::{FidelityError, write_whole};
 
-/// What a play is found by.
+/// Key of a play.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// Name of the program.
     pub program: String,
-    /// Digest of its script: a recording that was made anew has another.
+    /// Digest of its script: a changed recording has another.
     pub digest: String,
     /// `classic` or `mglru`.
     pub policy: String,
@@ -25,24 +25,24 @@ pub struct Key {
     pub limit_pages: u64,
 }
 
-/// What one boot gave.
+/// Result of one boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Boot {
     /// The counters, in the order of [`METRICS`].
     Counted(Vec<u64>),
-    /// The program did not come to its end, and why: it was killed, or it took too long.
+    /// The program did not finish, and why: it was killed, or it took too long.
     Failed(String),
 }
 
 impl Boot {
-    /// Whether the kernel killed the program for want of memory.
+    /// Whether the kernel killed the program for lack of memory.
     pub fn is_killed(&self) -> bool {
         matches!(self, Self::Failed(message) if message.contains("was killed"))
     }
 }
 
-/// A play and what its boots gave.
+/// A play and the results of its boots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPlay {
     #[serde(flatten)]
@@ -52,7 +52,7 @@ pub struct StoredPlay {
 }
 
 impl StoredPlay {
-    /// What each boot counted of a metric; `None`: a boot did not come to its end, or there is no such metric.
+    /// Count of a metric in each boot; `None`: a boot did not finish, or there is no such metric.
     pub fn counter(&self, metric: &str) -> Option<Vec<u64>> {
         let at = METRICS.iter().position(|known| known.name == metric)?;
         let of = |boot: &Boot| match boot {
@@ -63,7 +63,7 @@ impl StoredPlay {
     }
 }
 
-/// The file as it is written.
+/// Format of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -91,7 +91,7 @@ fn names() -> Vec<String> {
 }
 
 impl Store {
-    /// One without plays.
+    /// A store without plays.
     pub fn new(kernel: &str, release: &str, memory_bytes: u64) -> Self {
         Self { kernel: kernel.to_owned(), release: release.to_owned(), memory_bytes, plays: BTreeMap::new() }
     }
@@ -120,7 +120,7 @@ impl Store {
         Err(FidelityError::Store { place: path.display().to_string(), reason })
     }
 
-    /// Reads a store; `place` says in messages where it lies.
+    /// Reads a store; `place` is its path for messages.
     ///
     /// # Errors
     /// Damaged text, or counters other than those of [`METRICS`].
@@ -179,7 +179,7 @@ impl Store {
         self.plays.entry(key).or_default().push(boot);
     }
 
-    /// Drops the plays of a program whose script is not the present one, and tells how many those were.
+    /// Drops the plays of a program with another script than the present one, and returns their number.
     pub fn drop_older(&mut self, program: &str, digest: &str) -> usize {
         let before = self.plays.len();
         self.plays.retain(|key, _| key.program != program || key.digest == digest);
@@ -189,7 +189,7 @@ impl Store {
     /// Adds the boots of `newer`.
     ///
     /// # Errors
-    /// They are of another kernel or of a guest of another size: what is stored together must be comparable.
+    /// They are of another kernel or of a guest of another size: plays in one file must be comparable.
     pub fn take(&mut self, newer: Self, place: &str) -> Result<(), FidelityError> {
         if (&self.release, self.memory_bytes) != (&newer.release, newer.memory_bytes) {
             let of = |store: &Self| format!("Linux {} with {} MiB", store.release, store.memory_bytes >> 20);
@@ -206,16 +206,16 @@ impl Store {
         Ok(())
     }
 
-    /// Adds the boots of `newer` to its file in `folder`, and gives back all that is there then. Processes that do this at the same
-    /// time wait for each other.
+    /// Adds the boots of `newer` to its file in `folder`, and returns its new contents. Processes that do this at the same time
+    /// wait for each other.
     ///
     /// # Errors
-    /// As [`load`](Self::load) and [`take`](Self::take), or the file cannot be written; then it stays as it was.
+    /// As [`load`](Self::load) and [`take`](Self::take), or the file cannot be written; then it stays unchanged.
     pub fn append(folder: &Path, newer: Self) -> Result<Self, FidelityError> {
         Self::change(folder, newer, |_| ())
     }
 
-    /// [`append`](Self::append), with a change of what is there made first.
+    /// [`append`](Self::append), after a change of the existing contents.
     ///
     /// # Errors
     /// As [`append`](Self::append).

@@ -1,4 +1,4 @@
-//! Which plays are wanted.
+//! Selects the plays to make.
 
 use std::collections::BTreeSet;
 
@@ -33,18 +33,18 @@ pub fn grid(program: &Program) -> Vec<Wanted> {
     POLICIES.iter().flat_map(|policy| sizes.clone().map(move |limit| of(policy, limit))).collect()
 }
 
-/// What shows whether recommendations for a kernel hold: their sizes, and 3 and 10 % more.
+/// Plays that show whether recommendations for a kernel hold: their sizes, and 3 and 10 % more.
 pub fn hold(kernel: &str, answers: &[Answer]) -> Vec<Wanted> {
     at(kernel, answers, || HOLD_PERCENT.into_iter())
 }
 
-/// Slow-down whose price is scanned, in percent: what is asked for by default.
+/// Slow-down whose price is scanned, in percent: the default of the question.
 pub const SCANNED_SLOWDOWN_PERCENT: u32 = 5;
-/// Steps that a scan goes further at a time.
+/// Steps of a scan in one round.
 const SCAN_STEPS: usize = 3;
 
-/// What shows next what safety costs on a kernel: from recommended sizes downwards, as long as the real kernel has no more major faults
-/// than are allowed. `find` gives the play of a program, a policy and a limit in pages, if it was made.
+/// The next plays of the scan for the price of safety on a kernel: from recommended sizes downwards, as long as the real kernel has no
+/// more major faults than are allowed. `find` gives the play of a program, a policy and a limit in pages, if it was made.
 pub fn scan(kernel: &str, answers: &[Answer], find: &dyn Fn(&str, &str, u64) -> Option<StoredPlay>) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     let is_scanned = |answer: &&Answer| answer.kernel == kernel && answer.slowdown_percent == SCANNED_SLOWDOWN_PERCENT;
@@ -57,7 +57,7 @@ pub fn scan(kernel: &str, answers: &[Answer], find: &dyn Fn(&str, &str, u64) -> 
         };
         let sizes = Recommended::scan_percents().rev().map(|percent| recommended.pages_at(percent));
         let not_known_safe = sizes.skip_while(|&pages| is_safe(pages) == Some(true));
-        // One that is too slow ends it.
+        // The first size that is too slow ends the scan.
         let further = not_known_safe.take_while(|&pages| is_safe(pages).is_none()).take(SCAN_STEPS);
         wanted.extend(further.map(|limit_pages| Wanted {
             program: answer.program.clone(),
@@ -70,7 +70,7 @@ pub fn scan(kernel: &str, answers: &[Answer], find: &dyn Fn(&str, &str, u64) -> 
     wanted
 }
 
-/// Each once, programs in the order of the answers.
+/// Each size once, programs in the order of the answers.
 fn at<I: Iterator<Item = u64>>(kernel: &str, answers: &[Answer], percents: impl Fn() -> I) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for answer in answers.iter().filter(|answer| answer.kernel == kernel) {

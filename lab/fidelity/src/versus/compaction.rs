@@ -21,7 +21,7 @@ pub type Case = (Holes, u32);
 pub const CASES: [Case; 4] =
     [(Holes::Contiguous, 0), (Holes::Contiguous, 20), (Holes::Strided, 0), (Holes::Strided, 20)];
 
-/// As long as it takes to look twenty times whether there is something to compact.
+/// Time for twenty checks of the proactive compaction.
 const WAIT_MS: u64 = 10_000;
 /// Memory of the guest.
 const MEMORY_BYTES: u64 = 768 << 20;
@@ -31,13 +31,13 @@ pub(super) const MIN_FREE_KIB: u64 = 8192;
 /// pages of the zone DMA.
 const MANAGED_PAGES: [(&str, u64); 2] = [("7.2", 182_071 - 3840), ("6.12", 183_133 - 3840)];
 const SECTION_PAGES: u64 = 512;
-/// Left free when the rest is filled: above the watermarks, so that filling it reclaims nothing, and so little that the share of free
-/// memory in large blocks stays below what proactive compaction begins at.
+/// Memory left free when the rest is filled: above the watermarks, so that filling it reclaims nothing, and small enough that the
+/// share of free memory in large blocks stays below the threshold of proactive compaction.
 pub(super) const SPARE_BYTES: u64 = 20 << 20;
-/// Huge pages asked for, of those that what was freed would make.
+/// Huge pages asked for, as a share of those that the freed memory would make.
 pub(super) const HUGE_PERCENT: u32 = 60;
 
-/// What one boot of one kernel gave, in the order of [`CASES`].
+/// Result of one boot of one kernel, in the order of [`CASES`].
 pub type RealBoot = Boot<RealRun>;
 
 /// One case in one boot.
@@ -55,13 +55,13 @@ pub struct RealRun {
     pub after: Sample,
     /// When huge pages had been asked for.
     pub end: Sample,
-    /// What `/proc/vmstat` counted while the kernel was left alone; what stayed 0 is left out.
+    /// Counts of `/proc/vmstat` while the kernel was left alone; counters that stayed 0 are left out.
     pub alone: BTreeMap<String, u64>,
     /// The same while huge pages were asked for.
     pub asking: BTreeMap<String, u64>,
     /// Huge pages asked for.
     pub asked: u64,
-    /// Least, median, 95th percentile and most of what asking for one took, in the guest's time.
+    /// Least, median, 95th percentile and most of the time for one huge page, in the guest's time.
     pub huge_ns: [u64; 4],
 }
 
@@ -116,7 +116,7 @@ fn unusable_of(text: &str) -> BTreeMap<String, u32> {
 pub(super) fn settings() -> Vec<Setting> {
     let mut settings = quiet();
     let knob = |path: &str, value: &str| Setting { path: path.to_owned(), value: value.to_owned(), optional: false };
-    // Huge pages where they are asked for, at once and with compaction; none made behind the experiment's back.
+    // Huge pages where they are asked for, at once and with compaction; none made in the background.
     settings.extend([
         knob("/sys/kernel/mm/transparent_hugepage/enabled", "madvise"),
         knob("/sys/kernel/mm/transparent_hugepage/defrag", "always"),
@@ -191,23 +191,23 @@ fn percentiles(fragmented: &Fragmented) -> [u64; 4] {
 /// The data that come with this program.
 ///
 /// # Errors
-/// Never, as a test sees.
+/// Never: a test reads them.
 pub fn stored() -> Result<Stored<RealBoot>, FidelityError> {
     Stored::parse(include_str!("../../data/compaction.json"), Path::new("compaction.json"))
 }
 
-/// What is compared, of either world.
+/// Compared data of either world.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Measured {
     pub(super) sections: u64,
     /// Free blocks of the largest zone when holes were made, when it had been left alone, and when huge pages had been asked for.
     pub(super) samples: [FreeBlocks; 3],
-    /// What was counted while memory was left alone; none is 0.
+    /// Counts while memory was left alone; a missing one is 0.
     pub(super) alone: BTreeMap<String, u64>,
     /// The same while huge pages were asked for.
     pub(super) asking: BTreeMap<String, u64>,
     pub(super) asked: u64,
-    /// Median and 95th percentile of what asking for one took; only the guest's own clock tells.
+    /// Median and 95th percentile of the time for one huge page; only the guest's own clock gives it.
     pub(super) huge_ns: Option<[u64; 2]>,
 }
 
@@ -224,7 +224,7 @@ impl RealRun {
         })
     }
 
-    /// Pages of the largest zone that are in use before anything is filled: sections are as many as leave the spare memory.
+    /// Pages of the largest zone that are in use before anything is filled: the number of sections leaves the spare memory.
     fn kernel_pages(&self, managed_pages: u64) -> u64 {
         managed_pages.saturating_sub(self.sections * SECTION_PAGES + (SPARE_BYTES >> PAGE_SHIFT))
     }
@@ -244,7 +244,7 @@ fn free_blocks(sample: &FreeBlocks) -> Option<f64> {
     Some(sample.suitable(HUGE_ORDER) as f64)
 }
 
-/// What is compared. Percentages, counts of pages, of blocks of 2 MiB, and the guest's own nanoseconds.
+/// Compared figures. Percentages, counts of pages, of blocks of 2 MiB, and the guest's own nanoseconds.
 const FIGURES: [Figure; 20] = [
     ("sections", |run| Some(run.sections as f64)),
     ("extfrag_before", |run| extfrag(&run.samples[0])),
@@ -270,11 +270,11 @@ const FIGURES: [Figure; 20] = [
     ("huge_p95_ns", |run| Some(run.huge_ns?[1] as f64)),
 ];
 
-/// Simulates each real run of `cases`, with as many sections and as much memory of the kernel, and lays the two side by side. `done`
-/// is called after each simulated run.
+/// Simulates each real run of `cases`, with as many sections and as much memory of the kernel, and compares the two. `done` is called
+/// after each simulated run.
 ///
 /// # Errors
-/// Data with a damaged text in it; the simulated machine refuses what it is to play.
+/// The data contain a damaged text; the simulated machine refuses a run.
 pub fn compare(
     stored: &Stored<RealBoot>,
     cases: &[Case],

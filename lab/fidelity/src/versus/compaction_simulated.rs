@@ -32,10 +32,10 @@ const HUGE_PAGE: u64 = ARENA_PAGE * 2;
 const FILLED: Instant = Instant::from_ns(5_000_000_000);
 /// How long asking may take.
 const ASKING: Duration = Duration::from_secs(100);
-/// A look just before something happens, or just after.
+/// Distance of a sample from the event just before or after it.
 const MOMENT: Duration = Duration::from_ms(1);
 
-/// What is simulated.
+/// A simulated case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Simulation {
     pub(super) holes: Holes,
@@ -50,10 +50,10 @@ pub(super) struct Simulation {
     pub(super) wait: Duration,
 }
 
-/// What came of it.
+/// Result of the case.
 pub(super) fn simulated(simulation: &Simulation) -> Result<Measured, FidelityError> {
     let asking = FILLED + simulation.wait;
-    // A first run tells when the last huge page was asked for; counters are those of runs that end when they are wanted.
+    // A first run finds when the last huge page was asked for; counters are from runs that end at the wanted times.
     let asked = simulation.play(None, asking + ASKING)?.asked_at;
     let Some(asked) = asked else {
         return Err(FidelityError::Unfinished {
@@ -108,7 +108,7 @@ impl Simulation {
         machine
     }
 
-    /// Plays until `until`, with a look at `end` too.
+    /// Plays until `until`, with a sample at `end` too.
     fn play(&self, end: Option<Instant>, until: Instant) -> Result<Played, FidelityError> {
         let policy = policy_by_name("classic").expect("the table has it").build();
         let mut builder = MachineBuilder::new(&self.machine(), policy)?;
@@ -124,7 +124,7 @@ impl Simulation {
         let mapping = Mapping { huge: true, ..Mapping::anonymous(range) };
         let stream = Asking { huge: self.huge(), has_asked: false, asked_at: asked_at.clone() };
         let id = builder.add_program(program("asker", mapping, Box::new(stream)), CgroupId::ROOT)?;
-        // After the look.
+        // After the sample.
         builder.start_at(id, asking + MOMENT);
         let samples = Arc::new(Mutex::new(Vec::new()));
         let proactive = Proactiveness::try_from(self.proactiveness).expect("up to 100");
@@ -140,7 +140,7 @@ impl Simulation {
         Ok(Played { outcome, samples, asked_at })
     }
 
-    /// What is given back, as in the guest.
+    /// Ranges given back, as in the guest.
     fn holes_of_all(&self) -> Vec<PageRange> {
         let of_section = |section: u64| {
             let first = ARENA_PAGE + section * SECTION;
@@ -168,7 +168,7 @@ fn program(name: &str, mapping: Mapping, stream: Box<dyn Stream>) -> Program {
 /// Longer than any run.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
-/// Takes what is the kernel's, fills, makes holes, stays.
+/// Takes the kernel's memory, fills, makes holes, stays.
 struct Filling {
     kernel_pages: u64,
     fill: Option<PageRange>,
@@ -217,11 +217,11 @@ impl Stream for Asking {
     }
 }
 
-/// Looks at free memory at given moments and sets the kernel's knob then, as the guest's first process does; between them it is
+/// Samples free memory at given moments and sets the kernel's knob then, as the guest's first process does; in between it acts as
 /// kcompactd.
 struct Observer {
     daemon: Merged,
-    /// When to look, and what to write then.
+    /// Moments of samples, and the value to write then.
     moments: VecDeque<(Instant, Proactiveness)>,
     samples: Arc<Mutex<Vec<FreeBlocks>>>,
 }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use isotherm_core::compaction::HUGE_ORDER;
 
-    /// 512 MiB with 240 sections, which are 480, and 20 MiB left.
+    /// 512 MiB with 240 sections, which are 480 MiB, and 20 MiB left.
     fn run(holes: Holes, proactiveness: u32) -> Measured {
         let simulation = Simulation {
             holes,
@@ -276,8 +276,8 @@ mod tests {
     #[test]
     fn memory_is_accounted_for() {
         let measured = run(Holes::Strided, 0);
-        // 131072 less the kernel's and a quarter of 240 sections. Up to 6144 (twice the high mark) are at hand of the processor, and
-        // not told.
+        // 131072 less the kernel's and a quarter of 240 sections. Up to 6144 (twice the high mark) are on per-CPU lists, and not
+        // reported.
         let free = (1 << 17) - 3072 - 240 * 128;
         let before = measured.samples[0].pages();
         assert!(before <= free && before + 6144 + 64 > free, "{before} of {free}");

@@ -1,10 +1,10 @@
-//! How right a monitor was about a pattern: its regions against the pages that were really used.
+//! Accuracy of a monitor over a pattern: its regions against the pages that were really used.
 
 use isotherm_guest::monitoring::{ARENA_PAGE, Region, Snapshot};
 use isotherm_guest::patterns::Pattern;
 use serde::{Deserialize, Serialize};
 
-/// How a pattern was watched.
+/// Intervals with which a pattern was watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Intervals {
     pub(super) sample_ns: u64,
@@ -33,9 +33,9 @@ pub struct Scores {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Detection {
-    /// Share of the pages called hot that are; 0 if none is called so although some are. `None`: none is.
+    /// Share of the pages called hot that are hot; 0 if none is called hot although some are. `None`: none is hot.
     pub precision: Option<f64>,
-    /// Share of the hot pages that are called so.
+    /// Share of the hot pages that are called hot.
     pub recall: Option<f64>,
 }
 
@@ -87,13 +87,13 @@ pub(super) fn judge(pattern: &Pattern, passes_ns: &[u64], snapshots: &[Snapshot]
     }
 }
 
-/// In how many sampling intervals of the aggregation that ended at `end_ns` each page was used.
+/// Number of sampling intervals in which each page was used, in the aggregation that ended at `end_ns`.
 fn uses(pattern: &Pattern, passes_ns: &[u64], end_ns: u64, intervals: Intervals) -> Vec<u32> {
     let mut counts = vec![0u32; pattern.pages as usize];
     // The interval that a page was last counted in, from 1.
     let mut counted = vec![0u32; pattern.pages as usize];
     for number in 1..=intervals.samples {
-        // Before the clock began nothing was sampled.
+        // Nothing was sampled before the clock began.
         let before_end = u64::from(intervals.samples - number + 1) * intervals.sample_ns;
         let Some(begin) = end_ns.checked_sub(before_end) else { continue };
         let first = passes_ns.partition_point(|&at| at < begin);
@@ -112,7 +112,7 @@ fn uses(pattern: &Pattern, passes_ns: &[u64], end_ns: u64, intervals: Intervals)
     counts
 }
 
-/// What regions say of each page of the arena; 0 where there is none.
+/// The regions' `nr_accesses` for each page of the arena; 0 without a region.
 fn stated(pattern: &Pattern, regions: &[Region]) -> Vec<u32> {
     let mut stated = vec![0u32; pattern.pages as usize];
     let inside = |byte: u64| {

@@ -1,4 +1,4 @@
-//! `isotherm monitor` inside real kernels, beside the page-exact truth of the programs that it watches.
+//! `isotherm monitor` inside real kernels, versus page-exact ground truth of the programs that it watches.
 
 use isotherm_guest::living::{Live, LiveProgram, LiveWorkload, Lived};
 use isotherm_guest::monitoring::{Region, Snapshot};
@@ -23,13 +23,13 @@ const SAMPLES: u32 = 20;
 /// A way of watching.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// What `isotherm monitor` is told beside whom to watch and for how long.
+    /// Arguments of `isotherm monitor` besides target and duration.
     arguments: &'static [&'static str],
     /// Interval between two samples.
     sample_ms: u64,
-    /// What watching may cost.
+    /// Value of `--max-cpu`.
     max_cpu: &'static str,
 }
 
@@ -99,12 +99,12 @@ pub const WAYS: &[Way] = &[
         max_cpu: "100%",
     },
     Way { name: "clear-refs", arguments: &["--source", "clear-refs", "--aggr", "1s"], sample_ms: 50, max_cpu: "100%" },
-    // As it comes: what it costs, and how far it slows down.
+    // With defaults: its cost, and how far it slows down.
     Way { name: "damon, defaults", arguments: &["--source", "damon"], sample_ms: 5, max_cpu: "1%" },
     Way { name: "module, defaults", arguments: &["--source", "module"], sample_ms: 5, max_cpu: "1%" },
 ];
 
-/// A few hot pieces of 2 to 32 MiB, strewn over 64 GiB.
+/// A few hot pieces of 2 to 32 MiB, scattered over 64 GiB.
 pub fn sparse_64g() -> Pattern {
     let each = Motion::Every { passes: 1 };
     let piece = |gib: u32, mib: u32| Part { first: gib << 18, pages: mib << 8, motion: each };
@@ -124,7 +124,7 @@ pub fn hot_set_1g() -> Pattern {
     }
 }
 
-/// What came of a way in one boot.
+/// Result of a way in one boot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LiveRun {
     /// Name of the pattern.
@@ -133,21 +133,21 @@ pub struct LiveRun {
     pub way: String,
     /// `uname -r`.
     pub kernel: String,
-    /// Of our own monitor; DAMON's chance is the kernel's.
+    /// Seed of our own monitor; DAMON uses the kernel's random numbers.
     pub seed: u64,
-    /// How right it was.
+    /// Its accuracy.
     pub scores: Scores,
     /// CPU time of command and kernel threads as a share of an emulated processor, in millionths.
     pub cpu_share_ppm: u64,
-    /// By how much intervals were stretched.
+    /// Factor by which intervals were stretched.
     pub stretched: u64,
-    /// What the command left changed on the machine; empty as it should be.
+    /// Knobs that the command left changed on the machine; should be empty.
     pub knobs_changed: Vec<String>,
-    /// How many knobs were looked at for that.
+    /// Number of knobs compared for that.
     pub knobs_read: u64,
 }
 
-/// What is put into the guest.
+/// Files that are put into the guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
     /// The command, statically linked (`cargo xtask static`).
@@ -156,33 +156,33 @@ pub struct Product<'a> {
     pub module: &'a Path,
 }
 
-/// What the command is told in a guest, and what stands beside it.
+/// A command in a guest, and the programs next to it.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    /// Absolute path of what is run: isotherm, unless it is said.
+    /// Absolute path of the program to run: isotherm by default.
     pub(super) program: String,
     pub(super) arguments: Vec<String>,
     pub(super) workloads: Vec<LiveWorkload>,
-    /// They begin when the first of `outputs` is there.
+    /// Workloads. They begin when the first of `outputs` exists.
     pub(super) programs: Vec<LiveProgram>,
-    /// What they need.
+    /// Files that they need.
     pub(super) files: Vec<Extra>,
     /// Files to bring back.
     pub(super) outputs: Vec<String>,
     pub(super) settings: Vec<Setting>,
     pub(super) machine: Machine,
     pub(super) zram_bytes: Option<u64>,
-    /// The command is killed after so many seconds of the guest.
+    /// Seconds of the guest after which the command is killed.
     pub(super) seconds_max: u64,
 }
 
 impl Asked {
-    /// These arguments beside one workload, on a machine whose clock is made of instructions.
+    /// These arguments next to one workload, on a machine whose clock counts instructions.
     pub(super) fn new(arguments: &[&str], workload: LiveWorkload) -> Self {
         Self { workloads: vec![workload], ..Self::alone(arguments) }
     }
 
-    /// These arguments beside nothing yet.
+    /// These arguments without a workload.
     pub(super) fn alone(arguments: &[&str]) -> Self {
         Self {
             program: PROGRAM.to_owned(),
@@ -203,10 +203,10 @@ impl Asked {
     }
 }
 
-/// Runs the command in a guest. The kernel's release, and what came of it.
+/// Runs the command in a guest. Returns the kernel's release, and the result.
 ///
 /// # Errors
-/// The guest does not come to its end.
+/// The guest does not finish.
 pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Result<(String, Lived), FidelityError> {
     let live = Live {
         workloads: asked.workloads,
@@ -231,10 +231,10 @@ pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Resul
     Ok((result.kernel.clone(), lived[0].clone()))
 }
 
-/// Watches a pattern one way in one boot of a kernel. `seed` is of our own monitor's chance.
+/// Watches a pattern one way in one boot of a kernel. `seed` is for our own monitor.
 ///
 /// # Errors
-/// The guest does not come to its end, or the command fails there, with what it said.
+/// The guest does not finish, or the command fails there, with its output.
 pub fn watch(
     rig: &Rig<'_>,
     product: Product<'_>,

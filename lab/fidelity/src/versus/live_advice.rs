@@ -1,5 +1,5 @@
-//! `isotherm advise --cgroup` inside real kernels: the refaults that it predicts at the `memory.high` that it recommends, beside those
-//! that are counted when the limit is set.
+//! `isotherm advise --cgroup` inside real kernels: the refaults that it predicts at the `memory.high` that it recommends, versus those
+//! counted with that limit.
 
 use isotherm_guest::living::{LiveWorkload, Lived};
 use isotherm_guest::patterns::{Motion, Part, Pattern};
@@ -18,7 +18,7 @@ const PRESSURE: &str = "/sys/fs/cgroup/app/advised/memory.pressure";
 /// A program with memory of several temperatures.
 #[derive(Clone, Copy, Debug)]
 pub struct AdvisedWorkload {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
     parts: &'static [(u32, u32, Motion)],
 }
@@ -54,7 +54,7 @@ impl AdvisedWorkload {
     }
 }
 
-/// What came of one workload in two boots: one that is watched, one with the limit.
+/// Result of one workload in two boots: one that is watched, one with the limit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AdvisedRun {
     pub workload: String,
@@ -62,7 +62,7 @@ pub struct AdvisedRun {
     pub kernel: String,
     /// Most memory that was seen.
     pub peak_bytes: u64,
-    /// The limit that was recommended; `None`: none is supported by the evidence.
+    /// The limit that was recommended; `None`: the evidence supports none.
     pub high_bytes: Option<u64>,
     /// Refaults a second that were predicted at it: at least, probably, at most.
     pub predicted_per_s: Option<(f64, f64, f64)>,
@@ -71,9 +71,9 @@ pub struct AdvisedRun {
     /// Share of time in which some task waited for memory, in percent, and the goal.
     pub pressure_some_percent: Option<f64>,
     pub pressure_goal_percent: f64,
-    /// What the command left changed.
+    /// Knobs that the command left changed.
     pub knobs_changed: Vec<String>,
-    /// All that the command answered.
+    /// The whole answer of the command.
     pub answer: serde_json::Value,
 }
 
@@ -82,10 +82,10 @@ pub const GOAL_PER_S: u32 = 300;
 /// Goal of the advice, percent of time.
 pub const PRESSURE_GOAL_PERCENT: f64 = 5.0;
 
-/// Watches a workload in one boot, and sets what was recommended in another.
+/// Watches a workload in one boot, and sets the recommended limit in another.
 ///
 /// # Errors
-/// The guest does not come to its end, or the command fails there, with what it said.
+/// The guest does not finish, or the command fails there, with its output.
 pub fn advise(
     rig: &Rig<'_>,
     product: Product<'_>,
@@ -137,7 +137,7 @@ pub fn advise(
     let Some(high) = advised.high_bytes else { return Ok(advised) };
     let rate = |name: &str| found["refaults_per_s"][name].as_f64().unwrap_or_default();
     advised.predicted_per_s = Some((rate("low"), rate("middle"), rate("high")));
-    // Two looks only, at the beginning and at the end: too few for advice, and they leave the generations alone meanwhile.
+    // Only two samples, at the beginning and at the end: too few for advice, and the generations are left alone in between.
     let (_, limited) = run(&length, Some(high))?;
     let counted = counted(&limited);
     advised.measured_per_s = counted.map(|(per_s, _)| per_s);

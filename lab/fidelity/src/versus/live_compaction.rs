@@ -14,12 +14,12 @@ const CONFIG: &str = "/etc/isotherm.toml";
 /// Memory of the guest.
 const MEMORY_BYTES: u64 = 4 << 30;
 
-/// Who compacts.
+/// A way to compact.
 #[derive(Clone, Copy, Debug)]
 pub struct CompactWay {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// Of the command; none: nobody compacts.
+    /// Arguments of the command; empty: no compaction.
     arguments: &'static [&'static str],
     configuration: &'static str,
 }
@@ -51,7 +51,7 @@ pub struct Free {
     pub huge: u64,
 }
 
-/// What came of one way on one kernel.
+/// Result of one way on one kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CompactRun {
     pub way: String,
@@ -63,19 +63,19 @@ pub struct CompactRun {
     pub before: Free,
     /// When it was over.
     pub after: Free,
-    /// Pages that moved meanwhile, whoever moved them.
+    /// Pages that moved in between, moved by the kernel or the daemon.
     pub moved: u64,
     /// Huge pages asked for afterwards, and obtained without falling back.
     pub asked: u64,
     pub obtained: u64,
-    /// How the command ended, and what it said.
+    /// Exit and output of the command.
     pub said: String,
 }
 
 /// Fragments memory in each way, has it compacted, and asks for huge pages.
 ///
 /// # Errors
-/// The guest does not come to its end, or the command fails there, with what it said.
+/// The guest does not finish, or the command fails there, with its output.
 pub fn compact(rig: &Rig<'_>, product: Product<'_>, way: &CompactWay) -> Result<Vec<CompactRun>, FidelityError> {
     let failed = |error: std::io::Error| FidelityError::Live(error.to_string());
     let folder = tempfile::tempdir().map_err(failed)?;

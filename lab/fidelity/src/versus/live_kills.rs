@@ -1,4 +1,4 @@
-//! `isotherm daemon run` inside real kernels, killed at moments of chance: what `isotherm restore` leaves.
+//! `isotherm daemon run` inside real kernels, killed at random moments: the state after `isotherm restore`.
 
 use isotherm_guest::job::{Job, Report, Task};
 use isotherm_guest::killing::{Killed, Kills};
@@ -17,10 +17,10 @@ const CONFIG: &str = "/etc/isotherm.toml";
 const BUSY_MS: (u64, u64) = (1950, 2150);
 const LONGEST_MS: u64 = 4000;
 
-/// What the daemon acts with.
+/// A configuration of the daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct KillWay {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
     configuration: &'static str,
 }
@@ -47,7 +47,7 @@ pub const KILL_WAYS: &[KillWay] = &[
     },
 ];
 
-/// What came of one configuration on one kernel.
+/// Result of one configuration on one kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KillRun {
     pub way: String,
@@ -55,14 +55,14 @@ pub struct KillRun {
     pub kernel: String,
     #[serde(flatten)]
     pub killed: Killed,
-    /// What was not as before, a line each.
+    /// Knobs that differ from before, a line each.
     pub knobs_changed: Vec<String>,
 }
 
-/// Starts the daemon so many times in one boot, and ends it each time.
+/// Starts the daemon several times in one boot, and ends it each time.
 ///
 /// # Errors
-/// The guest does not come to its end, or a restore fails there, with what it said.
+/// The guest does not finish, or a restore fails there, with its output.
 pub fn kills(
     rig: &Rig<'_>,
     product: Product<'_>,

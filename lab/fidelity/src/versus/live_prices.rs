@@ -1,7 +1,7 @@
-//! What scans, probes and flushes of the accessed-bit module take in real kernels, next to what the simulated machine charges for them.
+//! Costs of scans, probes and flushes of the accessed-bit module in real kernels, next to those in the simulated machine.
 //!
-//! A guest's clock counts one nanosecond for each instruction, whatever it does. So its figures are numbers of instructions, in which a
-//! cache miss or a locked operation costs nothing. They compare kernels and acts with each other. Nothing is fitted to them.
+//! A guest's clock counts one nanosecond for each instruction of any kind. So its figures are numbers of instructions, in which a cache
+//! miss or a locked operation costs nothing. They compare kernels and acts with each other. Nothing is fitted to them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,10 +20,10 @@ pub const PAGES: u64 = 1 << 18;
 /// Entries of a page table.
 const TABLE: u64 = 512;
 
-/// How much is measured.
+/// Extent of the measurement.
 pub const PRICING: Pricing = Pricing { pages: PAGES, repeats: 5 };
 
-/// What one act took in one kernel, and what it is simulated to take.
+/// Cost of one act in one kernel, and its simulated cost.
 #[derive(Clone, Debug, Serialize)]
 pub struct PriceRun {
     /// `uname -r`.
@@ -32,7 +32,7 @@ pub struct PriceRun {
     pub price: Price,
     /// Median of its repeats, in ns of the guest, which are instructions.
     pub took_ns: u64,
-    /// What the simulated machine charges, in ns of a real processor; `None` where it has no such act.
+    /// Simulated cost, in ns of a real processor; `None` if the simulated machine has no such act.
     pub simulated_ns: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl PriceRun {
         total_ns as f64 / self.price.nr_entries.max(1) as f64
     }
 
-    /// A total in ns as ms for 1 GiB of memory; `None` for acts that do not go over a range, entry by entry.
+    /// A total in ns as ms for 1 GiB of memory; `None` for acts that do not walk a range entry by entry.
     pub fn ms_per_gib(&self, total_ns: u64) -> Option<f64> {
         let is_over_range = match self.price.act {
             Act::Read | Act::Clear | Act::ClearWritten => true,
@@ -56,7 +56,7 @@ impl PriceRun {
     }
 }
 
-/// What the simulated machine charges for the act; `None` where it has no such act. Calls cost it nothing but where the act is one.
+/// Simulated cost of the act; `None` if the simulated machine has no such act. Calls are free unless the act is a call.
 pub fn simulated_ns(costs: &Costs, price: &Price) -> Option<u64> {
     let entry = |name: &str| costs.entry(name).map(|entry| entry.value);
     let n = price.nr_entries;
@@ -76,7 +76,7 @@ pub fn simulated_ns(costs: &Costs, price: &Price) -> Option<u64> {
 /// Measures all acts in one boot of a kernel. `module` is the accessed-bit module built for it.
 ///
 /// # Errors
-/// The guest does not come to its end; or an act there did not find what it must.
+/// The guest does not finish; or an act there did not find the expected entries.
 pub fn prices(rig: &Rig<'_>, module: &Path, pricing: Pricing) -> Result<Vec<PriceRun>, FidelityError> {
     let mut settings = quiet();
     let huge = "/sys/kernel/mm/transparent_hugepage/enabled";

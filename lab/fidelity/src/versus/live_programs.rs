@@ -1,5 +1,5 @@
-//! `isotherm record --cgroup` on real programs inside real kernels, and what `isotherm advise` makes of that trace, beside what it makes
-//! of the recording of the same program that an emulator made.
+//! `isotherm record --cgroup` on real programs inside real kernels: the answer of `isotherm advise` for that trace, versus its answer
+//! for an emulator's recording of the same program.
 
 use isotherm_guest::living::LiveProgram;
 use isotherm_rig::{Extra, HostProgram};
@@ -16,16 +16,16 @@ use crate::FidelityError;
 const GROUP: &str = "app/program";
 const TRACE: &str = "/tmp/trace.parquet";
 const FOLDER: &str = "/work";
-/// As far as recommended memory may be apart, as a share.
+/// Allowed difference of recommended memory, as a share.
 pub const TOLERANCE: f64 = 0.05;
 
 /// A command of the host.
 #[derive(Clone, Copy, Debug)]
 struct Words {
     program: &'static str,
-    /// Of Debian.
+    /// Debian package.
     package: &'static str,
-    /// Modules of Python.
+    /// Python modules.
     modules: &'static [&'static str],
     arguments: &'static [&'static str],
 }
@@ -33,24 +33,24 @@ struct Words {
 /// A program with a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramCase {
-    /// In tables, and of the recording.
+    /// Name in tables, and of the recording.
     pub name: &'static str,
     /// As `traces/make` runs it.
     command: Words,
-    /// What it works for, outside its group.
+    /// Its client, outside its group.
     client: Option<Words>,
-    /// Files of `traces/programs` that are there.
+    /// Files of `traces/programs` that it uses.
     files: &'static [&'static str],
-    /// As many instructions long as those of the recording, each of which the guest takes for a nanosecond.
+    /// Epoch, as many instructions long as those of the recording; the guest takes each for a nanosecond.
     epoch: &'static str,
-    /// What is different in how it is recorded, in tables; nothing where all is as by default.
+    /// Differences in how it is recorded, for tables; empty with defaults.
     pub variant: &'static str,
-    /// More words for the command.
+    /// Further arguments of the command.
     options: &'static [&'static str],
 }
 
 impl ProgramCase {
-    /// In tables.
+    /// Label in tables.
     pub fn label(&self) -> String {
         if self.variant.is_empty() { self.name.to_owned() } else { format!("{}, {}", self.name, self.variant) }
     }
@@ -86,7 +86,7 @@ pub const PROGRAMS: &[ProgramCase] = &[
         client: Some(Words {
             program: "/usr/bin/python3",
             package: "python3",
-            // Names of hosts, numbers among them, are encoded by the last.
+            // Names of hosts, numeric ones too, are encoded by the last.
             modules: &["socket", "time", "encodings.idna"],
             arguments: &["redis-load.py", "7979"],
         }),
@@ -120,10 +120,10 @@ pub struct ReadyProgram {
     recorded: Told,
 }
 
-/// What a trace holds, and what `isotherm advise` says of it.
+/// Contents of a trace, and the answer of `isotherm advise` for it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Told {
-    /// Moments that rows have, of each thread.
+    /// Distinct times of rows, summed over threads.
     pub epochs: u64,
     /// Pages that were used, each of each process once.
     pub pages: u64,
@@ -142,35 +142,35 @@ impl Told {
     }
 }
 
-/// What came of a program in one kernel.
+/// Result of a program in one kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProgramRun {
     pub program: String,
     /// `uname -r`.
     pub kernel: String,
-    /// As the command was told.
+    /// As given to the command.
     pub epoch: String,
     /// Of the trace as it is.
     pub live: Told,
-    /// Of the same trace by the recording's clock: CPU time only, for waiting for others counts as none there, and as much of it. The
-    /// guest's processor is slower than that of the recording, and what is fast enough depends on how long the program runs.
+    /// Of the same trace by the recording's clock: the same CPU time, without waiting, as the recording does not count it. The guest's
+    /// processor is slower than that of the recording, and the judgement depends on the runtime of the program.
     pub by_recorded_clock: Told,
     /// Of the emulator's recording.
     pub recorded: Told,
-    /// Of recommended memory, to the recording's.
+    /// Ratio of recommended memory to the recording's.
     pub ratio: Option<f64>,
     pub ratio_by_recorded_clock: Option<f64>,
-    /// What the command left changed.
+    /// Knobs that the command left changed.
     pub knobs_changed: Vec<String>,
-    /// What the command said.
+    /// Output of the command.
     pub said: String,
 }
 
 impl ProgramCase {
-    /// Gathers what it needs from this machine, and has its recording in `traces` judged by the command `isotherm`.
+    /// Gathers its files from this machine, and has its recording in `traces` judged by the command `isotherm`.
     ///
     /// # Errors
-    /// A program is not installed, which [`RigError::is_lack`](isotherm_rig::RigError::is_lack) tells; there is no recording.
+    /// A program is not installed ([`RigError::is_lack`](isotherm_rig::RigError::is_lack)); there is no recording.
     pub fn ready(&'static self, traces: &Path, isotherm: &Path) -> Result<ReadyProgram, FidelityError> {
         let (mut programs, mut files) = (Vec::new(), Vec::new());
         for (words, group) in [(Some(self.command), Some(GROUP)), (self.client, None)] {
@@ -203,7 +203,7 @@ impl ProgramCase {
 /// Records a program from its start to its end in a guest. `keep`: a folder for the traces.
 ///
 /// # Errors
-/// The guest does not come to its end, or a command fails, with what it said.
+/// The guest does not finish, or a command fails, with its output.
 pub fn record_program(
     rig: &Rig<'_>,
     product: Product<'_>,
@@ -221,7 +221,7 @@ pub fn record_program(
     };
     asked.machine.memory_bytes = 2 << 30;
     let (kernel, lived) = beside(rig, product, asked)?;
-    // A server that a client left alone is killed: both are told.
+    // A server that its client leaves running is killed: both are reported.
     let ends = ready.programs.iter().zip(&lived.programs).filter(|(_, ended)| ended.exit_code != Some(0));
     let failures: Vec<String> = ends
         .map(|(program, ended)| format!("{} ended with {:?}: {}", program.program, ended.exit_code, ended.said.trim()))
@@ -284,7 +284,7 @@ fn told(trace: &Path, isotherm: &Path) -> Result<Told, FidelityError> {
     Ok(told)
 }
 
-/// What a trace holds.
+/// Contents of a trace.
 fn held(trace: &Path) -> isotherm_trace::Result<Told> {
     let mut reader = TraceReader::open(trace)?;
     let (mut moments, mut pages) = (HashSet::new(), HashSet::new());

@@ -1,4 +1,4 @@
-//! `isotherm daemon run` inside real kernels with a fast and a slow node: hot memory that begins on the slow one, and what brings it over.
+//! `isotherm daemon run` inside real kernels with a fast and a slow node: hot memory that begins on the slow one, and its promotion.
 
 use isotherm_guest::patterns::{Motion, Part, Pattern};
 use isotherm_guest::tiering::{Tiered, Tiering, Tierings};
@@ -17,17 +17,17 @@ use crate::FidelityError;
 const CONFIG: &str = "/etc/isotherm.toml";
 /// Half of the arena is used in each pass.
 const HOT: (u32, u32) = (PAGES / 4, PAGES / 2);
-/// Of [`HOT`] there should be so many on the fast node, in percent.
+/// Percent of [`HOT`] that should be on the fast node.
 pub const WANTED_PERCENT: u64 = 95;
 
-/// Who promotes.
+/// A way to promote.
 #[derive(Clone, Copy, Debug)]
 pub struct PromoteWay {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// Of `isotherm daemon run`; empty: nobody does.
+    /// Configuration of `isotherm daemon run`; empty: no daemon.
     configuration: &'static str,
-    /// The kernel's balancing at the beginning.
+    /// The kernel's NUMA balancing mode at the beginning.
     balancing: u32,
     /// With CAP_SYS_ADMIN, CAP_SYS_NICE and CAP_SYS_PTRACE alone, as in contrib/systemd.
     has_least: bool,
@@ -85,7 +85,7 @@ pub const PROMOTE_WAYS: &[PromoteWay] = &[
     },
 ];
 
-/// What came of one way in one boot.
+/// Result of one way in one boot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PromoteRun {
     pub way: String,
@@ -99,16 +99,16 @@ pub struct PromoteRun {
     /// Pages that came to the fast node and are not in use, as a share of all that came, in percent.
     pub in_vain_percent: f64,
     pub promoted_pages: u64,
-    /// What grew of `/proc/vmstat`.
+    /// Increases of counters in `/proc/vmstat`.
     pub vmstat: BTreeMap<String, i64>,
-    /// How the daemon ended, and what it said.
+    /// Exit and output of the daemon.
     pub said: String,
 }
 
 /// Plays the pattern in one way in one boot.
 ///
 /// # Errors
-/// The guest does not come to its end, or the command fails there, with what it said.
+/// The guest does not finish, or the command fails there, with its output.
 pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<PromoteRun, FidelityError> {
     let failed = |error: std::io::Error| FidelityError::Live(error.to_string());
     let folder = tempfile::tempdir().map_err(failed)?;
@@ -164,12 +164,12 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
 /// The same section in the simulated machine; `None`: it is none of `[tiering]`.
 ///
 /// # Errors
-/// The machine refuses what it is to play.
+/// The machine refuses the run.
 pub fn simulated(way: &PromoteWay) -> Result<Option<PromoteRun>, FidelityError> {
     let failed = |error: toml::de::Error| FidelityError::Live(format!("{}: {error}", way.name));
     let configuration: toml::Table = toml::from_str(way.configuration).map_err(failed)?;
     let Some(toml::Value::Table(section)) = configuration.get("tiering") else { return Ok(None) };
-    // What a live machine has beside.
+    // Keys that only a live machine has.
     let section: toml::Table = section
         .clone()
         .into_iter()

@@ -1,4 +1,4 @@
-//! `isotherm daemon run` inside real kernels: a service of which three fifths are never used again, and what is left of it.
+//! `isotherm daemon run` inside real kernels: a service with three fifths of memory that is never used again, and the memory that remains.
 
 use isotherm_guest::living::{LiveWorkload, Lived};
 use isotherm_guest::monitoring::PASSES_MAX;
@@ -28,10 +28,11 @@ const COLD_BYTES: u64 = ((PAGES - HOT_PAGES - WARM_PAGES) as u64) << 12;
 /// A way to take the cold memory of the service.
 #[derive(Clone, Copy, Debug)]
 pub struct ReclaimWay {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
     configuration: &'static str,
-    /// Instead of isotherm: the loop of others, and the share of memory that it reclaims each 6 s without pressure, in millionths.
+    /// Instead of isotherm: the pressure loop of other tools, and the share of memory that it reclaims each 6 s without pressure, in
+    /// millionths.
     pressure_loop: Option<u32>,
 }
 
@@ -41,7 +42,7 @@ impl ReclaimWay {
     }
 }
 
-/// First process of the guest, which has the loop of others too.
+/// First process of the guest, which also contains that loop.
 const GUEST: &str = "/init";
 /// Pressure at which that loop stops, in millionths: the goal of `[[limits]]`.
 const LOOP_PRESSURE_PPM: u32 = 1000;
@@ -63,8 +64,8 @@ pub const WAYS: &[ReclaimWay] = &[
         "[[limits]]\nname = \"size\"\nenable = true\ntarget = \"/app.slice/service\"\nfloor = \"32MiB\"\nsqueeze = \"4%\"\n",
     ),
     ReclaimWay::of("limits, defaults", "[[limits]]\nname = \"size\"\nenable = true\ntarget = \"/app.slice/service\"\n"),
-    // By the kernel's module with its own defaults but for the watermarks, which let it work on a machine that has memory to spare, and the
-    // age, which is that of the others.
+    // By the kernel's module with its own defaults except for the watermarks, which let it work on a machine with free memory, and the age,
+    // which is that of the others.
     ReclaimWay::of(
         "damon-reclaim",
         "[daemon]\nmax-cpu = \"20%\"\n[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\n\
@@ -91,29 +92,29 @@ pub const WAYS: &[ReclaimWay] = &[
     ),
 ];
 
-/// What came of one way in one boot.
+/// Result of one way in one boot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReclaimRun {
     pub way: String,
     /// `uname -r`.
     pub kernel: String,
     pub seconds: u64,
-    /// Of the group at the end: memory, and what of it is in swap.
+    /// At the end, of the group: memory, and its part in swap.
     pub memory_bytes: u64,
     pub swapped_bytes: u64,
-    /// Share of the cold bytes that is gone, in percent: what is left above the memory in use counts as cold.
+    /// Share of the cold bytes that is gone, in percent: memory left above that in use counts as cold.
     pub cold_gone_percent: f64,
-    /// When nine tenths of what went had gone, in seconds from the start of the command.
+    /// When nine tenths of the evicted memory was gone, in seconds from the start of the command.
     pub gone_after_s: Option<f64>,
-    /// What the command says that it asked for and that went.
+    /// Bytes asked for and evicted, as reported by the command.
     pub asked_bytes: u64,
     pub verified_bytes: u64,
     pub refaults: u64,
-    /// Of the pages that are in use, in percent.
+    /// Refaults as a share of the pages that are in use, in percent.
     pub refaulted_percent: f64,
     /// Share of the time in which some task waited for memory, in percent.
     pub pressure_some_percent: f64,
-    /// Of the command, in percent of an emulated processor.
+    /// CPU time of the command, in percent of an emulated processor.
     pub cpu_percent: f64,
     pub resident_bytes: u64,
     pub longest_turn_ms: f64,
@@ -121,16 +122,16 @@ pub struct ReclaimRun {
     pub lines: std::collections::BTreeMap<String, u64>,
     pub tape_bytes: u64,
     pub replay: Replay,
-    /// What the command left changed.
+    /// Knobs that the command left changed.
     pub knobs_changed: Vec<String>,
-    /// What it said.
+    /// Output of the command.
     pub said: String,
 }
 
-/// What `isotherm daemon replay` made of the tape.
+/// Result of `isotherm daemon replay` on the tape.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Replay {
-    /// All decisions were the same.
+    /// Whether all decisions were the same.
     pub is_same: bool,
     pub calls: u64,
     pub lines: u64,
@@ -141,7 +142,7 @@ pub struct Replay {
 /// Runs one way in one boot.
 ///
 /// # Errors
-/// The guest does not come to its end, or the command fails there, with what it said.
+/// The guest does not finish, or the command fails there, with its output.
 pub fn reclaim(
     rig: &Rig<'_>,
     product: Product<'_>,
@@ -155,7 +156,7 @@ pub fn reclaim(
     let part = |first, pages, passes| Part { first, pages, motion: Motion::Every { passes } };
     let parts = vec![part(0, HOT_PAGES, 1), part(HOT_PAGES, WARM_PAGES, 200)];
     let pattern = Pattern { pages: PAGES, parts };
-    // A player keeps the times of so many passes.
+    // A player keeps the times of at most this number of passes.
     let pass_us = PASS_US.max(seconds * 1_000_000 / (PASSES_MAX as u64 - 5000));
     let workload = LiveWorkload { group: GROUP.to_owned(), pattern, pass_us, high_bytes: None };
     let length = format!("{seconds}s");
@@ -229,7 +230,7 @@ fn judged(way: &ReclaimWay, kernel: String, seconds: u64, lived: &Lived) -> Resu
         text(AUDIT)?.lines().map(serde_json::from_str).collect::<Result<_, _>>().map_err(|_| lacks("audit"))?;
     let acts: Vec<&serde_json::Value> = lines.iter().filter(|line| line["event"] == "acted").collect();
     let sum = |key: &str| acts.iter().filter_map(|line| line["act"][key].as_u64()).sum::<u64>();
-    // What the kernel did by itself, as it counts.
+    // The kernel's own work, by its counters.
     let counted = |key: &str| {
         let lines = lines.iter().filter(|line| line["event"] == "counted");
         lines.filter_map(|line| line[key].as_u64()).sum::<u64>()

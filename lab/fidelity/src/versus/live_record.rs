@@ -1,4 +1,4 @@
-//! `isotherm record --cgroup` inside real kernels: which pages it says were used in each epoch, beside those that were.
+//! `isotherm record --cgroup` inside real kernels: the pages recorded as used in each epoch, versus those that were used.
 
 use isotherm_guest::living::LiveWorkload;
 use isotherm_guest::monitoring::ARENA_PAGE;
@@ -15,7 +15,7 @@ const GROUP: &str = "app/recorded";
 const TRACE: &str = "/tmp/trace.parquet";
 const PASS_US: u64 = 10_000;
 
-/// What a recording says of a pattern. Pages of the arena only.
+/// Figures of a recording of a pattern. Pages of the arena only.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordedRun {
     pub pattern: String,
@@ -25,24 +25,25 @@ pub struct RecordedRun {
     pub epochs: u64,
     /// Mean number of pages used in an epoch, as recorded.
     pub pages_recorded: f64,
-    /// As it was: in each span of an epoch's length.
+    /// The true number: in each span of an epoch's length.
     pub pages_true: f64,
     /// Of the pages that were used at all, the share that was recorded as used.
     pub recall: f64,
-    /// Of the pages recorded as used after the first look, the share that was used.
+    /// Share of pages used among those recorded as used after the first sample.
     pub precision: f64,
-    /// Of the rows after the first look, the share of pages that are said to be written. The programs write whatever they touch.
+    /// Share of pages recorded as written in the rows after the first sample. The programs write all pages that they
+    /// touch.
     pub written: f64,
-    /// What the command left changed.
+    /// Knobs that the command left changed.
     pub knobs_changed: Vec<String>,
-    /// What the command said last.
+    /// Last output of the command.
     pub said: String,
 }
 
-/// Records a pattern for so many seconds of the guest, in epochs of 100 ms.
+/// Records a pattern for a number of seconds of the guest, in epochs of 100 ms.
 ///
 /// # Errors
-/// The guest does not come to its end, or the command fails there, with what it said.
+/// The guest does not finish, or the command fails there, with its output.
 pub fn record(
     rig: &Rig<'_>,
     product: Product<'_>,
@@ -81,7 +82,7 @@ pub fn record(
             pages.len() as u64
         })
         .collect();
-    // The first look tells what was resident.
+    // The first sample has the resident pages.
     let rest: Vec<_> = epochs.iter().skip(1).collect();
     let recorded: BTreeSet<u32> = rest.iter().flat_map(|(_, epoch)| epoch.pages.iter().copied()).collect();
     let both = recorded.intersection(&used).count() as f64;
@@ -108,7 +109,7 @@ struct Epoch {
     written: u64,
 }
 
-/// Rows by look, the first of which tells what was resident. Rows of one look ascend by address.
+/// Rows by sample; the first one has the resident pages. Rows of one sample ascend by address.
 fn epochs(bytes: &[u8]) -> Result<BTreeMap<u64, Epoch>, String> {
     let file = tempfile::Builder::new().suffix(".parquet").tempfile().map_err(|error| error.to_string())?;
     std::fs::write(file.path(), bytes).map_err(|error| error.to_string())?;

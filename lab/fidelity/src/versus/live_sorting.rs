@@ -13,19 +13,19 @@ use super::{Rig, quiet, reports};
 use crate::FidelityError;
 
 const CONFIG: &str = "/etc/isotherm.toml";
-/// Between the start of the daemon and the first pass: the first second of passes is one of pressure.
+/// Time between the start of the daemon and the first pass: the first second of passes has pressure.
 const SETTLE_MS: u64 = 3000;
 
-/// Who sorts.
+/// A way to sort.
 #[derive(Clone, Copy, Debug)]
 pub struct SortWay {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// Of `isotherm daemon run`; empty: nobody sorts.
+    /// Configuration of `isotherm daemon run`; empty: no daemon.
     configuration: &'static str,
 }
 
-/// The only program of the machine waits by itself: what the guard would call pressure of the machine is the test.
+/// The only program of the machine stalls on its own: the guard would take the tested pressure for that of the machine.
 macro_rules! unguarded {
     ($sections:literal) => {
         concat!("[daemon]\nmax-cpu = \"20%\"\n[guard]\npressure-full = \"100%\"\n", $sections)
@@ -55,7 +55,7 @@ pub const SORT_WAYS: &[SortWay] = &[
     },
 ];
 
-/// What came of one workload in one boot.
+/// Result of one workload in one boot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SortRun {
     pub way: String,
@@ -63,14 +63,14 @@ pub struct SortRun {
     pub kernel: String,
     pub workload: String,
     pub counts: Counts,
-    /// How the daemon ended, and what it said.
+    /// Exit and output of the daemon.
     pub said: String,
 }
 
 /// The same sections in the simulated machine, all workloads with one seed.
 ///
 /// # Errors
-/// The machine refuses what it is to play.
+/// The machine refuses the run.
 pub fn simulated(way: &SortWay, workloads: &[&str], seed: u64) -> Result<Vec<SortRun>, FidelityError> {
     let failed = |error: &dyn std::fmt::Display| FidelityError::Live(format!("{}: {error}", way.name));
     let configuration: toml::Table = toml::from_str(way.configuration).map_err(|error| failed(&error))?;
@@ -102,7 +102,7 @@ fn wanted(names: &[&str]) -> Vec<&'static SortWorkload> {
 /// Plays all workloads in one way in one boot.
 ///
 /// # Errors
-/// The guest does not come to its end, or the command fails there, with what it said.
+/// The guest does not finish, or the command fails there, with its output.
 pub fn sort(
     rig: &Rig<'_>,
     product: Product<'_>,
@@ -162,7 +162,7 @@ pub fn sort(
 mod tests {
     use super::*;
 
-    /// The sections that are played in real kernels, in the simulated machine. It sees next to no effect of sorting by us, where real
+    /// The sections that are played in real kernels, in the simulated machine. It shows nearly no effect of sorting by us, while real
     /// kernels have up to a fifth fewer faults (docs/evidence/plrus.md).
     #[test]
     fn simulated_sorting_by_addresses_acts_and_does_no_harm() {

@@ -21,13 +21,13 @@ const PAGES: u32 = 1 << 14;
 const BLOCK: &str = "16s";
 const WARM_UP: &str = "4s";
 const PAIRS: u32 = 12;
-/// Both blocks of all pairs, and what begins and ends them.
+/// Both blocks of all pairs, and the time before and after them.
 const SECONDS: u64 = 2 * 16 * PAIRS as u64 + 60;
 
 /// Two configurations.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialWay {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
     a: &'static str,
     b: &'static str,
@@ -35,21 +35,21 @@ pub struct TrialWay {
     decides: &'static str,
 }
 
-/// What was used in the last ten seconds stays.
+/// Memory used in the last ten seconds stays.
 const CAREFUL: &str = "[guard]\npressure-full = \"20%\"\n[[generations]]\nname = \"cold\"\nenable = true\nmode = \"reclaim\"\n\
                        targets = [\"/app.slice/service\"]\nthreshold = \"30s\"\n";
-/// What is used each ten seconds goes, and comes back.
+/// Memory used each ten seconds is evicted, and comes back.
 const EAGER: &str = "[guard]\npressure-full = \"20%\"\n[[generations]]\nname = \"cold\"\nenable = true\nmode = \"reclaim\"\n\
                      targets = [\"/app.slice/service\"]\nthreshold = \"2s\"\n";
 
-/// All trials: two of which one is worse by far, and one of equals.
+/// All trials: two in which one configuration is worse by far, and one of equals.
 pub const TRIAL_WAYS: &[TrialWay] = &[
     TrialWay { name: "careful or eager, refaults", a: CAREFUL, b: EAGER, decides: "refaults" },
     TrialWay { name: "eager or careful, memory", a: EAGER, b: CAREFUL, decides: "memory" },
     TrialWay { name: "equals, refaults", a: EAGER, b: EAGER, decides: "refaults" },
 ];
 
-/// What came of one trial.
+/// Result of one trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialRun {
     pub way: String,
@@ -66,14 +66,14 @@ pub struct TrialRun {
     pub mean_a: Option<f64>,
     pub difference: Option<[f64; 3]>,
     pub knobs_changed: Vec<String>,
-    /// What it said.
+    /// Output of the command.
     pub said: String,
 }
 
 /// Runs one trial in one boot.
 ///
 /// # Errors
-/// The guest does not come to its end, or the command fails there, with what it said.
+/// The guest does not finish, or the command fails there, with its output.
 pub fn trial(rig: &Rig<'_>, product: Product<'_>, way: &TrialWay) -> Result<TrialRun, FidelityError> {
     let failed = |error: std::io::Error| FidelityError::Live(error.to_string());
     let folder = tempfile::tempdir().map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Each live verb once inside a real kernel: how it ends, and whether it leaves anything changed.
+//! Each live verb once inside a real kernel: its exit, and whether it leaves knobs changed.
 
 use isotherm_guest::living::LiveWorkload;
 use isotherm_guest::patterns::{Motion, Part, Pattern};
@@ -12,15 +12,15 @@ const GROUP: &str = "app/any";
 /// The release that has DAMON_STAT on at boot.
 const HAS_DAMON_STAT: &str = "7.2";
 
-/// A command, and how it must end.
+/// A command, and its expected exit.
 #[derive(Clone, Copy, Debug)]
 pub struct VerbCase {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
     arguments: &'static [&'static str],
     /// Exit code.
     expected: i32,
-    /// What it must say, on either stream.
+    /// Text that must be in its output, on either stream.
     says: &'static str,
     /// With DAMON_STAT on, as a kernel that has it boots; on such kernels only.
     with_damon_stat: bool,
@@ -92,27 +92,27 @@ pub const CASES: &[VerbCase] = &[
     },
 ];
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VerbRun {
     pub case: String,
     /// `uname -r`.
     pub kernel: String,
     pub exit_code: Option<i32>,
-    /// Whether it ended as it must, and said what it must.
+    /// Whether exit code and output are as expected.
     pub is_right: bool,
     /// Files that can be set and were read before and after.
     pub knobs_read: u64,
-    /// What it left changed of them.
+    /// Knobs among these that it left changed.
     pub knobs_changed: Vec<String>,
-    /// All that it said.
+    /// The whole output.
     pub said: String,
 }
 
-/// Runs one; `None` where the kernel has not what it is about.
+/// Runs one; `None` if the kernel lacks the feature.
 ///
 /// # Errors
-/// The guest does not come to its end.
+/// The guest does not finish.
 pub fn run_verb(rig: &Rig<'_>, product: Product<'_>, case: &VerbCase) -> Result<Option<VerbRun>, FidelityError> {
     if case.with_damon_stat && rig.kernel.0 != HAS_DAMON_STAT {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! What real kernels do, mechanism by mechanism, and beside it the simulated machine as far as that goes. Real runs are stored as
-//! data, so that it is there without an emulator; each part can make its data anew. How to read it:
+//! Real kernels, mechanism by mechanism, versus the simulated machine where it has the mechanism. Real runs are stored as data,
+//! so that comparing needs no emulator; each part can repeat its real runs. Results:
 //! `docs/evidence/fidelity.md#monitor-and-daemons`.
 
 pub mod compaction;
@@ -42,17 +42,17 @@ pub struct Stored<B> {
 }
 
 impl<B: for<'a> Deserialize<'a>> Stored<B> {
-    /// Reads what was written as JSON; `place` is for messages.
+    /// Parses stored JSON; `place` is for messages.
     ///
     /// # Errors
-    /// It is not of this kind, or cut short.
+    /// It is of another kind, or truncated.
     pub fn parse(text: &str, place: &Path) -> Result<Self, FidelityError> {
         serde_json::from_str(text)
             .map_err(|source| FidelityError::Stored { place: place.display().to_string(), source })
     }
 }
 
-/// What one boot of one kernel gave.
+/// Result of one boot of one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Boot<R> {
@@ -64,7 +64,7 @@ pub struct Boot<R> {
     pub runs: Vec<R>,
 }
 
-/// Data of one boot, whatever was done in it.
+/// Data of one boot of any kind.
 pub trait OfKernel {
     /// Name of the kernel here.
     fn kernel(&self) -> &str;
@@ -77,7 +77,7 @@ impl<R> OfKernel for Boot<R> {
 }
 
 impl<B: OfKernel> Stored<B> {
-    /// Takes the boots of `newer`, and keeps those of kernels that it has none of.
+    /// Takes the boots of `newer`, and keeps its own boots of kernels that `newer` lacks.
     #[must_use]
     pub fn with(mut self, newer: Self) -> Self {
         self.boots.retain(|boot| newer.boots.iter().all(|other| other.kernel() != boot.kernel()));
@@ -88,7 +88,7 @@ impl<B: OfKernel> Stored<B> {
     }
 }
 
-/// What real runs need.
+/// Needs of real runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Rig<'a> {
     /// The kernel's name among [`KERNELS`](isotherm_rig::KERNELS), and the kernel.
@@ -107,10 +107,10 @@ impl Rig<'_> {
     }
 }
 
-/// What the guest reported of its runs, which were `wanted`.
+/// Reports of the guest's runs, which should be `wanted` in number.
 ///
 /// # Errors
-/// One is missing: what follows it would be taken for that of another run.
+/// One is missing: later ones would be taken for those of other runs.
 fn reports<T>(
     result: &RunResult,
     wanted: usize,
@@ -133,7 +133,7 @@ fn by_release<R>(boots: &[Boot<R>]) -> impl Iterator<Item = (&str, Vec<&Boot<R>>
     kernels.into_iter().rev()
 }
 
-/// Knobs that all parts set: no huge pages, nothing that acts behind an experiment's back.
+/// Knobs that all parts set: no huge pages, nothing that acts on its own.
 fn quiet() -> Vec<Setting> {
     let knob = |path: &str, value: &str, optional| Setting { path: path.to_owned(), value: value.to_owned(), optional };
     vec![
@@ -143,7 +143,7 @@ fn quiet() -> Vec<Setting> {
     ]
 }
 
-/// A mean and where its figures lie.
+/// A mean and the range of its figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Range {
     pub mean: f64,
@@ -174,9 +174,9 @@ pub struct FigureRow {
     pub case: String,
     /// `uname -r`.
     pub kernel: String,
-    /// What was counted.
+    /// Name of the figure.
     pub metric: &'static str,
-    /// Over what was simulated; `None` where the simulated machine has no such figure.
+    /// Over simulated runs; `None` if the simulated machine has no such figure.
     pub simulated: Option<Range>,
     /// Over boots.
     pub real: Range,

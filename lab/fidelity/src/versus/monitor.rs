@@ -1,4 +1,4 @@
-//! The monitor of `isotherm-core` in the simulated machine beside DAMON in real kernels: the same patterns, the same attributes, judged
+//! The monitor of `isotherm-core` in the simulated machine versus DAMON in real kernels: the same patterns, the same attributes, judged
 //! by the same code.
 
 use isotherm_core::host::UnitRange;
@@ -42,7 +42,7 @@ pub const PATTERNS: &[NamedPattern] = &[
     // All of it in 2.56 s, and in 80 ms.
     NamedPattern { name: "scan", parts: &[(0, PAGES, Motion::Sweep { per_pass: 64 })] },
     NamedPattern { name: "scan-fast", parts: &[(0, PAGES, Motion::Sweep { per_pass: 2048 })] },
-    // Popularity falls as one over the rank; ranks in order, and strewn over the pages.
+    // Popularity falls as one over the rank; ranks in order, and scattered over the pages.
     NamedPattern { name: "zipf", parts: &[(0, PAGES, Motion::Draws { draws: 4096, scattered: false })] },
     NamedPattern { name: "zipf-scattered", parts: &[(0, PAGES, Motion::Draws { draws: 4096, scattered: true })] },
     // Each 16th page of a quarter.
@@ -70,16 +70,16 @@ impl NamedPattern {
 /// Both kinds of addresses.
 pub const ADDRESSES: [Addresses; 2] = [Addresses::Vaddr, Addresses::Fvaddr];
 
-/// Time from pass to pass, sampling and aggregation interval: ten times those usual, since an emulated kernel is slow; how they stand
-/// to each other is what matters.
+/// Time from pass to pass, sampling and aggregation interval: ten times the usual ones, since an emulated kernel is slow; only their
+/// ratios matter.
 const PASS: Duration = Duration::from_ms(10);
 const SAMPLE: Duration = Duration::from_ms(50);
 const AGGR: Duration = Duration::from_secs(1);
-/// What the guest makes of [`SAMPLE`]: its timers go by ticks of 4 ms, and each interval begins after the work of the one before.
+/// [`SAMPLE`] as kept by the guest: its timers go by ticks of 4 ms, and each interval begins after the work of the one before.
 const KEPT_SAMPLE: Duration = Duration::from_ms(56);
 const UPDATE: Duration = Duration::from_secs(1);
 const REGIONS: (u32, u32) = (10, 1000);
-/// How long is watched.
+/// Length of the watch.
 pub const SECONDS: u64 = 30;
 
 /// When everything was touched and the first pass begins.
@@ -88,7 +88,7 @@ const LOADED: Instant = Instant::from_ns(100_000_000);
 const INTERVALS: Intervals = Intervals { sample_ns: SAMPLE.ns(), samples: 20 };
 const _: () = assert!(INTERVALS.sample_ns * INTERVALS.samples as u64 == AGGR.ns(), "an aggregation is whole samples");
 
-/// What one boot of one kernel gave.
+/// Result of one boot of one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RealBoot {
@@ -116,14 +116,14 @@ pub struct RealRun {
     pub pattern: String,
     /// Kind of addresses.
     pub addresses: Addresses,
-    /// How DAMON did.
+    /// DAMON's accuracy.
     pub scores: Scores,
 }
 
 /// Plays `patterns` in a real kernel, one after the other in one boot, with both kinds of addresses.
 ///
 /// # Errors
-/// The guest does not come to its end, or has no DAMON.
+/// The guest does not finish, or has no DAMON.
 pub fn real(rig: &Rig<'_>, patterns: &[NamedPattern], seconds: u64) -> Result<RealBoot, FidelityError> {
     let cases = patterns.iter().flat_map(|pattern| ADDRESSES.map(|addresses| (pattern, addresses)));
     let runs = cases.clone().map(|(pattern, addresses)| Watch {
@@ -158,7 +158,7 @@ pub fn real(rig: &Rig<'_>, patterns: &[NamedPattern], seconds: u64) -> Result<Re
 /// The same by our monitor in the simulated machine, in a process with these mappings.
 ///
 /// # Errors
-/// The machine refuses what it is to play.
+/// The machine refuses the run.
 pub fn simulated(
     pattern: &NamedPattern,
     addresses: Addresses,

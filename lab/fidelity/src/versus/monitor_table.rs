@@ -1,4 +1,4 @@
-//! Our monitor and the kernel's side by side.
+//! Our monitor versus the kernel's.
 
 use super::monitor::{ADDRESSES, NamedPattern, RealBoot, Scores, simulated};
 use super::{Range, Stored};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// By how much our precision and recall may lie below the kernel's.
+/// Most by which our precision and recall may be below the kernel's.
 pub const BAR: f64 = 0.05;
 /// Seeds that the simulated monitor is run with.
 pub const SEEDS: RangeInclusive<u64> = 1..=5;
@@ -47,15 +47,16 @@ const FIGURES: [Figure; 6] = [
 /// The data that come with this program.
 ///
 /// # Errors
-/// Never, as a test sees.
+/// Never: a test reads them.
 pub fn stored() -> Result<Stored<RealBoot>, FidelityError> {
     Stored::parse(include_str!("../../data/monitor.json"), Path::new("monitor.json"))
 }
 
-/// Simulates those of `patterns` that there are real runs of, with `seeds`, and lays the two side by side. `done` is called after each simulated run.
+/// Simulates those of `patterns` that there are real runs of, with `seeds`, and compares the two. `done` is called after each simulated
+/// run.
 ///
 /// # Errors
-/// The simulated machine refuses what it is to play.
+/// The simulated machine refuses a run.
 pub fn compare(
     stored: &Stored<RealBoot>,
     patterns: &[NamedPattern],

@@ -8,13 +8,13 @@ use isotherm_units::access::{
 use isotherm_units::{Duration, Instant, PageRange};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// When passes began, seen from outside the machine.
+/// Start of each pass, observed from outside the machine.
 pub(super) type PassTimes = Arc<Mutex<Vec<u64>>>;
 
 /// A process that touches all of the arena, then makes pass after pass on time; late ones follow at once.
 pub(super) struct Player {
     pub(super) pattern: Pattern,
-    /// The process's own code, data and stack, of which a page each is used in each pass.
+    /// The process's own code, data and stack; a page of each is used in each pass.
     pub(super) others: Vec<PageRange>,
     pub(super) pass: Duration,
     /// `None`: until the machine stops.

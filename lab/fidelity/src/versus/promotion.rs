@@ -1,4 +1,4 @@
-//! Hint-fault promotion in real kernels: hot memory on a slow node without processors, and what the kernel makes of it.
+//! Hint-fault promotion in real kernels: hot memory on a slow node without processors, and its promotion by the kernel.
 
 use isotherm_guest::patterns::{Motion, Part, Pattern};
 use isotherm_guest::tiering::{Tiered, Tiering, Tierings};
@@ -18,11 +18,11 @@ pub(super) const PAGES: u32 = 1 << 15;
 pub(super) const PASS: Duration = Duration::from_ms(20);
 /// 60 s.
 pub const PASSES: u64 = 3000;
-/// A state each 2 s.
+/// Passes between two samples: 2 s.
 pub(super) const LOOK_EVERY: u64 = 100;
 /// Memory of the fast and of the slow node.
 pub(super) const MEMORY_BYTES: (u64, u64) = (1 << 30, 512 << 20);
-/// Far above what there is to promote.
+/// Far above the memory to promote.
 pub(super) const RATE_MBPS: u32 = 65_536;
 
 /// A workload with a name, and the mode of NUMA balancing it is played in.
@@ -38,7 +38,7 @@ pub struct TierCase {
 const ABENCH: &[(u32, u32, Motion)] = &[(0, PAGES, Motion::Uniform { draws: 2048 })];
 const HOT: &[(u32, u32, Motion)] = &[(8192, 8192, Motion::Every { passes: 1 })];
 
-/// What is played. `abench` is the published benchmark made small: whole pages at random, a sixteenth of them in each pass. Of
+/// The workloads. `abench` is the published benchmark made small: whole pages at random, a sixteenth of them in each pass. In
 /// `hot-set` a quarter is used in each pass, the rest never.
 pub const TIER_CASES: &[TierCase] = &[
     TierCase { name: "abench", mode: 2, parts: ABENCH },
@@ -53,7 +53,7 @@ impl TierCase {
     }
 }
 
-/// What one boot of one kernel gave, in the order of [`TIER_CASES`].
+/// Result of one boot of one kernel, in the order of [`TIER_CASES`].
 pub type RealBoot = Boot<RealRun>;
 
 /// One workload in one boot.
@@ -66,16 +66,16 @@ pub struct RealRun {
     pub mode: u32,
     /// Tiers as the kernel has them, `NAME: nodes`.
     pub tiers: Vec<String>,
-    /// What `/proc/vmstat` counted; what stayed 0 is left out.
+    /// Counts of `/proc/vmstat`; counters that stayed 0 are left out.
     pub vmstat: BTreeMap<String, i64>,
-    /// After so many passes, pages of the arena on the fast and on the slow node.
+    /// (passes done, pages of the arena on the fast and on the slow node).
     pub nodes: Vec<(u64, Vec<u64>)>,
 }
 
 /// Plays `cases` in a real kernel, in one boot.
 ///
 /// # Errors
-/// The guest does not come to its end.
+/// The guest does not finish.
 pub fn real(rig: &Rig<'_>, cases: &[TierCase], passes: u64) -> Result<RealBoot, FidelityError> {
     let runs = cases.iter().map(|case| Tiering {
         pattern: case.pattern(),
@@ -130,16 +130,16 @@ pub fn real_all(rig: &Rig<'_>) -> Result<RealBoot, FidelityError> {
 /// The data that come with this program.
 ///
 /// # Errors
-/// Never, as a test sees.
+/// Never: a test reads them.
 pub fn stored() -> Result<Stored<RealBoot>, FidelityError> {
     Stored::parse(include_str!("../../data/promotion.json"), Path::new("promotion.json"))
 }
 
-/// What is compared, of either world.
+/// Compared data of either world.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Measured {
     pub(super) vmstat: BTreeMap<String, i64>,
-    /// After so many passes, pages of the arena on the fast and on the slow node.
+    /// (passes done, pages of the arena on the fast and on the slow node).
     pub(super) nodes: Looks,
 }
 
@@ -157,13 +157,13 @@ const COUNTERS: [&str; 7] = [
     "pgdemote_direct",
 ];
 
-/// Simulates those of `cases` that there are real runs of, `passes` long, and lays the two side by side. Nothing is left to chance in
-/// the simulated machine, so that one run tells. Besides counters `fast_pages_end`: pages of the arena on the fast node at the end,
-/// and `passes_to_90_percent`: passes until nine tenths of these were there (as far as states were taken), of those runs where any
-/// came. `done` is called after each simulated run.
+/// Simulates those of `cases` that there are real runs of, `passes` long, and compares the two. The simulated machine has no
+/// randomness here, so one run is enough. Besides counters `fast_pages_end`: pages of the arena on the fast node at the end, and
+/// `passes_to_90_percent`: passes until nine tenths of these were there (as far as states were taken), of those runs with any
+/// promotion. `done` is called after each simulated run.
 ///
 /// # Errors
-/// The simulated machine refuses what it is to play.
+/// The simulated machine refuses a run.
 pub fn compare(
     stored: &Stored<RealBoot>,
     cases: &[TierCase],

@@ -19,12 +19,12 @@ use super::player::{PassTimes, Player};
 use super::promotion::{LOOK_EVERY, Looks, MEMORY_BYTES, Measured, PAGES, PASS, RATE_MBPS, TierCase};
 use crate::FidelityError;
 
-/// When everything was touched and the first pass begins.
+/// Time at which everything was touched and the first pass begins.
 const LOADED: Instant = Instant::from_ns(1_000_000_000);
-/// CPU time of a pass in the guest, whatever the pattern: in all stored runs of mode 2 the first scan comes between the 800th and the
-/// 1000th pass, most near the latter, and it comes when the process has used 1 s (`scan_delay`).
+/// CPU time of a pass in the guest, for all patterns: in all stored runs of mode 2 the first scan comes between the 800th and the
+/// 1000th pass, most near the latter, and it comes after 1 s of the process's CPU time (`scan_delay`).
 const PASS_CPU: Duration = Duration::from_us(1050);
-/// In an emulated guest no memory is slower than other: as little as keeps the tiers what the firmware's tables make of them.
+/// In an emulated guest no memory is slower: the smallest difference that keeps the tiers as in the firmware's tables.
 const LATENCIES: [Duration; 2] = [Duration::from_ns(2), Duration::from_ns(5)];
 
 /// Plays a case.
@@ -36,7 +36,7 @@ pub(super) fn simulated(case: &TierCase, passes: u64) -> Result<Measured, Fideli
     Ok(Measured { vmstat, nodes: looks.nodes })
 }
 
-/// Pages on each node after so many passes: of the arena, and of the part that is used.
+/// (passes done, pages on each node): of the arena, and of the part that is used.
 #[derive(Debug, Default)]
 pub(super) struct TierLooks {
     pub(super) nodes: Looks,
@@ -83,7 +83,7 @@ pub(super) fn played(
     let value = |counter| i64::try_from(counters.get(counter)).unwrap_or(i64::MAX);
     let mut vmstat: BTreeMap<String, i64> =
         Counter::ALL.iter().map(|&counter| (counter.name().to_owned(), value(counter))).collect();
-    // Those that went by their latency, and those that went as there was room, which the kernel counts apart.
+    // Pages promoted by their latency, and those promoted because there was room, which the kernel counts separately.
     let (hot, ample) = outcome.tiering.as_ref().map_or((0, 0), |tiering| tiering.candidates);
     for (name, pages) in [("pgpromote_candidate", hot), ("pgpromote_candidate_nrl", ample)] {
         vmstat.insert(name.to_owned(), i64::try_from(pages).unwrap_or(i64::MAX));
@@ -102,9 +102,9 @@ fn machine() -> MachineConfig {
     machine
 }
 
-/// Tells now and then which node has how many pages of the arena.
+/// Samples the pages of the arena on each node.
 struct Looker {
-    /// To be done when it looks next.
+    /// Passes done at the next sample.
     passes: u64,
     last: u64,
     hot: Option<(u32, u32)>,

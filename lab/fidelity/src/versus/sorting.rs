@@ -1,4 +1,4 @@
-//! LRU_SORT in real kernels beside ours: faults under a limit that drops and rises, with sorted lists and without.
+//! LRU_SORT in real kernels versus ours: faults under a limit that drops and rises, with sorted lists and without.
 
 use isotherm_core::host::UnitRange;
 use isotherm_core::monitor::{MonitorConfig, Operations};
@@ -32,11 +32,11 @@ pub const PASSES: u64 = 700;
 /// As in the scenario `plrus`: three quarters of its memory for 1 s, then twice its memory for 10 s.
 pub(super) const PRESSURE: Pressure =
     Pressure { low_bytes: 96 << 20, high_bytes: 256 << 20, low_us: 1_000_000, period_us: 11_000_000 };
-/// When everything was touched and the first pass begins.
+/// Time at which everything was touched and the first pass begins.
 const LOADED: Instant = Instant::from_ns(1_000_000_000);
-/// Of the guest, and of its swap.
+/// Memory of the guest, and size of its swap.
 pub(super) const MEMORY: Bytes = Bytes::from_gib(1);
-/// Where the module's parameters are.
+/// Folder of the module's parameters.
 const PARAMETERS: &str = "/sys/module/damon_lru_sort/parameters";
 
 /// A workload with a name.
@@ -47,9 +47,9 @@ pub struct SortWorkload {
     parts: &'static [(u32, u32, Motion)],
 }
 
-/// What is played: shapes of the scenario `plrus`, an eighth as large.
+/// The workloads: shapes of the scenario `plrus`, an eighth as large.
 pub const SORT_WORKLOADS: &[SortWorkload] = &[
-    // A quarter in each pass; the rest is hardly looked at.
+    // A quarter in each pass; the rest is rarely used.
     SortWorkload { name: "frames", parts: &[(0, 8192, EACH), (8192, 24_576, Motion::Uniform { draws: 2 })] },
     // A quarter in each pass for 6 s, then the next.
     SortWorkload { name: "quarters", parts: &[(0, PAGES, Motion::Hop { window: 8192, passes: 300, step: 8192 })] },
@@ -66,8 +66,8 @@ impl SortWorkload {
     }
 }
 
-/// LRU_SORT as the series tuned it: hot from a fifth of the samples on, cold after 5 s, 2 % of a processor for each, however much
-/// memory is free. With the module's defaults nothing would happen: it works between 20 % and 5 % of free memory, and nothing is
+/// LRU_SORT as the series tuned it: hot from a fifth of the samples on, cold after 5 s, 2 % of a processor for each, regardless
+/// of free memory. With the module's defaults nothing would happen: it works between 20 % and 5 % of free memory, and nothing is
 /// idle for 2 minutes.
 fn tuned() -> LruSort {
     LruSort {
@@ -81,8 +81,8 @@ fn tuned() -> LruSort {
     }
 }
 
-/// What the guest makes of a sampling interval of 5 ms: its timers go by ticks of 4 ms. The module's ages are counted in
-/// aggregations, which get longer by as much.
+/// A sampling interval of 5 ms as kept by the guest: its timers go by ticks of 4 ms. The module's ages are counted in
+/// aggregations, which get longer by the same factor.
 fn kept() -> LruSort {
     let tuned = tuned();
     let longer = |time: Duration| Duration::from_ns(time.ns() / 5 * 8);
@@ -116,7 +116,7 @@ fn files() -> Vec<Setting> {
     values.map(|(name, value)| Setting { path: format!("{PARAMETERS}/{name}"), value, optional: false }).to_vec()
 }
 
-/// What one boot of one kernel gave: [`SORT_WORKLOADS`], each without LRU_SORT, then with it.
+/// Result of one boot of one kernel: [`SORT_WORKLOADS`], each without LRU_SORT, then with it.
 pub type RealBoot = Boot<RealRun>;
 
 /// One workload in one boot.
@@ -130,15 +130,15 @@ pub struct RealRun {
     pub counts: Counts,
 }
 
-/// What is compared.
+/// Compared counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
     /// Faults that had to read.
     pub major_faults: u64,
-    /// Of pages that were evicted not long ago.
+    /// Faults on recently evicted pages.
     pub refaults: u64,
-    /// Pages looked at by reclaim.
+    /// Pages scanned by reclaim.
     pub scanned: u64,
     /// Bytes that LRU_SORT treated as hot.
     pub hot_bytes: u64,
@@ -151,7 +151,7 @@ pub struct Counts {
 /// Plays workloads in a real kernel, in one boot.
 ///
 /// # Errors
-/// The guest does not come to its end, or has no LRU_SORT.
+/// The guest does not finish, or has no LRU_SORT.
 pub fn real(rig: &Rig<'_>, workloads: &[SortWorkload], passes: u64) -> Result<RealBoot, FidelityError> {
     let cases = workloads.iter().flat_map(|workload| [false, true].map(|is_sorted| (workload, is_sorted)));
     let runs = cases.clone().map(|(workload, is_sorted)| Sort {
@@ -207,7 +207,7 @@ pub(super) fn counts_of(sorted: &Sorted) -> Counts {
 /// The same in the simulated machine.
 ///
 /// # Errors
-/// The machine refuses what it is to play, or kills it.
+/// The machine refuses the workload, or kills it.
 pub fn simulated(workload: &SortWorkload, is_sorted: bool, passes: u64, seed: u64) -> Result<Counts, FidelityError> {
     let setup = || Preset::LruSort(kept()).setup().expect("a test sets it up");
     simulated_with(workload, is_sorted.then(|| setup().config), passes, seed)
@@ -253,7 +253,7 @@ pub(super) fn simulated_with(
                 let ranges = vec![builder.physical_range(config.addr_unit)];
                 Watched { target: MonitorTarget::Physical, ranges }
             }
-            // The player maps its arena alone, of which three ranges cannot be made.
+            // The player maps only its arena, which cannot be divided into three ranges.
             _ => {
                 let ranges = vec![UnitRange {
                     start: ARENA_PAGE << PAGE_SHIFT,
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// The quarter in use was touched first when everything was, so that it is what goes, and comes back at once.
+    /// The quarter in use was touched first when everything was touched, so it is evicted, and comes back at once.
     #[test]
     fn pressure_makes_a_simulated_program_fault() {
         let plain = simulated(&SORT_WORKLOADS[0], false, 100, 1).unwrap();

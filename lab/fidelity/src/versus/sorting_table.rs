@@ -1,4 +1,4 @@
-//! What LRU_SORT is worth, in real kernels and simulated, side by side.
+//! The effect of LRU_SORT, in real kernels and simulated, side by side.
 
 use super::sorting::{Counts, PASSES, RealBoot, RealRun, SORT_WORKLOADS, simulated};
 use super::{FigureRow, Range, Stored, by_release};
@@ -6,7 +6,7 @@ use crate::FidelityError;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// Seeds that ours is run with: as many as there are boots.
+/// Seeds of our runs: as many as there are boots.
 pub const SEEDS: RangeInclusive<u64> = 1..=5;
 
 /// Without and with sorted lists.
@@ -36,16 +36,15 @@ fn ratio(sorted: u64, plain: u64) -> Option<f64> {
 /// The data that come with this program.
 ///
 /// # Errors
-/// Never, as a test sees.
+/// Never: a test reads them.
 pub fn stored() -> Result<Stored<RealBoot>, FidelityError> {
     Stored::parse(include_str!("../../data/sorting.json"), Path::new("sorting.json"))
 }
 
-/// Simulates what there are real runs of, with `seeds`, and lays the two side by side. `done` is called after each pair of simulated
-/// runs.
+/// Simulates workloads with real runs, with `seeds`, and compares the two. `done` is called after each pair of simulated runs.
 ///
 /// # Errors
-/// The simulated machine refuses what it is to play.
+/// The simulated machine refuses a run.
 pub fn compare(
     stored: &Stored<RealBoot>,
     seeds: RangeInclusive<u64>,
@@ -58,7 +57,7 @@ pub fn compare(
         if kernels.iter().all(|(_, real)| real.is_empty()) {
             continue;
         }
-        // Without sorting nothing is left to chance.
+        // Without sorting there is no randomness.
         let plain = simulated(workload, false, PASSES, 1)?;
         let mut ours = Vec::new();
         for seed in seeds.clone() {
