@@ -1,4 +1,4 @@
-//! A program that runs beside a player: `isotherm daemon run`, mostly.
+//! A program that runs next to a player: mostly `isotherm daemon run`.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::sys;
 
 const SAID: &str = "/tmp/beside";
-/// It is killed if it has not ended so long after it was asked to.
+/// Time after the request to end before it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A program that runs.
@@ -16,7 +16,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Starts a program, given by its absolute path and arguments, and gives it some time. Without one only the time passes.
+    /// Starts a program, given by its absolute path and arguments, and waits for `settle`. Without a program it only waits.
     pub(crate) fn start(program: &[String], settle: Duration) -> Result<Self, String> {
         let child = match program.split_first() {
             None => None,
@@ -33,7 +33,7 @@ impl Beside {
         Ok(Self { child })
     }
 
-    /// Asks it to end. How it ended, and what it said; nothing if there is none.
+    /// Asks it to end. Returns its exit and output; an empty text without a program.
     pub(crate) fn end(self) -> Result<String, String> {
         let Some(mut child) = self.child else { return Ok(String::new()) };
         let pid = i32::try_from(child.id()).map_err(|_| "a process number out of range".to_owned())?;

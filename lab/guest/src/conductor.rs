@@ -1,4 +1,4 @@
-//! The first process during a replay: starts processes, takes marks, sets limits, and sees when one is killed.
+//! The first process during a replay: starts processes, takes marks, sets limits, and notices when one is killed.
 
 use isotherm_guest::job::{Play, Report, SCRIPT_PATH};
 use isotherm_guest::script::{Action, CONDUCTOR, Script, ScriptFile};
@@ -13,10 +13,10 @@ use crate::shared::Control;
 use crate::sys::{self, Forked};
 use crate::{Reporter, observe};
 
-/// How long a turn is waited for before it is looked whether its owner is alive.
+/// Time to wait for a turn before checking that its owner is alive.
 const LOOK: Duration = Duration::from_millis(100);
-/// What a mark waits before it looks. A reading of `memory.stat` leaves out what happened since the last one while that is little
-/// (some 64 changes a processor); a worker of the kernel adds it every 2 s (`flush_memcg_stats_dwork`).
+/// Time that a mark waits before it reads. A read of `memory.stat` leaves out changes since the last one while they are few (some
+/// 64 a processor); a worker of the kernel adds them every 2 s (`flush_memcg_stats_dwork`).
 const STATISTICS_ARE_FRESH: Duration = Duration::from_millis(2500);
 
 /// Plays the script.
@@ -31,7 +31,7 @@ pub(crate) fn script_at(path: &str) -> Result<Script, String> {
 }
 
 /// Plays a script in the group, its processes in groups below it where `subgroups` names some. `topped_up`: the limit is for
-/// pages of the script, and what the kernel and the player take for themselves comes on top.
+/// pages of the script, and memory of the kernel and the player is added to it.
 pub(crate) fn perform(
     play: &Play,
     script: &Script,
@@ -73,7 +73,7 @@ struct Conductor<'a> {
     stage: Stage<'a>,
     subgroups: &'a [u16],
     vmstat: std::collections::BTreeMap<String, u64>,
-    /// Processes whose end was awaited.
+    /// Processes whose exit was waited for.
     ended: BTreeSet<u16>,
 }
 
@@ -153,7 +153,7 @@ impl Conductor<'_> {
     fn is_alive(&self, process: u16) -> bool {
         let Some(pid) = self.stage.control.pid(process) else { return false };
         let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The state follows the name, which stands in parentheses.
+        // The state follows the name, which is in parentheses.
         let state = status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         state.is_some_and(|state| state != 'Z' && state != 'X')
     }

@@ -17,7 +17,7 @@ use crate::sys::{self, Backing, Forked, PAGE};
 /// Pages mapped and unmapped after each pass: more than the kernel drops one by one, so that it drops all translations.
 const FLUSH_PAGES: u64 = 64;
 
-/// What player and watcher share.
+/// Shared by player and watcher.
 pub(crate) struct PassLog {
     /// 1 when all of the arena was touched.
     pub(crate) ready: AtomicU32,
@@ -89,7 +89,7 @@ const TOUCHED_MAX: u32 = 1 << 18;
 pub(crate) fn play(pattern: &Pattern, every: Duration, base: Instant, log: &PassLog) -> ! {
     let done = || -> std::io::Result<()> {
         sys::map(ARENA_PAGE, u64::from(pattern.pages), Backing::Anonymous)?;
-        // Of a larger arena only what the pattern touches is ever there.
+        // Of a larger arena only pages that the pattern touches are ever present.
         if pattern.pages <= TOUCHED_MAX {
             sys::touch(ARENA_PAGE, u64::from(pattern.pages), true, 1);
         }
@@ -122,13 +122,13 @@ fn mappings_of(pid: i32) -> Result<Vec<(u64, u64)>, String> {
         let (start, end) = line.split(' ').next()?.split_once('-')?;
         let page = |text| Some(u64::from_str_radix(text, 16).ok()? / PAGE);
         let (start, end) = (page(start)?, page(end)?);
-        // The kernel's own page for old programs lies above all that a process can map.
+        // The kernel's vsyscall page is above all that a process can map.
         (end <= 1 << 35).then_some((start, end - start))
     };
     Ok(text.lines().filter_map(range).collect())
 }
 
-/// DAMON's files, for one context with one scheme that only looks.
+/// DAMON's files, for one context with one scheme that changes nothing.
 struct Damon;
 
 impl Damon {
@@ -156,7 +156,7 @@ impl Damon {
                 intervals_goal: None,
             },
             targets: vec![Target { pid: Some(pid.unsigned_abs()), regions }],
-            // Everything.
+            // All regions.
             schemes: vec![Scheme { action: "stat".to_owned(), ..Scheme::default() }],
         };
         write(NR_KDAMONDS, "1")?;
@@ -172,14 +172,14 @@ impl Damon {
         write(STATE, word)
     }
 
-    /// What the scheme last saw.
+    /// The regions that the scheme saw last.
     fn regions(&self) -> Result<Vec<Region>, String> {
         let folder = Path::new(CONTEXT).join("schemes/0/tried_regions");
         let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut regions = Vec::new();
         for entry in entries.flatten() {
             let place = entry.path();
-            // Beside the regions lies a file with their sum.
+            // The folder of regions also has a file with their sum.
             if !place.is_dir() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The accessed-bit module's device, as module/isotherm.h has it, in words of 64 bits.
+//! The accessed-bit module's device, as in module/isotherm.h, in words of 64 bits.
 #![expect(clippy::cast_possible_truncation, reason = "guests are of 64 bits, and numbers below a limit are small")]
 
 use std::fs::File;
@@ -29,7 +29,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// How many entries of the level lie in the range.
+    /// Number of entries of the level in the range.
     pub(crate) fn entries(&self) -> u64 {
         (self.end - self.start) >> (12 + 9 * self.level)
     }
@@ -40,7 +40,7 @@ impl Scan {
     }
 }
 
-/// What the calls of one scan counted.
+/// Totals over the calls of one scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) nr_calls: u64,
@@ -112,7 +112,7 @@ impl Process<'_> {
         Ok(found)
     }
 
-    /// Calls the module until the whole range is scanned. `bitmaps` are those that [`Scan::bitmaps`] gave for this range and level.
+    /// Calls the module until the whole range is scanned. `bitmaps` are from [`Scan::bitmaps`] for this range and level.
     pub(crate) fn scan_into(&self, scan: &Scan, bitmaps: &mut [Vec<u64>; 4]) -> Result<Scanned, String> {
         let mut scanned = Scanned::default();
         let mut start = scan.start;
@@ -143,14 +143,14 @@ impl Process<'_> {
         self.device.call(FLUSH, &mut words).map_err(|errno| format!("flush: errno {errno}"))
     }
 
-    /// Level looked at, and what was seen.
+    /// Level probed, and the answer.
     pub(crate) fn probe(&self, address: u64, level: u32, flags: u32) -> Result<(u64, u64), String> {
         let mut entry = [[address, u64::from(level)]];
         self.probe_all(&mut entry, flags)?;
         Ok((entry[0][1] & 0xff, entry[0][1] >> 8 & 0xff))
     }
 
-    /// One call for all entries, each an address, and level and answer in the two lowest bytes of the second word.
+    /// One call for all entries: the first word is an address, the two lowest bytes of the second are level and answer.
     pub(crate) fn probe_all(&self, entries: &mut [[u64; 2]], flags: u32) -> Result<(), String> {
         let count = u32::try_from(entries.len()).map_err(|error| format!("probe: {error}"))?;
         let mut words = [self.target[0], self.target[1], entries.as_mut_ptr() as u64, word(count, flags)];

@@ -18,9 +18,9 @@ const HUGE_PAGE: u64 = ARENA_PAGE * 2;
 const HUGE_MAX: usize = 4096;
 const KEPT: [&str; 5] = ["compact_", "thp_fault_", "pgmigrate_", "allocstall", "kcompactd"];
 
-/// What the two processes of a run tell the first one.
+/// Messages from the two processes of a run to the first one.
 pub(crate) struct Board {
-    /// Times that something was done; the other side waits for it to change.
+    /// Steps done; the other side waits for a change.
     step: AtomicU32,
     /// Huge pages asked for.
     asked: AtomicU64,
@@ -31,9 +31,9 @@ pub(crate) fn fragment(fragment: &Fragment, reporter: &mut Reporter) -> Result<(
     let board: &'static Board = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
     write("/proc/sys/vm/compaction_proactiveness", "0")?;
     write("/proc/sys/vm/drop_caches", "3")?;
-    // Clean slate: what earlier runs left scattered.
+    // Clean slate: compact what earlier runs left scattered.
     write("/proc/sys/vm/compact_memory", "1")?;
-    // What is free in the lowest zone is kept from programs.
+    // Free memory of the lowest zone is reserved from programs.
     let free_bytes = (memory_kib("MemFree:")? * 1024).saturating_sub(low_bytes());
     let sections = free_bytes.saturating_sub(fragment.spare_bytes) / (SECTION * PAGE);
     if sections == 0 {
@@ -63,7 +63,7 @@ pub(crate) fn fragment(fragment: &Fragment, reporter: &mut Reporter) -> Result<(
     Ok(())
 }
 
-/// Leaves the kernel alone, or runs what is to run meanwhile: how that ended, and what it said.
+/// Leaves the kernel alone, or runs the given program: its exit and output.
 fn alone(fragment: &Fragment) -> Result<String, String> {
     let Some((program, arguments)) = fragment.program.split_first() else {
         std::thread::sleep(Duration::from_millis(fragment.wait_ms));

@@ -1,4 +1,4 @@
-//! Fragmented memory, compaction and huge pages in a real kernel: what the guest is to do, and what it reports.
+//! Fragmented memory, compaction and huge pages in a real kernel: the guest's job and report.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ pub struct Fragments {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fragment {
-    /// What is freed of each section of 512 pages.
+    /// The pages freed of each section of 512 pages.
     pub holes: Holes,
     /// `vm.compaction_proactiveness` while the kernel is left alone.
     pub proactiveness: u32,
     /// How long it is left alone.
     pub wait_ms: u64,
-    /// Runs meanwhile, in place of the wait: its absolute path and arguments. Empty: nothing does.
+    /// Program to run instead of the wait: its absolute path and arguments. Empty: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub program: Vec<String>,
     /// Memory that is left free when the rest is filled.
     pub spare_bytes: u64,
-    /// Huge pages to ask for, as a share of those that what was freed would make, in percent.
+    /// Huge pages to ask for, as a share of those that the freed memory would make, in percent.
     pub huge_percent: u32,
 }
 
@@ -50,7 +50,7 @@ impl Holes {
     }
 }
 
-/// What came of one run.
+/// Result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fragmented {
     /// Sections filled.
@@ -61,9 +61,9 @@ pub struct Fragmented {
     pub after: Moment,
     /// When huge pages had been asked for.
     pub end: Moment,
-    /// What asking for each huge page took, in order.
+    /// Time for each huge page, in order.
     pub huge_ns: Vec<u64>,
-    /// How the program ended, and what it said.
+    /// Exit and output of the program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
 }
@@ -75,6 +75,6 @@ pub struct Moment {
     pub buddyinfo: String,
     /// debugfs `extfrag/unusable_index`; empty if the kernel has none.
     pub unusable_index: String,
-    /// `compact_*`, `thp_*`, `pgmigrate_*` and what else tells of huge pages from `/proc/vmstat`, as it stands.
+    /// `compact_*`, `thp_*`, `pgmigrate_*` and other counters of huge pages from `/proc/vmstat`, unchanged.
     pub vmstat: BTreeMap<String, u64>,
 }

@@ -1,4 +1,4 @@
-//! What the guest is to do, and what it answers.
+//! The guest's job, and its answers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,19 +11,19 @@ use crate::pricing::{Priced, Pricing};
 use crate::sorting::{Sorted, Sorts};
 use crate::tiering::{Tiered, Tierings};
 
-/// Where the job lies in the guest.
+/// Path of the job in the guest.
 pub const JOB_PATH: &str = "/job.json";
-/// Where the script of a replay lies in the guest.
+/// Path of the script of a replay in the guest.
 pub const SCRIPT_PATH: &str = "/script";
-/// Where the blocks of the RAM disk's empty file system lie in the guest: each its offset, then its 4096 bytes.
+/// Path of the blocks of the RAM disk's empty file system in the guest: each its offset, then its 4096 bytes.
 pub const DISK_PATH: &str = "/disk";
-/// Where the module of the RAM disk lies, if it is not built in: it takes its size when it is loaded.
+/// Path of the module of the RAM disk, if it is not built in: it takes its size when it is loaded.
 pub const DISK_MODULE_PATH: &str = "/disk.ko";
-/// Where kernel modules lie in the guest, in the order of loading: `/modules/00-name.ko`.
+/// Folder of kernel modules in the guest, in the order of loading: `/modules/00-name.ko`.
 pub const MODULES_PATH: &str = "/modules";
-/// Byte written to the exit port when the job was done. QEMU's exit code is twice this and one more.
+/// Byte written to the exit port when the job is done. QEMU's exit code is twice this plus one.
 pub const PASSED: u8 = 10;
-/// Byte written to the exit port when it was not.
+/// Byte written to the exit port when the job failed.
 pub const FAILED: u8 = 11;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,15 +46,15 @@ pub struct Setting {
     /// Absolute path of the file.
     pub path: String,
     pub value: String,
-    /// Whether a kernel without the file will do.
+    /// Whether a kernel may lack the file.
     pub optional: bool,
 }
 
-/// What is to be done after the machine is set up.
+/// The task after the machine is set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Task {
-    /// Nothing: boot, say so, exit.
+    /// Nothing: boot, report, exit.
     Boot,
     /// Play the script at [`SCRIPT_PATH`].
     Play(Play),
@@ -68,13 +68,13 @@ pub enum Task {
     Fragment(Fragments),
     /// Play patterns in memory that begins on a slow node.
     Tier(Tierings),
-    /// Run a program beside workloads.
+    /// Run a program next to workloads.
     Live(Live),
-    /// End a program at moments of chance, and look what is left.
+    /// End a program at random moments, and check what is left changed.
     Kill(Kills),
     /// Test the accessed-bit module.
     Module(ModuleTest),
-    /// Measure what reading and clearing accessed bits costs.
+    /// Measure the cost of reading and clearing accessed bits.
     Price(Pricing),
 }
 
@@ -84,14 +84,14 @@ pub enum Task {
 pub struct Play {
     /// `memory.max` of the group that plays, from the start.
     pub limit_bytes: Option<u64>,
-    /// Read the group's `memory.stat` after so many touched pages and other operations, so that the counters which the kernel balances
-    /// its lists with are fresh; 0 never.
+    /// Read the group's `memory.stat` after this number of touched pages and other operations, so that the counters with which the
+    /// kernel balances its lists are fresh; 0: never.
     pub read_stat_every: u64,
     /// The replay is given up after this many seconds of the guest's time.
     pub seconds_max: u64,
 }
 
-/// Replays one after the other. Between two of them the page cache is emptied, and files, swap and the group are made anew.
+/// Replays one after the other. Between two of them the page cache is emptied, and files, swap and the group are recreated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
@@ -105,19 +105,19 @@ pub struct Series {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeriesRun {
-    /// Which script: it lies at [`SCRIPT_PATH`] with `-` and this number.
+    /// Number of the script: its path is [`SCRIPT_PATH`] with `-` and this number.
     pub script: u32,
     /// Files to write before it.
     pub settings: Vec<Setting>,
     /// Swap on a compressed RAM disk of this many bytes.
     pub zram_bytes: Option<u64>,
     pub play: Play,
-    /// By process of the script the group that it is in, below the one that has the limit. Empty: all are in that one. Started
-    /// copies of a process are where that one is.
+    /// Group of each process of the script, below the one that has the limit. Empty: all are in that one. Forked processes are in the
+    /// group of their parent.
     pub subgroups: Vec<u16>,
 }
 
-/// What the guest says. Counters are as the kernel names them.
+/// A report of the guest. Counters have the kernel's names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Report {
@@ -130,42 +130,42 @@ pub enum Report {
         /// Processors.
         cpus: u32,
     },
-    /// What the kernel counted up to an operation [`Mark`](crate::script::Action::Mark).
+    /// Counters up to an operation [`Mark`](crate::script::Action::Mark).
     Observed(Observation),
-    /// A replay of a series came to its mark.
+    /// A replay of a series reached its mark.
     Ran {
         /// Index in the series.
         run: u32,
         /// The state at the mark.
         observation: Observation,
     },
-    /// A replay of a series could not be done; the others are.
+    /// A replay of a series failed; the others go on.
     RunFailed {
         /// Index in the series.
         run: u32,
         message: String,
     },
-    /// What the kernel's monitor saw.
+    /// Snapshots of the kernel's monitor.
     Watched(Watched),
-    /// What pressure did.
+    /// Result of pressure.
     Sorted(Sorted),
-    /// What compaction did.
+    /// Result of compaction.
     Fragmented(Fragmented),
-    /// What promotion did.
+    /// Result of promotion.
     Tiered(Tiered),
-    /// What a program did beside workloads.
+    /// Result of a program next to workloads.
     Lived(Lived),
-    /// What a killed program left.
+    /// State left by a killed program.
     KillsDone(Killed),
-    /// What the accessed-bit module was tested for, which it passed.
+    /// Tests that the accessed-bit module has passed.
     ModuleTested(ModuleTested),
-    /// What reading and clearing accessed bits costs.
+    /// Costs of reading and clearing accessed bits.
     Priced(Priced),
     /// A process of the script was killed.
     Killed {
         /// Index in the script.
         process: u16,
-        /// Operation it had come to.
+        /// Operation it had reached.
         operation: u64,
     },
     /// The job is done; comes last.
@@ -185,23 +185,23 @@ pub struct Observation {
     pub memory_stat: BTreeMap<String, u64>,
     /// `memory.events` of the group.
     pub memory_events: BTreeMap<String, u64>,
-    /// `memory.pressure` of the group, as it stands.
+    /// `memory.pressure` of the group, unchanged.
     pub memory_pressure: String,
-    /// `memory.current` and `memory.peak` of the group in bytes; the latter 0 where the kernel has none.
+    /// `memory.current` and `memory.peak` of the group in bytes; the latter is 0 if the kernel has none.
     pub memory_current_bytes: u64,
     /// See `memory_current_bytes`.
     pub memory_peak_bytes: u64,
-    /// `/proc/vmstat` less what it was before the replay.
+    /// `/proc/vmstat` minus its values before the replay.
     pub vmstat: BTreeMap<String, i64>,
-    /// The group's block of `lru_gen`, as it stands; empty without it.
+    /// The group's block of `lru_gen`, unchanged; empty without it.
     pub lru_gen: String,
-    /// Resident pages of processes, of those the script touches.
+    /// Resident pages of processes, among those the script watches.
     pub resident: Vec<ResidentProcess>,
     /// Those of them that are anonymous, the zero page included.
     pub anonymous: Vec<ResidentProcess>,
     /// Resident pages of files.
     pub cached: Vec<CachedFile>,
-    /// Of each eighth resident page of processes how many belong to a folio of several pages.
+    /// Of each eighth resident page of processes, the number that belong to a folio of several pages.
     pub nr_in_large_folios: u64,
 }
 

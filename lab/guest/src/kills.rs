@@ -1,4 +1,4 @@
-//! Killing a program at moments of chance, and looking what is left.
+//! Kills a program at random moments, and checks what it left changed.
 
 use isotherm_guest::job::Report;
 use isotherm_guest::killing::{Killed, Kills};
@@ -10,7 +10,7 @@ use crate::sys::{self, Signal};
 use crate::{Reporter, knobs, live};
 
 const OUTPUT: &str = "/tmp/killed";
-/// A program that was told to end and has not by then is reported, and killed.
+/// Time for a program to exit after SIGTERM; a slower one is reported, and killed.
 const TERM_MAX: Duration = Duration::from_secs(30);
 
 /// Does the job.
@@ -39,7 +39,7 @@ pub(crate) fn kill(kills: &Kills, reporter: &mut Reporter) -> Result<(), String>
         killed.rounds[kind] += 1;
         let end = |child: &Child, signal| {
             let pid = i32::try_from(child.id()).map_err(|error| error.to_string())?;
-            // Whoever has ended by itself is found out below.
+            // A program that has ended by itself is found below.
             let _ = sys::signal(pid, signal);
             Ok::<_, String>(())
         };

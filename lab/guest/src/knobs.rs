@@ -1,4 +1,4 @@
-//! All that can be set on the machine, read: to see what a program left changed.
+//! Reads all knobs of the machine, to find those that a program left changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ const FOLDERS: &[&str] = &[
     "/sys/block",
     "/sys/fs/cgroup",
 ];
-/// Not settings: lists of who is there, counters, and what writing triggers.
+/// Not settings: lists of processes and devices, counters, and files whose write triggers an action.
 const PASSED_OVER: &[&str] = &[
     "cgroup.procs",
     "cgroup.threads",
@@ -65,7 +65,7 @@ fn read_below(folder: &Path, depth: usize, knobs: &mut BTreeMap<String, String>)
     }
 }
 
-/// What differs, a line each.
+/// Differences, a line each.
 pub(crate) fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
     let mut lines = Vec::new();
     let shown = |text: Option<&String>| text.map_or("nothing".to_owned(), |text| format!("`{}`", text.trim()));

@@ -1,4 +1,4 @@
-//! Runs a program with few capabilities: what a service manager does by CapabilityBoundingSet.
+//! Runs a program with few capabilities, as a service manager does with CapabilityBoundingSet.
 
 use std::os::unix::process::CommandExt as _;
 
@@ -11,11 +11,11 @@ const KEPT: [u32; 3] = [19, 21, 23];
 /// Above the last one of any kernel.
 const CAPABILITIES: u32 = 64;
 
-/// What it is told: the program and its arguments. Returns only if that cannot be run.
+/// Arguments: the program and its arguments. Returns only if that cannot be run.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let (program, arguments) = arguments.split_first().ok_or_else(|| format!("{NAME} PROGRAM [ARGUMENTS]"))?;
     for capability in (0..CAPABILITIES).filter(|number| !KEPT.contains(number)) {
-        // Those that this kernel does not have are refused.
+        // Capabilities that this kernel does not have are refused.
         let _ = sys::drop_capability(capability);
     }
     Err(format!("cannot run {program}: {}", std::process::Command::new(program).args(arguments).exec()))

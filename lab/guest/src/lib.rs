@@ -1,4 +1,4 @@
-//! What the two sides of the real-kernel rig say to each other.
+//! Messages between the two sides of the real-kernel rig.
 //!
 //! The host puts a [`Job`](job::Job) and, for a replay, a [`Script`](script::Script) into the guest's first file system. The
 //! guest, whose first process is this package's program, does the job and writes [`Report`](job::Report)s, one JSON object a

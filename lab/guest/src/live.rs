@@ -1,4 +1,4 @@
-//! Running a program beside workloads.
+//! Runs a program next to workloads.
 
 use isotherm_guest::job::Report;
 use isotherm_guest::living::{Live, LivePlayer, LiveWorkload, Lived};
@@ -44,7 +44,7 @@ pub(crate) fn live(live: &Live, reporter: &mut Reporter) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the group with the memory controller on the way to it; its folder.
+/// Makes the group, with the memory controller enabled in its parents; returns its folder.
 pub(crate) fn make_group(path: &str) -> Result<String, String> {
     let mut group = GROUPS.to_owned();
     for part in path.split('/').filter(|part| !part.is_empty()) {

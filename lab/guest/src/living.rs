@@ -1,4 +1,4 @@
-//! A program run beside workloads, and the tests of the accessed-bit module: what the guest is to do, and what it reports.
+//! A program run next to workloads, and the tests of the accessed-bit module: the guest's jobs and reports.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use crate::patterns::Pattern;
 pub struct Live {
     /// Started in this order; all have touched their arenas once before the program starts. They are killed after it.
     pub workloads: Vec<LiveWorkload>,
-    /// Programs that the host put in. They are started in this order and wait until `programs_begin_with` is there.
+    /// Programs that the host put in. They are started in this order and wait until `programs_begin_with` exists.
     pub programs: Vec<LiveProgram>,
-    /// The file whose appearance lets `programs` begin: the program that watches makes it when it is ready.
+    /// The file whose appearance starts `programs`: the watching program makes it when it is ready.
     pub programs_begin_with: String,
     /// Absolute path.
     pub program: String,
     pub arguments: Vec<String>,
-    /// All of it, of `programs` too: nothing is inherited.
+    /// The whole environment, of `programs` too: nothing is inherited.
     pub environment: BTreeMap<String, String>,
-    /// The program is killed after so many seconds.
+    /// Seconds after which the program is killed.
     pub seconds_max: u64,
     /// Files to report when it ended.
     pub outputs: Vec<String>,
@@ -39,7 +39,7 @@ pub struct LiveWorkload {
     pub high_bytes: Option<u64>,
 }
 
-/// A program that runs beside the one that watches.
+/// A program that runs next to the watching one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveProgram {
@@ -48,7 +48,7 @@ pub struct LiveProgram {
     /// Absolute path.
     pub program: String,
     pub arguments: Vec<String>,
-    /// Where it runs; made if need be.
+    /// Its working folder; made if need be.
     pub folder: String,
 }
 
@@ -61,7 +61,7 @@ pub struct LiveEnded {
     pub said: String,
 }
 
-/// What came of it. Bytes that are no text are replaced.
+/// Result of the job. Bytes that are no text are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lived {
     /// `None`: a signal ended it.
@@ -70,13 +70,13 @@ pub struct Lived {
     pub timed_out: bool,
     pub stdout: String,
     pub stderr: String,
-    /// Contents of the files asked for that were there, two hexadecimal digits a byte; see [`Lived::output`].
+    /// Contents of the existing files among those asked for, two hexadecimal digits a byte; see [`Lived::output`].
     pub outputs: BTreeMap<String, String>,
     /// When the program started and ended, on the clock of the passes, in nanoseconds.
     pub ran_ns: (u64, u64),
     /// Files of `/proc` and `/sys` that can be set and were read before and after.
     pub knobs_read: u64,
-    /// What the program left changed of them, a line each.
+    /// Knobs among these that the program left changed, a line each.
     pub knobs_changed: Vec<String>,
     /// By workload.
     pub players: Vec<LivePlayer>,
@@ -85,7 +85,7 @@ pub struct Lived {
 }
 
 impl Lived {
-    /// Bytes of a file that was asked for; `None` if it was not there.
+    /// Bytes of a file that was asked for; `None` if it did not exist.
     pub fn output(&self, path: &str) -> Option<Vec<u8>> {
         let digits = self.outputs.get(path)?.as_bytes();
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -93,7 +93,7 @@ impl Lived {
     }
 }
 
-/// What a workload did.
+/// Passes of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LivePlayer {
     pub pid: i32,
@@ -107,22 +107,22 @@ pub struct LivePlayer {
 pub struct ModuleTest {
     /// Calls that each process makes in the storms.
     pub storm_calls: u64,
-    /// And for how long they go on at least.
+    /// Least duration of the storms.
     #[serde(default)]
     pub storm_seconds: u64,
-    /// Whether nobody looks at the process whose mappings change: what the kernel keeps without the module.
+    /// Whether no process calls the module for the process whose mappings change: shows the memory kept by the kernel without the module.
     #[serde(default)]
     pub storm_alone: bool,
-    /// What the storms' chances come from.
+    /// Seed of the storms' random numbers.
     pub seed: u64,
 }
 
-/// What came of it: all that was looked at held, or the job failed.
+/// Result of the tests: all checks passed, or the job failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleTested {
-    /// What was looked at, in order.
+    /// Checks, in order.
     pub checks: Vec<String>,
-    /// Bytes of the kernel's memory before and after the storms, by name in `/proc/meminfo`; `Free` is what no one uses but caches.
+    /// Bytes of the kernel's memory before and after the storms, by name in `/proc/meminfo`; `Free` is memory that only caches use.
     #[serde(default)]
     pub memory: Vec<(String, u64, u64)>,
 }

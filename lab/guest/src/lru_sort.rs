@@ -15,12 +15,12 @@ use crate::{Reporter, observe};
 
 const GROUP: &str = "/sys/fs/cgroup/sort";
 const PARAMETERS: &str = "/sys/module/damon_lru_sort/parameters";
-/// How often the group's statistics are read, which brings up to date the counters that the kernel balances its lists with.
+/// Interval of reads of the group's statistics, which update the counters with which the kernel balances its lists.
 const LOOK: Duration = Duration::from_millis(20);
 /// See `damon.rs`.
 const FLUSH_PAGES: u64 = 64;
 
-/// Where the player stands: these steps, one after the other.
+/// Step of the player: these, one after the other.
 pub(crate) struct FilterBy {
     step: AtomicU32,
 }
@@ -56,7 +56,7 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     step(filter, NEW, LOADING);
     await_step(filter, LOADED, pid)?;
     let before = statistics();
-    // The module goes on counting where it was switched off.
+    // The module continues its counts from before it was switched off.
     let sorted_before = counters();
     write_settings(&sort.lru_sort)?;
     let beside = Beside::start(&sort.program, Duration::from_millis(sort.settle_ms))?;
@@ -103,7 +103,7 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     std::fs::remove_dir(GROUP).map_err(|error| format!("{GROUP}: {error}"))
 }
 
-/// Goes from one step to the next, if that is where it stands, and wakes who waits.
+/// Goes from one step to the next, if `from` is the current one, and wakes waiting processes.
 fn step(filter: &FilterBy, from: u32, to: u32) {
     let _ = filter.step.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     sys::wake_all(&filter.step);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::sys;
 
-/// Where files of the script lie.
+/// Folder of the script's files.
 pub(crate) const FILES_PATH: &str = "/files";
 pub(crate) const GROUP_PATH: &str = "/sys/fs/cgroup/play";
 
@@ -19,10 +19,10 @@ const MOUNTS: &[(&str, &str)] = &[
     ("/sys/fs/cgroup", "cgroup2"),
 ];
 
-/// Mounts what every job needs.
+/// Mounts the file systems that every job needs.
 pub(crate) fn mount_basics() -> Result<(), String> {
     for (path, kind) in MOUNTS {
-        // Below /sys the kernel has the folder, elsewhere it may not be there yet; mounting says what is wrong.
+        // Below /sys the kernel has the folder, elsewhere it may not exist yet; mount reports errors.
         let _ = std::fs::create_dir_all(path);
         sys::mount(kind, path, kind, "").map_err(|error| format!("cannot mount {kind} at {path}: {error}"))?;
     }
@@ -34,7 +34,7 @@ pub(crate) fn open_reports() -> Result<File, String> {
     OpenOptions::new().write(true).open("/dev/ttyS1").map_err(|error| format!("/dev/ttyS1: {error}"))
 }
 
-/// What machine this is.
+/// Describes this machine.
 pub(crate) fn booted() -> Result<Report, String> {
     let read = |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let kernel = read("/proc/sys/kernel/osrelease")?.trim().to_owned();
@@ -77,7 +77,7 @@ const SWAP_DEVICE: &str = "/dev/zram0";
 
 /// Gives the compressed RAM disk back, if it is in use.
 pub(crate) fn swap_off_zram() -> Result<(), String> {
-    // Not swapped on: nothing to do.
+    // Not in use as swap: nothing to do.
     let _ = sys::swap_off(SWAP_DEVICE);
     if Path::new(SWAP_DEVICE).exists() { write("/sys/block/zram0/reset", "1") } else { Ok(()) }
 }
@@ -96,8 +96,8 @@ pub(crate) fn swap_on_zram(bytes: u64) -> Result<(), String> {
     sys::swap_on(DEVICE).map_err(|error| format!("cannot swap on {DEVICE}: {error}"))
 }
 
-/// First page of a swap device, version 1: behind 1024 bytes the version, the last page, the number of bad pages; at the end of
-/// the page the magic word.
+/// First page of a swap device, version 1: after 1024 bytes the version, the last page, the number of bad pages; at the end of the
+/// page the magic word.
 fn swap_header(bytes: u64) -> Option<Vec<u8>> {
     let last = u32::try_from(bytes / sys::PAGE).ok()?.checked_sub(1).filter(|&last| last >= 10)?;
     let mut page = vec![0; sys::PAGE_LEN];
@@ -107,8 +107,8 @@ fn swap_header(bytes: u64) -> Option<Vec<u8>> {
     Some(page)
 }
 
-/// Keeps pages of files single: with its journal in the way of data, ext4 has no large folios, which it has otherwise from 6.16 on,
-/// and which neither older kernels nor the simulated machine have.
+/// Keeps pages of files single: with journalled data ext4 has no large folios. It has them otherwise from 6.16 on; older kernels
+/// and the simulated machine do not.
 const FILES_OPTIONS: &str = "data=journal";
 
 /// Mounts the file system with the script's files.
@@ -134,7 +134,7 @@ pub(crate) fn mount_disk(bytes: u64) -> Result<(), String> {
         let mut blocks = File::open(DISK_PATH)?;
         let mut device = OpenOptions::new().write(true).open(DEVICE)?;
         let (mut at, mut block) = ([0; 8], vec![0; sys::PAGE_LEN]);
-        // Whole blocks only: one that is cut short is an error, not the end.
+        // Whole blocks only: a truncated one is an error.
         for _ in 0..blocks.metadata()?.len().div_ceil((at.len() + block.len()) as u64) {
             blocks.read_exact(&mut at)?;
             blocks.read_exact(&mut block)?;
@@ -145,18 +145,18 @@ pub(crate) fn mount_disk(bytes: u64) -> Result<(), String> {
     };
     copy().map_err(|error| format!("{DEVICE}: {error}"))?;
     std::fs::remove_file(DISK_PATH).map_err(|error| format!("{DISK_PATH}: {error}"))?;
-    // No thread that fills in tables behind the experiment's back.
+    // No thread that fills in inode tables in the background.
     mount_at_files(DEVICE, "noinit_itable")
 }
 
-/// Ends the guest. The byte becomes QEMU's exit code; without the exit port the host sees no code at all and takes it as failed.
+/// Ends the guest. The byte becomes QEMU's exit code; without the exit port the host gets no code and treats the run as failed.
 pub(crate) fn switch_off(code: u8) -> ! {
     let out = || -> std::io::Result<()> {
         let mut port = OpenOptions::new().write(true).open("/dev/port")?;
         port.seek(SeekFrom::Start(0xf4))?;
         port.write_all(&[code])
     };
-    // Reached only if the port is not there.
+    // Reached only without the port.
     let _ = out();
     sys::power_off()
 }

@@ -1,6 +1,6 @@
 //! First process of a guest of the real-kernel rig: sets up the machine, does the job, reports, switches off.
 //!
-//! It writes reports to the second serial port; what it says to the console (the first) is for people.
+//! It writes reports to the second serial port; its messages on the console (the first) are for people.
 
 #![expect(clippy::print_stderr, reason = "the console is all a guest has")]
 
@@ -32,13 +32,13 @@ use std::fs::File;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Where reports go.
+/// Sends reports.
 struct Reporter(File);
 
 impl Reporter {
     fn say(&mut self, report: &Report) {
         let line = serde_json::to_string(report).expect("reports are plain data");
-        // Nobody is left to be told of a failure.
+        // A failure to write cannot be reported.
         let _ = writeln!(self.0, "{line}").and_then(|()| self.0.flush());
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the accessed-bit module, made by a process on another that does what it is told.
+//! Tests of the accessed-bit module, made by one process on another that follows its orders.
 
 use isotherm_guest::job::Report;
 use isotherm_guest::living::{ModuleTest, ModuleTested};
@@ -14,7 +14,7 @@ mod memory;
 mod refusals;
 mod storm;
 
-/// Pages of the arena, which are small ones; behind it as many bytes as two huge pages span.
+/// Small pages of the arena; the memory of two huge pages follows.
 const PAGES: u64 = 16384;
 const HUGE_PAGE: u64 = ARENA_PAGE + (1 << 18);
 const HUGE_PAGES: u64 = 1024;
@@ -70,7 +70,7 @@ pub(crate) fn test(test: &ModuleTest, reporter: &mut Reporter) -> Result<(), Str
         target.touch(ARENA_PAGE + 2000, 64, false)?;
         same("written", &scan(0, true, CLEAR)?.written(), &(1000..1064).collect::<Vec<u64>>())?;
         same("written after it", &scan(0, true, 0)?.written(), &Vec::new())?;
-        // Without a flush of ours: the scan itself makes processors forget that they have set the bit.
+        // Without a flush of ours: the scan itself makes processors drop their cached accessed bit.
         target.touch(ARENA_PAGE + 1000, 64, true)?;
         same("written again", &scan(0, true, 0)?.written(), &(1000..1064).collect::<Vec<u64>>())
     })?;
@@ -99,12 +99,12 @@ pub(crate) fn test(test: &ModuleTest, reporter: &mut Reporter) -> Result<(), Str
         for _ in 0..2 {
             same("marked", &process.activate(&addresses)?, &512)?;
         }
-        // The last of them wait in the processor's own list, of which there is one of at most 31 pages for each processor.
+        // The last pages wait in per-CPU lists of at most 31 pages.
         let active = active(target.pid, 512)?;
         if active >= 512 - 64 { Ok(()) } else { Err(format!("{active} of 512 pages are active")) }
     })?;
     run("refusals", &mut || refusals::refused(&device, &process, START))?;
-    // What a first storm allocates and keeps, caches of page tables and the like, is there before the one that is measured.
+    // Memory that a first storm allocates and keeps, such as caches of page tables, is allocated before the measured one.
     storm::blow(&device, &ModuleTest { storm_calls: test.storm_calls.min(300), storm_seconds: 0, ..test.clone() })?;
     let before = memory::Memory::read()?;
     storm::blow(&device, test)?;
@@ -134,7 +134,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, expected: &T) -> R
     if seen == expected { Ok(()) } else { Err(format!("{what}: {} instead of {}", text(seen), text(expected))) }
 }
 
-/// How many of the arena's first pages the kernel has on its active lists.
+/// Number of the arena's first pages on the kernel's active lists.
 fn active(pid: i32, pages: u64) -> Result<usize, String> {
     use std::os::unix::fs::FileExt;
     let word = |path: &str, file: &File, index: u64| {
@@ -153,8 +153,8 @@ fn active(pid: i32, pages: u64) -> Result<usize, String> {
     Ok(active)
 }
 
-/// Lines of the kernel's log from warnings on.
-/// How lines begin that are about the clocks of an emulated machine whose processors have to wait for those of the host.
+/// Lines of the kernel's log at warning level and above.
+/// Prefixes of lines about the clocks of an emulated machine whose processors have to wait for those of the host.
 const ABOUT_CLOCKS: [&str; 3] = ["clocksource: ", "hrtimer: interrupt took ", "TSC found unstable after boot"];
 
 fn warnings() -> Result<Vec<String>, String> {

@@ -1,4 +1,4 @@
-//! A monitor of the kernel over a process that plays a pattern: what the guest is to do, and what it reports.
+//! A monitor of the kernel over a process that plays a pattern: the guest's job and report.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ pub const ARENA_PAGE: u64 = 1 << 27;
 /// Most passes of one run.
 pub const PASSES_MAX: usize = 1 << 16;
 
-/// How the kernel is to watch.
+/// Addresses that the kernel watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Addresses {
     /// All of the process; the kernel finds the ranges.
     Vaddr,
-    /// The arena, for good.
+    /// The arena, throughout.
     Fvaddr,
 }
 
@@ -54,11 +54,11 @@ pub struct Watch {
     pub min_regions: u32,
     /// Most regions.
     pub max_regions: u32,
-    /// How long it watches.
+    /// Length of the watch.
     pub seconds: u64,
 }
 
-/// What came of it. Times are nanoseconds of one clock, which began before the first pass.
+/// Result of the watch. Times are nanoseconds of one clock, which began before the first pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watched {
     /// Mappings of the process, `(first page, pages)`, ascending.
@@ -72,7 +72,7 @@ pub struct Watched {
 /// The regions at the end of one aggregation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When they were at hand: just after the aggregation.
+    /// Time at which they were available: just after the aggregation.
     pub at_ns: u64,
     /// Ascending.
     pub regions: Vec<Region>,

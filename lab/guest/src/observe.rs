@@ -1,4 +1,4 @@
-//! What the kernel counts, read from its files.
+//! Reads the kernel's counters from its files.
 
 use isotherm_guest::job::{CachedFile, Observation, ResidentProcess};
 use isotherm_guest::script::Script;
@@ -25,7 +25,7 @@ fn group_text(file: &str) -> String {
     std::fs::read_to_string(format!("{GROUP_PATH}/{file}")).unwrap_or_default()
 }
 
-/// Everything at this moment.
+/// All counters at this moment.
 pub(crate) fn observe(
     number: u32,
     script: &Script,
@@ -112,8 +112,8 @@ fn resident(script: &Script, control: &Control) -> Result<(Vec<ResidentProcess>,
     Ok((listed(found), listed(anonymous)))
 }
 
-/// How many of each eighth resident page belong to a folio of several pages. Large folios span neighbours: this tells of all from
-/// eight pages up, and of some smaller ones.
+/// Among each eighth resident page, the number that belong to a folio of several pages. Large folios span neighbours: this finds
+/// all of eight pages and more, and some smaller ones.
 fn nr_in_large_folios(resident: &[ResidentProcess], control: &Control) -> u64 {
     const FRAME: u64 = (1 << 55) - 1;
     /// `COMPOUND_HEAD` and `COMPOUND_TAIL` of `/proc/kpageflags`.

@@ -1,17 +1,17 @@
-//! Access patterns that a guest plays while a kernel's monitor watches, and that the simulated machine plays just so.
+//! Access patterns that a guest plays while a kernel's monitor watches, and that the simulated machine plays in the same way.
 //!
 //! A pattern is a list of [`Part`]s of an arena, and time is counted in *passes*: which pages a pass touches depends on its number
-//! alone, so that whoever knows when the passes were made knows what was really used. No part depends on chance that is not in it.
+//! alone, so the times of passes determine the pages used. All random numbers are derived from the pattern.
 
 use serde::{Deserialize, Serialize};
 
-/// What is touched, pass by pass.
+/// Pages touched, pass by pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pattern {
     /// Pages of the arena. All are touched once before the first pass.
     pub pages: u32,
-    /// What each pass does, in order.
+    /// Parts of each pass, in order.
     pub parts: Vec<Part>,
 }
 
@@ -40,12 +40,12 @@ pub enum Motion {
         /// In pages.
         step: u32,
     },
-    /// The next so many pages, round and round.
+    /// The next `per_pass` pages, wrapping around.
     Sweep {
         /// Pages a pass.
         per_pass: u32,
     },
-    /// A window that stays for some passes, then jumps forward by `step`, round and round.
+    /// A window that stays for some passes, then jumps forward by `step`, wrapping around.
     Hop {
         /// Pages of the window.
         window: u32,
@@ -54,33 +54,33 @@ pub enum Motion {
         /// Pages that it jumps.
         step: u32,
     },
-    /// So many single pages, any of the part's with equal chance.
+    /// `draws` single pages, uniformly distributed over the part.
     Uniform {
         /// Draws a pass.
         draws: u32,
     },
-    /// So many single pages, drawn with a probability that falls as one over the rank: each power of two of ranks is as likely as
-    /// the next. `pages` must be a power of two.
+    /// `draws` single pages, with a probability that falls as one over the rank: each power of two of ranks is as likely as the
+    /// next. `pages` must be a power of two.
     Draws {
         /// Draws a pass.
         draws: u32,
-        /// Whether ranks are strewn over the part or lie in order.
+        /// Whether ranks are scattered over the part or in order.
         scattered: bool,
     },
 }
 
-/// An odd number, so that multiplying by it strews the numbers below a power of two over all of them.
+/// An odd number, so that multiplying by it scatters the numbers below a power of two over all of them.
 const STREW: u64 = 0x9e37_79b1;
 
 impl Pattern {
-    /// Calls `touch(first page, pages)`, pages counted from the arena's first, for what pass number `pass` touches, in order.
+    /// Calls `touch(first page, pages)`, pages counted from the arena's first, for the pages that pass number `pass` touches, in order.
     pub fn pass(&self, pass: u64, mut touch: impl FnMut(u32, u32)) {
         for part in &self.parts {
             part.pass(pass, &mut touch);
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// Error in the pattern, if any.
     pub fn flaw(&self) -> Option<String> {
         self.parts.iter().enumerate().find_map(|(index, part)| {
             let end = u64::from(part.first) + u64::from(part.pages);
@@ -146,7 +146,7 @@ impl Part {
         }
     }
 
-    /// Pages from `at` on, going on at the part's beginning where it ends.
+    /// Pages from `at` on, wrapping around at the part's end.
     fn window(&self, at: u32, pages: u32, touch: &mut impl FnMut(u32, u32)) {
         let before_end = pages.min(self.pages - at);
         touch(self.first + at, before_end);
@@ -156,7 +156,7 @@ impl Part {
     }
 }
 
-/// SplitMix64: a number that looks like chance for each number.
+/// SplitMix64: a pseudo-random number for each number.
 fn mix(number: u64) -> u64 {
     let mut word = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -185,7 +185,7 @@ mod tests {
         // Pass 2 begins at page 12 of 16.
         assert_eq!(of(Motion::Sweep { per_pass: 6 }, 2), [(20, 4), (8, 2)]);
         assert_eq!(of(Motion::Hop { window: 4, passes: 5, step: 10 }, 4), [(8, 4)]);
-        // The third place is page 20 of 16, so page 4.
+        // The third position is page 20 of 16, so page 4.
         assert_eq!(of(Motion::Hop { window: 4, passes: 5, step: 10 }, 10), [(12, 4)]);
     }
 

@@ -1,8 +1,7 @@
-//! A process of a script: does its own operations when it is its turn.
+//! A process of a script: does its own operations in its turns.
 //!
-//! The script's pages are kept away from this program's own memory by the host: they begin at [`FIRST_PAGE`] and end below
-//! [`END_PAGE`], while the program lies in the first 512 GiB and the kernel's choice for mappings in the last. What does not keep to
-//! that is refused.
+//! The host keeps the script's pages away from this program's own memory: they begin at [`FIRST_PAGE`] and end below [`END_PAGE`],
+//! while the program lies in the first 512 GiB and the kernel's choice for mappings in the last. Other pages are refused.
 
 use isotherm_guest::script::{Action, Advice, CONDUCTOR, Operation, Script};
 use std::collections::BTreeMap;
@@ -20,31 +19,32 @@ use crate::sys::{self, Backing, Forked};
 
 /// First page that a script may use: 512 GiB.
 pub(crate) const FIRST_PAGE: u64 = 1 << 27;
-/// End of what a script may use: the last 512 GiB of user space are the kernel's to choose from.
+/// End of the script's pages: the kernel chooses mappings from the last 512 GiB of user space.
 pub(crate) const END_PAGE: u64 = (1 << 35) - (1 << 27);
 
-/// What the kernel counted of the group.
+/// The group's counters.
 const STATISTICS_PATH: &str = "/sys/fs/cgroup/play/memory.stat";
-/// What the kernel takes must fall by so much before the limit follows.
+/// Least decrease of the kernel's memory before the limit follows.
 const LOWERED_BYTES: u64 = 256 << 10;
-/// As many changes have a reading add them up, on one processor: they are noted by 64, and more than 64 of those noted count.
+/// This number of changes makes a read add them up, on one processor: they are noted in batches of 64, and more than 64 noted changes
+/// count.
 const FAULTS_TO_BE_READ: u32 = 3 * 64;
-/// More than the page tables of a script's process take.
+/// More than the page tables of a script's process.
 const FORK_BYTES: u64 = 8 << 20;
 
-/// What all processes of a replay know.
+/// Common data of all processes of a replay.
 pub(crate) struct Stage<'a> {
     pub(crate) script: &'a Script,
     pub(crate) control: &'static Control,
     /// By index of the script's files.
     pub(crate) files: &'a [OwnedFd],
-    /// Pages touched, and other operations, between two reads of the group's statistics; the most there can be for never.
+    /// Pages touched, and other operations, between two reads of the group's statistics; the largest number means never.
     pub(crate) read_stat_every: u64,
     /// The limit in bytes, if it is for pages of the script alone.
     pub(crate) topped_up: Option<u64>,
 }
 
-/// Lives as `process` of the script. Does not return.
+/// Runs as `process` of the script. Does not return.
 pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
     let mut statistics = File::open(STATISTICS_PATH).ok();
     let mut buffer = vec![0; 16 * 1024];
@@ -71,7 +71,7 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
             at += 1;
             match operation.action {
                 Action::Finish => {
-                    // The conductor goes on when the memory is really free; who comes next lowers the limit by what this one had.
+                    // The conductor goes on when the memory is really free; the next process lowers the limit by this one's memory.
                     stage.control.take_own(own);
                     stage.control.pass(CONDUCTOR, at);
                     sys::exit_now(0);
@@ -94,7 +94,7 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
                     Err(error) => give_up(stage, operation, &error.to_string()),
                 },
                 Action::Touch { page, pages, write } => {
-                    // A long touch is many: the statistics do not wait for its end.
+                    // A long touch is split: statistics are read within it.
                     let mut rest = page..page + u64::from(pages);
                     while !rest.is_empty() {
                         let some = (rest.end - rest.start).min((stage.read_stat_every - counted).max(1));
@@ -136,7 +136,7 @@ fn give_up(stage: &Stage<'_>, operation: &Operation, message: &str) -> ! {
     sys::exit_now(1)
 }
 
-/// Anonymous memory of this process that is the player's own: below and above where scripts are. Pages that it shares with the
+/// Anonymous memory of this process that is the player's own: below and above the pages of scripts. Pages that it shares with the
 /// process it was copied from are charged to that one.
 fn own_anonymous_bytes() -> u64 {
     let Ok(file) = File::open("/proc/self/smaps") else { return 0 };
@@ -156,7 +156,7 @@ fn own_anonymous_bytes() -> u64 {
     bytes
 }
 
-/// Reading the statistics makes the kernel add up what its processors counted.
+/// Reading the statistics makes the kernel add up its per-CPU counts.
 fn refresh(statistics: &mut Option<File>, buffer: &mut [u8]) {
     if let Some(file) = statistics {
         let _ = file.read_at(buffer, 0);
@@ -165,12 +165,12 @@ fn refresh(statistics: &mut Option<File>, buffer: &mut [u8]) {
     }
 }
 
-/// A page of the program itself that nobody writes: its page tables are there, and the zero page stands for it.
+/// A page of the program itself that is never written: its page tables exist, and it maps to the zero page.
 #[repr(align(4096))]
 struct SparePage([AtomicU8; sys::PAGE_LEN]);
 static SPARE_PAGE: SparePage = SparePage([const { AtomicU8::new(0) }; sys::PAGE_LEN]);
 
-/// A reading adds nothing up while there are few changes. Faults are changes; those on a page that is only read take no memory.
+/// A read adds nothing up while there are few changes. Faults are changes; those on a page that is only read take no memory.
 fn refresh_surely(statistics: &mut Option<File>, buffer: &mut [u8]) {
     let page = SPARE_PAGE.0.as_ptr() as u64 / sys::PAGE;
     for _ in 0..FAULTS_TO_BE_READ {
@@ -180,8 +180,8 @@ fn refresh_surely(statistics: &mut Option<File>, buffer: &mut [u8]) {
     refresh(statistics, buffer);
 }
 
-/// Raises the limit by what the kernel takes for the group (page tables, stacks, its own objects), from its statistics in `buffer`,
-/// and by what the players themselves had before they began; lowers it when that was given back.
+/// Raises the limit by the kernel's memory for the group (page tables, stacks, its own objects), from its statistics in `buffer`, and
+/// by the players' own memory; lowers it when that was freed.
 fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
     let Some(limit) = stage.topped_up else { return };
     let text = String::from_utf8_lossy(buffer);
@@ -190,13 +190,13 @@ fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
     let before = stage.control.extra_bytes();
     if extra > before || extra < before && is_worth_lowering(before - extra, limit + extra) {
         stage.control.set_extra(extra);
-        // Where it is refused the limit stays as it was.
+        // If it is refused the limit stays unchanged.
         let _ = std::fs::write(format!("{GROUP_PATH}/memory.max"), (limit + extra).to_string());
     }
 }
 
-/// To lower the limit of a full group has 32 pages reclaimed at least: that is not worth a few pages less. Where there is room for it,
-/// as after the end of a process, nothing is reclaimed.
+/// Lowering the limit of a full group reclaims at least 32 pages, which a few pages less are not worth. With room in the group, as
+/// after the end of a process, nothing is reclaimed.
 fn is_worth_lowering(bytes: u64, limit: u64) -> bool {
     let has_room = || {
         let current = std::fs::read_to_string(format!("{GROUP_PATH}/memory.current")).ok();
@@ -205,8 +205,8 @@ fn is_worth_lowering(bytes: u64, limit: u64) -> bool {
     bytes >= LOWERED_BYTES || has_room()
 }
 
-/// A copy of a process takes page tables for all of its memory at once: that is no reason to reclaim pages of the script. The limit
-/// is right again when the statistics were read.
+/// A fork allocates page tables for all memory at once, which must not reclaim pages of the script. The limit is corrected at the next
+/// read of the statistics.
 fn make_room_and_fork(stage: &Stage<'_>) -> std::io::Result<Forked> {
     if let Some(limit) = stage.topped_up {
         let extra = stage.control.extra_bytes() + FORK_BYTES;
@@ -216,13 +216,13 @@ fn make_room_and_fork(stage: &Stage<'_>) -> std::io::Result<Forked> {
     sys::fork()
 }
 
-/// The number behind `name` in lines of `name number`.
+/// The number after `name` in lines of `name number`.
 fn number_of_line(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Files of the script as this process has them open. A program opens its files itself, and what readahead learns belongs to the
-/// open file: by the conductor's descriptors all processes would share it.
+/// Files of the script as this process has them open. A program opens its files itself, and readahead state belongs to the open file:
+/// with the conductor's descriptors all processes would share it.
 type Opened = BTreeMap<u32, File>;
 
 fn open<'a>(stage: &Stage<'_>, opened: &'a mut Opened, file: u32) -> std::io::Result<&'a File> {
@@ -273,7 +273,7 @@ fn inside(page: u64, pages: u32) -> Result<(), String> {
     Err(format!("pages {page:#x}+{pages:#x} are not between {FIRST_PAGE:#x} and {END_PAGE:#x}"))
 }
 
-/// One call, as the program made it: readahead goes by how much is asked for.
+/// One call, as in the program: readahead depends on the size of the request.
 fn transfer(file: &File, page: u64, pages: u32, write: bool) -> Result<(), String> {
     let (mut page, mut left) = (page, pages as usize);
     while left > 0 {

@@ -1,12 +1,12 @@
-//! Proactive reclaim by pressure, as others do it: the loop of "TMO: Transparent Memory Offloading in Datacenters" (Weiner et al., ASPLOS
-//! 2022, section 3.3), to compare with. Each interval `memory × ratio × max(0, 1 − pressure / threshold)` is reclaimed.
+//! Proactive reclaim by pressure, for comparison: the loop of "TMO: Transparent Memory Offloading in Datacenters" (Weiner et al., ASPLOS
+//! 2022, section 3.3). Each interval `memory × ratio × max(0, 1 − pressure / threshold)` is reclaimed.
 
 use std::time::{Duration, Instant};
 
 /// Name of the tool on the command line of this program.
 pub(crate) const NAME: &str = "pressure-loop";
 
-/// What it is told: `FOLDER RATIO_PPM THRESHOLD_PPM INTERVAL_MS SECONDS FILE`. At its end FILE has a line like that of isotherm's audit.
+/// Arguments: `FOLDER RATIO_PPM THRESHOLD_PPM INTERVAL_MS SECONDS FILE`. At its end FILE has a line like that of isotherm's audit.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [folder, ratio, threshold, interval, seconds, file] = arguments else {
         return Err(format!("{NAME} FOLDER RATIO_PPM THRESHOLD_PPM INTERVAL_MS SECONDS FILE"));
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         let share_ppm = (now - stalled) * 1_000_000 / (number_of(interval) / 1000).max(1);
         stalled = now;
         let current: u64 = text(&format!("{folder}/memory.current"))?.trim().parse().unwrap_or(0);
-        // Millionths, so that nothing has to be rounded twice.
+        // Millionths, to avoid rounding twice.
         let (ratio_ppm, left_ppm) = (ratio, threshold.saturating_sub(share_ppm));
         let bytes = u128::from(current) * u128::from(ratio_ppm) * u128::from(left_ppm)
             / u128::from(threshold.max(1))
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         let pages = u64::try_from(bytes / 4096).unwrap_or(0);
         if pages > 0 {
             asked += pages * 4096;
-            // What cannot be reclaimed is refused, which is no failure.
+            // The kernel refuses what it cannot reclaim, which is no failure.
             let _ = std::fs::write(format!("{folder}/memory.reclaim"), (pages * 4096).to_string());
         }
         longest = longest.max(turn.elapsed());

@@ -1,4 +1,4 @@
-//! What scans, probes and flushes of the accessed-bit module take, and what the kernel's own files take for the like.
+//! Measures the cost of scans, probes and flushes of the accessed-bit module, and of similar files of the kernel.
 
 use isotherm_guest::job::Report;
 use isotherm_guest::monitoring::ARENA_PAGE;
@@ -14,7 +14,7 @@ use crate::target::{Area, Target};
 
 /// Entries of one call of probes: `ISOTHERM_BATCH_MAX` of module/isotherm.h.
 const BATCH: u64 = 4096;
-/// Calls that are timed together where one is too short.
+/// Calls that are timed together if one is too short.
 const CALLS: u64 = 1000;
 /// Pages that an entry of level 2 and one of level 3 span.
 const GIB_PAGES: u64 = 1 << 18;
@@ -60,7 +60,7 @@ pub(crate) fn price(task: &Pricing, reporter: &mut Reporter) -> Result<(), Strin
     Ok(())
 }
 
-/// A process, and what has been measured on it.
+/// A process, and the measurements on it.
 struct Stall<'a> {
     memory: PricedMemory,
     repeats: u32,
@@ -71,7 +71,7 @@ struct Stall<'a> {
     out: &'a mut Priced,
 }
 
-/// What one measured act did.
+/// Result of one measured act.
 struct Done {
     nr_entries: u64,
     nr_young: u64,
@@ -114,7 +114,7 @@ impl Stall<'_> {
         self.probes(3, TOP_PAGES, TOP_ENTRIES)
     }
 
-    /// Makes ready, acts and takes the time of the act, as often as asked.
+    /// Prepares, acts and measures the time of the act, `repeats` times.
     fn timed(
         &mut self,
         act: Act,
@@ -151,7 +151,7 @@ impl Stall<'_> {
         self.scan(Act::Clear, level, pages, entries)
     }
 
-    /// Scans `pages` of the arena, in which there are so many entries that answer.
+    /// Scans `pages` of the arena, in which `entries` entries answer.
     fn scan(&mut self, act: Act, level: u8, pages: u64, entries: u64) -> Result<(), String> {
         let scan = Scan {
             start: ARENA_PAGE * PAGE,
@@ -210,7 +210,7 @@ impl Stall<'_> {
             if act == Act::TestClearAlone { 1 } else { usize::try_from(BATCH).map_err(|error| error.to_string())? };
         let mut entries = fresh();
         self.timed(act, level, &ready, &mut |stall| {
-            // What was answered lies where nothing may stand in a question.
+            // Answers are in bytes that must be zero in a request.
             entries.iter_mut().for_each(|entry| entry[1] = u64::from(level));
             let mut nr_calls = 0;
             for batch in entries.chunks_mut(size) {
@@ -247,7 +247,7 @@ impl Stall<'_> {
         let path = format!("/proc/{}/pagemap", self.target.pid);
         let file = File::open(&path).map_err(|error| format!("{path}: {error}"))?;
         let (start, end) = (ARENA_PAGE * PAGE, (ARENA_PAGE + pages) * PAGE);
-        // Start, end and categories of the ranges that are found.
+        // Start, end and categories of the ranges found.
         let mut found = [[0u64; 3]; 16];
         let mut ask = || {
             let vec = found.as_mut_ptr() as u64;

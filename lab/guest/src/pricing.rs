@@ -1,4 +1,4 @@
-//! What reading and clearing accessed bits costs in a real kernel: what the guest is to do, and what it reports.
+//! Cost of reading and clearing accessed bits in a real kernel: the guest's job and report.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct Pricing {
     /// Pages of 4 KiB of the processes with small and with huge pages; a multiple of 4096.
     pub pages: u64,
-    /// How often each act is measured, after once that is not counted; at least 1.
+    /// Measurements of each act, after one that is not counted; at least 1.
     pub repeats: u32,
 }
 
-/// The process that an act is done to.
+/// The process that an act works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PricedMemory {
@@ -20,7 +20,7 @@ pub enum PricedMemory {
     Small,
     /// All memory in pages of 2 MiB.
     Huge,
-    /// One page of 4 KiB in each of 512 GiB in a row, and one in each 512 GiB of the 31.5 TiB behind them.
+    /// One page of 4 KiB in each of 512 GiB in a row, and one in each 512 GiB of the 31.5 TiB after them.
     Sparse,
 }
 
@@ -35,11 +35,11 @@ impl PricedMemory {
     }
 }
 
-/// What is measured.
+/// The measured act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Act {
-    /// A call of the module that does nothing but answer: its version.
+    /// A call of the module that only answers its version.
     Call,
     /// A scan that changes nothing; no accessed bit is set.
     Read,
@@ -85,7 +85,7 @@ impl Act {
     }
 }
 
-/// What an act took.
+/// Time of an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
@@ -93,10 +93,10 @@ pub struct Price {
     pub act: Act,
     /// Level of the entries that were asked for: 0 for those of 4 KiB.
     pub level: u8,
-    /// Entries of page tables that were read. A huge page is one, also where it is asked for by its parts. Of acts that read none how often
-    /// they were done.
+    /// Entries of page tables that were read. A huge page is one, also when asked for in parts. For acts that read none: the number of
+    /// acts.
     pub nr_entries: u64,
-    /// Those of them whose accessed bit was found set.
+    /// Entries among these whose accessed bit was found set.
     pub nr_young: u64,
     /// Calls of the kernel.
     pub nr_calls: u64,
@@ -104,7 +104,7 @@ pub struct Price {
     pub took_ns: Vec<u64>,
 }
 
-/// All that was measured. What was found of each act's entries is what must be found, or the job failed.
+/// All measurements. Each act found the expected entries, or the job failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Priced {

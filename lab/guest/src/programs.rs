@@ -1,4 +1,4 @@
-//! Programs of the host in a guest: started, held before their first instruction, let go together.
+//! Programs of the host in a guest: started, held before their first instruction, released together.
 
 use isotherm_guest::living::{LiveEnded, LiveProgram};
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use crate::live::make_group;
 use crate::machine::write;
 use crate::sys::{self, Forked};
 
-/// How long programs may run on when the one that watches has ended.
+/// Time that programs may run after the watching one has ended.
 const RUNS_ON: Duration = Duration::from_secs(10);
 
-/// What those who wait look at.
+/// Futex of the waiting programs.
 pub(crate) struct Gate {
     /// 1 when they may begin.
     open: AtomicU32,
@@ -38,14 +38,14 @@ impl Held {
         Ok(Self { gate, programs: programs.iter().enumerate().map(hold).collect::<Result<_, _>>()? })
     }
 
-    /// Lets all of them go, if that was not done.
+    /// Releases all of them, once.
     pub(crate) fn begin(&self) {
         if self.gate.open.swap(1, Ordering::AcqRel) == 0 {
             sys::wake_all(&self.gate.open);
         }
     }
 
-    /// Waits a while for their ends, and kills who is left.
+    /// Waits a while for their exits, and kills the remaining ones.
     pub(crate) fn take_ends(&mut self) -> Result<Vec<LiveEnded>, String> {
         let latest = Instant::now() + RUNS_ON;
         let mut ends = Vec::new();
@@ -93,7 +93,7 @@ fn hold(
             let mut command = Command::new(&program.program);
             command.args(&program.arguments).env_clear().envs(environment).current_dir(&program.folder);
             let error = command.stdin(Stdio::null()).stdout(out).stderr(err).exec();
-            // The console is all that is left; the exit code says so too.
+            // Only the console is left; the exit code reports it too.
             eprintln!("cannot run {}: {error}", program.program);
             sys::exit_now(127)
         }

@@ -1,11 +1,11 @@
-//! A page script: what processes touch, map and start, in one order, as a real kernel is to see it.
+//! A page script: touches, mappings and starts of processes, in one order, for a real kernel.
 //!
 //! One list of operations of 16 bytes. Everything that could make two plays differ (clocks, threads taking turns) is already
-//! decided, so that a kernel and the simulated machine are shown the same accesses in the same order.
+//! decided, so that a kernel and the simulated machine get the same accesses in the same order.
 
 use thiserror::Error;
 
-/// Number of the process that belongs to nobody: the one that starts others and takes marks.
+/// Process number of the conductor, which starts other processes and takes marks.
 pub const CONDUCTOR: u16 = 1023;
 /// Most processes a script may have.
 pub const PROCESSES_MAX: usize = 1000;
@@ -22,12 +22,12 @@ const KIND_BITS: u32 = 4;
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Who does it: index of a process, or [`CONDUCTOR`].
+    /// Its process: index, or [`CONDUCTOR`].
     pub process: u16,
     pub action: Action,
 }
 
-/// What a process does.
+/// An action of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Touches `pages` pages from `page` upwards, through its page table.
@@ -62,7 +62,7 @@ pub enum Action {
         pages: u32,
         /// Index of the file.
         file: u32,
-        /// Page of the file behind the first one.
+        /// Page of the file at the first one.
         file_page: u64,
         /// `MAP_SHARED`.
         shared: bool,
@@ -81,7 +81,7 @@ pub enum Action {
         pages: u32,
         advice: Advice,
     },
-    /// Brings a process to life: as a copy of the one that does it, or empty if the conductor does it.
+    /// Starts a process: a fork of the acting one, or an empty one if the conductor acts.
     Start {
         /// Index of the new process.
         process: u16,
@@ -90,7 +90,7 @@ pub enum Action {
     Finish,
     /// Sets `memory.max` of the group.
     Limit {
-        /// Pages; [`u64::MAX`] for none cannot be said: leave the operation out.
+        /// Pages. [`u64::MAX`] cannot be encoded: for no limit leave the operation out.
         pages: u64,
     },
     /// Has the state of the kernel reported.
@@ -143,7 +143,7 @@ pub struct ScriptFile {
 pub struct Script {
     /// Files that operations name.
     pub files: Vec<ScriptFile>,
-    /// Which pages residency is wanted of: `(process, first page, pages)`.
+    /// Pages whose residency is reported: `(process, first page, pages)`.
     pub watched: Vec<(u16, u64, u64)>,
     pub operations: Vec<Operation>,
 }
@@ -152,7 +152,7 @@ pub struct Script {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the page script is damaged at byte {at}: {what}")]
 pub struct ScriptError {
-    /// Offset of what is wrong.
+    /// Offset of the error.
     pub at: usize,
     pub what: &'static str,
 }
@@ -173,17 +173,17 @@ impl Script {
         bytes
     }
 
-    /// Reads what [`Script::encode`] wrote.
+    /// Parses the output of [`Script::encode`].
     ///
     /// # Errors
-    /// Another beginning, an end before the end, an operation that does not exist or names what is not there.
+    /// A wrong header, a truncated file, an unknown operation, or one that refers to a missing file or process.
     pub fn decode(bytes: &[u8]) -> Result<Self, ScriptError> {
         if bytes.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
             return Err(ScriptError { at: 0, what: "it does not begin as one" });
         }
         let mut words = Words { bytes, at: MAGIC.len() };
         let counts = [words.next()?, words.next()?, words.next()?];
-        // Each takes 8 bytes at least: larger counts cannot be true, and must not be allocated.
+        // Each takes 8 bytes at least: larger counts are invalid, and must not be allocated.
         if counts.iter().any(|&count| count > bytes.len() as u64 / 8) {
             return words.fail("a count is larger than the script");
         }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::machine::{FILES_PATH, GROUP_PATH, mount_disk, swap_off_zram, swap_on_zram, write, write_settings};
 use crate::{Reporter, conductor, sys};
 
-/// How often a group with processes that are about to end is tried to be removed, a hundredth of a second apart.
+/// Attempts to remove a group with exiting processes, a hundredth of a second apart.
 const REMOVALS: u32 = 500;
 
-/// Plays them. What fails is said, and the next one is played.
+/// Plays them. A failure is reported, and the next one is played.
 pub(crate) fn play(series: &Series, reporter: &mut Reporter) -> Result<(), String> {
     if let Some(bytes) = series.disk_bytes {
         mount_disk(bytes)?;
@@ -20,7 +20,7 @@ pub(crate) fn play(series: &Series, reporter: &mut Reporter) -> Result<(), Strin
         if let Err(message) = play_one(index, run, reporter) {
             reporter.say(&Report::RunFailed { run: index, message });
         }
-        // What cannot be cleared away would be part of the next run.
+        // Left-overs would be part of the next run.
         clear(run).map_err(|error| format!("after run {index}: {error}"))?;
     }
     Ok(())
@@ -58,7 +58,7 @@ fn make_files(script: &Script) -> Result<(), String> {
     Ok(())
 }
 
-/// Ends what is left of a run and frees what it took.
+/// Ends the remaining processes of a run and frees its memory.
 fn clear(run: &SeriesRun) -> Result<(), String> {
     let mut groups: Vec<String> = run.subgroups.iter().map(|group| format!("{GROUP_PATH}/{group}")).collect();
     groups.sort_unstable();
@@ -81,7 +81,7 @@ fn clear(run: &SeriesRun) -> Result<(), String> {
     swap_off_zram()
 }
 
-/// Removes the files of a run. A file that stays would be part of the next one.
+/// Removes the files of a run. A remaining file would be part of the next one.
 fn remove_files() -> std::io::Result<()> {
     let files = match std::fs::read_dir(FILES_PATH) {
         // A series without files has no disk for them.

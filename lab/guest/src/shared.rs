@@ -1,4 +1,4 @@
-//! What the processes of a replay share: whose turn it is, and where the script has come to.
+//! State shared by the processes of a replay: the turn, and the position in the script.
 
 use isotherm_guest::script::{CONDUCTOR, PROCESSES_MAX};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// In memory that all processes of a replay see. All zero at first: that is process 0's turn, so set the turn before the first
-/// process starts.
+/// In memory shared by all processes of a replay. All zero at first, which means process 0's turn, so set the turn before the
+/// first process starts.
 pub(crate) struct Control {
     /// Index of the process whose turn it is.
     turn: AtomicU32,
@@ -15,12 +15,12 @@ pub(crate) struct Control {
     operation: AtomicU64,
     /// Process ids by index; 0 before the process was started.
     pids: [AtomicI32; PROCESSES_MAX],
-    /// 1 if somebody could not go on; what happened stands on the console.
+    /// 1 if a process failed; the message is on the console.
     failed: AtomicU32,
-    /// Bytes of the players' own memory, and what was last added to the limit.
+    /// Bytes of the players' own memory; `extra`: the last addition to the limit.
     own: AtomicU64,
     extra: AtomicU64,
-    /// Processes whose memory is free again.
+    /// Number of processes whose memory is freed.
     ended: AtomicU32,
 }
 
@@ -47,7 +47,7 @@ impl Control {
         }
         self.turn() == process
     }
-    /// Notes where a process has come to, for the report of its death.
+    /// Notes the position of a process, for the report of its death.
     pub(crate) fn at(&self, operation: usize) {
         self.operation.store(operation as u64, Ordering::Relaxed);
     }
@@ -60,7 +60,7 @@ impl Control {
     pub(crate) fn started(&self, process: u16, pid: i32) {
         self.pids[usize::from(process)].store(pid, Ordering::Release);
     }
-    /// Notes that somebody could not go on, and gives the turn back.
+    /// Notes that a process failed, and gives the turn back.
     pub(crate) fn fail(&self) {
         self.failed.store(1, Ordering::Release);
         self.pass(CONDUCTOR, self.operation());
@@ -69,7 +69,7 @@ impl Control {
     pub(crate) fn add_own(&self, bytes: u64) {
         self.own.fetch_add(bytes, Ordering::AcqRel);
     }
-    /// Takes from the players' own memory what one of them had.
+    /// Subtracts the memory of one player from the players' own.
     pub(crate) fn take_own(&self, bytes: u64) {
         self.own.fetch_sub(bytes, Ordering::AcqRel);
     }
@@ -77,23 +77,23 @@ impl Control {
     pub(crate) fn own_bytes(&self) -> u64 {
         self.own.load(Ordering::Acquire)
     }
-    /// Notes that the memory of a process is free again.
+    /// Notes that the memory of a process is freed.
     pub(crate) fn note_end(&self) {
         self.ended.fetch_add(1, Ordering::AcqRel);
     }
-    /// Processes whose memory is free again.
+    /// Number of processes whose memory is freed.
     pub(crate) fn nr_ended(&self) -> u32 {
         self.ended.load(Ordering::Acquire)
     }
-    /// What was last added to the limit.
+    /// The last addition to the limit.
     pub(crate) fn extra_bytes(&self) -> u64 {
         self.extra.load(Ordering::Acquire)
     }
-    /// Notes what is added to the limit.
+    /// Notes the addition to the limit.
     pub(crate) fn set_extra(&self, bytes: u64) {
         self.extra.store(bytes, Ordering::Release);
     }
-    /// Whether somebody could not go on.
+    /// Whether a process failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire) != 0
     }

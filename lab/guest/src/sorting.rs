@@ -1,4 +1,4 @@
-//! Patterns under a limit that drops and rises, with or without the kernel's LRU_SORT: what the guest is to do, and what it reports.
+//! Patterns under a limit that drops and rises, with or without the kernel's LRU_SORT: the guest's job and report.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,9 +24,9 @@ pub struct Sort {
     pub passes: u64,
     /// The group's limit, from the first pass on.
     pub pressure: Pressure,
-    /// Files of LRU_SORT to write before the first pass, `enabled` last; none: it stays off.
+    /// Files of LRU_SORT to write before the first pass, `enabled` last; empty: it stays off.
     pub lru_sort: Vec<Setting>,
-    /// Runs from before the first pass to the end, over the group `/sort`: its absolute path and arguments. Empty: nothing does.
+    /// Program that runs from before the first pass to the end, over the group `/sort`: its absolute path and arguments. Empty: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub program: Vec<String>,
     /// Time between its start and the first pass.
@@ -42,22 +42,22 @@ pub struct Pressure {
     pub low_bytes: u64,
     /// Limit for the rest of it.
     pub high_bytes: u64,
-    /// How long it stays low.
+    /// Time that it stays low.
     pub low_us: u64,
     /// Length of a period.
     pub period_us: u64,
 }
 
-/// What came of one run.
+/// Result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sorted {
     /// From the first pass to the end of the last.
     pub took_us: u64,
-    /// The group's `memory.stat` at the end, less what it was before the first pass.
+    /// The group's `memory.stat` at the end, minus its values before the first pass.
     pub memory_stat: BTreeMap<String, i64>,
-    /// By how much numbers among the files of LRU_SORT grew; empty if it was off.
+    /// Increases of numbers in the files of LRU_SORT; empty if it was off.
     pub lru_sort: BTreeMap<String, u64>,
-    /// How the program ended, and what it said.
+    /// Exit and output of the program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
 }

@@ -47,10 +47,10 @@ pub(crate) fn unload_module(name: &str) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `ioctl` of the accessed-bit module or of `pagemap`, of which the error is the number. The caller keeps addresses, that of the argument and those
-/// in it, to memory of its own that nothing else refers to, or to such as is not mapped.
+/// `ioctl` of the accessed-bit module or of `pagemap`; the error is the errno. The argument and all addresses in it must be memory of the
+/// caller's own without other references, or unmapped.
 pub(crate) fn ioctl(file: &File, command: u32, argument: u64) -> Result<(), i32> {
-    // SAFETY: an open file; what is written lies where the caller says.
+    // SAFETY: an open file; it writes only to addresses of the caller's, as required above.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::c_ulong::from(command) as _, argument) };
     if result == -1 { Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)) } else { Ok(()) }
 }
@@ -66,7 +66,7 @@ pub(crate) fn kernel_log() -> io::Result<Vec<String>> {
         match file.read(&mut record) {
             Ok(bytes) => records.push(String::from_utf8_lossy(&record[..bytes]).into_owned()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(records),
-            // Records were dropped to make room: the next read goes on behind them.
+            // Records were dropped to make room: the next read continues after them.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Err(error) => return Err(error),
         }
@@ -118,7 +118,7 @@ pub(crate) fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
     // SAFETY: a string that ends with a zero byte, no flags.
     let fd = unsafe { libc::memfd_create(c"script".as_ptr(), 0) };
     check(fd)?;
-    // SAFETY: a descriptor just made that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     let file = unsafe { OwnedFd::from_raw_fd(fd) };
     let bytes = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: an open descriptor.
@@ -126,15 +126,15 @@ pub(crate) fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// What a mapping shows.
+/// Backing of a mapping.
 #[derive(Clone, Copy)]
 pub(crate) enum Backing<'a> {
     Anonymous,
     File { file: &'a File, offset: u64, shared: bool, executable: bool },
 }
 
-/// Maps pages at a fixed place, in place of what is there. Below the first terabyte (the program itself) and above the script's
-/// own limit nothing may be mapped: that is the caller's to keep, see [`crate::player`].
+/// Maps pages at a fixed place, replacing existing mappings. The caller must not map below the first terabyte (the program itself) or above
+/// the script's own limit, see [`crate::player`].
 pub(crate) fn map(page: u64, pages: u64, backing: Backing<'_>) -> io::Result<()> {
     let mut protection = libc::PROT_READ | libc::PROT_WRITE;
     let (flags, fd, offset) = match backing {
@@ -154,18 +154,18 @@ pub(crate) fn map(page: u64, pages: u64, backing: Backing<'_>) -> io::Result<()>
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Pages that one call of [`transfer`] takes at most.
+/// Most pages in one call of [`transfer`].
 pub(crate) const TRANSFER_PAGES_MAX: usize = 256;
 
-/// Reads or writes whole pages of a file in one call; what is read is dropped, what is written is zeroes. Returns the bytes.
+/// Reads or writes whole pages of a file in one call; data read are dropped, data written are zeroes. Returns the bytes.
 pub(crate) fn transfer(file: &File, page: u64, pages: usize, write: bool) -> io::Result<usize> {
     let mut buffer = [0u8; PAGE_LEN];
     let one = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: PAGE_LEN };
-    // The same page of memory for all of them: the player's own memory stays small.
+    // All parts use the same page of memory: the player's own memory stays small.
     let parts = [one; TRANSFER_PAGES_MAX];
     let count = libc::c_int::try_from(pages.min(TRANSFER_PAGES_MAX)).map_err(|_| io::ErrorKind::InvalidInput)?;
     let offset = i64::try_from(page.saturating_mul(PAGE)).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: an open file; `count` parts, each of which is the whole of `buffer`, which lives through the call.
+    // SAFETY: an open file; `count` parts, each the whole of `buffer`, which lives through the call.
     let done = unsafe {
         if write {
             libc::pwritev(file.as_raw_fd(), parts.as_ptr(), count, offset)
@@ -206,7 +206,7 @@ pub(crate) fn touch(page: u64, pages: u64, write: bool, value: u8) {
         // of this program lies there.
         unsafe {
             if write {
-                // Never a page of zeroes, which swap would only note.
+                // Never a page of zeroes, which swap would not store.
                 byte.write_volatile(value | 1);
             } else {
                 let _ = byte.read_volatile();
@@ -215,7 +215,7 @@ pub(crate) fn touch(page: u64, pages: u64, write: bool, value: u8) {
     }
 }
 
-/// Which pages of a file are in the page cache.
+/// Tells for each page of a file whether it is in the page cache.
 pub(crate) fn cached_pages(file: &OwnedFd, pages: u64) -> io::Result<Vec<bool>> {
     let (_, length) = place(0, pages)?;
     if length == 0 {
@@ -230,13 +230,13 @@ pub(crate) fn cached_pages(file: &OwnedFd, pages: u64) -> io::Result<Vec<bool>> 
     let mut states = vec![0u8; length / PAGE_LEN];
     // SAFETY: a mapping of `length` bytes and a vector with a byte for each of its pages.
     let result = check(unsafe { libc::mincore(mapped, length, states.as_mut_ptr()) });
-    // SAFETY: the mapping made above, of which no reference is left.
+    // SAFETY: the mapping made above, without remaining references.
     check(unsafe { libc::munmap(mapped, length) })?;
     result?;
     Ok(states.iter().map(|state| state & 1 == 1).collect())
 }
 
-/// What [`fork`] is on either side.
+/// Result of [`fork`] on either side.
 pub(crate) enum Forked {
     Child,
     Parent(i32),
@@ -252,11 +252,11 @@ pub(crate) fn fork() -> io::Result<Forked> {
     }
 }
 
-/// Becomes this program anew, which says on nobody's terminal that it is not the first process, and ends.
+/// Executes this program again, without a terminal. It finds that it is not the first process, and exits.
 pub(crate) fn run_again() {
     let (path, name) = (c"/proc/self/exe".as_ptr(), c"isotherm-guest".as_ptr());
     let arguments = [name, std::ptr::null()];
-    // SAFETY: strings and list end with a zero and live until the program is replaced; nobody else uses the three descriptors.
+    // SAFETY: strings and list end with a zero and live until the program is replaced; the three descriptors have no other user.
     unsafe {
         (0..3).for_each(|descriptor| {
             libc::close(descriptor);
@@ -265,25 +265,25 @@ pub(crate) fn run_again() {
     }
 }
 
-/// Ends the process without running anything else.
+/// Ends the process at once, without destructors or exit handlers.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: does not return and touches no memory of ours.
     unsafe { libc::_exit(code) }
 }
 
-/// Takes in children that ended.
+/// Reaps children that exited.
 pub(crate) fn reap() {
     // SAFETY: no status is asked for.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
-/// Whether a child has ended; takes it in.
+/// Whether a child has exited; reaps it.
 pub(crate) fn has_ended(child: i32) -> bool {
     // SAFETY: no status is asked for.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) != 0 }
 }
 
-/// How a child ended, if it has; takes it in.
+/// How a child exited, if it has; reaps it.
 pub(crate) fn end_of(child: i32) -> Option<std::process::ExitStatus> {
     let mut status = 0;
     // SAFETY: a number that lives through the call.
@@ -291,12 +291,12 @@ pub(crate) fn end_of(child: i32) -> Option<std::process::ExitStatus> {
     ended.then(|| std::os::unix::process::ExitStatusExt::from_raw(status))
 }
 
-/// Switches the loopback network on: a new kernel has it off.
+/// Switches the loopback network on: it is off after boot.
 pub(crate) fn loopback_up() -> io::Result<()> {
     // SAFETY: no memory is involved.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     check(socket)?;
-    // SAFETY: a descriptor just made that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     // SAFETY: zeroes are a value of it.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -308,7 +308,7 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) })
 }
 
-/// How a process is told to end.
+/// The signal that ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Kill,
@@ -328,7 +328,7 @@ pub(crate) fn kill(child: i32) -> io::Result<()> {
     signal(child, Signal::Kill)
 }
 
-/// Takes a capability out of the set that programs may ever have from here on.
+/// Removes a capability from the bounding set.
 pub(crate) fn drop_capability(number: u32) -> io::Result<()> {
     // SAFETY: no memory is involved.
     check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) })
@@ -358,7 +358,7 @@ pub(crate) fn bind_memory(node: Option<u32>) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The node of each page of this process, negative for those that are not there.
+/// The node of each page of this process, negative for pages that are not present.
 pub(crate) fn nodes_of(page: u64, pages: u64) -> io::Result<Vec<i32>> {
     let (address, length) = place(page, pages)?;
     let addresses: Vec<*mut libc::c_void> =
@@ -372,8 +372,8 @@ pub(crate) fn nodes_of(page: u64, pages: u64) -> io::Result<Vec<i32>> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(nodes) }
 }
 
-/// Maps some pages where the kernel likes, has them filled, and unmaps them: where that is more than a few dozen, the kernel drops
-/// all translations of the process.
+/// Maps some pages at an address chosen by the kernel, has them filled, and unmaps them: for more than a few dozen, the kernel drops all
+/// cached translations of the process.
 pub(crate) fn forget_translations(pages: u64) -> io::Result<()> {
     let (_, length) = place(0, pages)?;
     let (protection, flags) =
@@ -383,7 +383,7 @@ pub(crate) fn forget_translations(pages: u64) -> io::Result<()> {
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping made above, of which no reference was made.
+    // SAFETY: the mapping made above, without any reference.
     check(unsafe { libc::munmap(mapped, length) })
 }
 
@@ -402,7 +402,7 @@ pub(crate) fn shared<T: SharedMemory>() -> io::Result<&'static T> {
 /// Types for which zeroed memory is a value and that many processes may change at once: atomics and arrays of them.
 ///
 /// # Safety
-/// As said.
+/// Zeroed memory is a value, and all fields are atomics.
 pub(crate) unsafe trait SharedMemory: Sync {}
 
 // SAFETY: atomics only.
@@ -420,7 +420,7 @@ unsafe impl SharedMemory for crate::fragment::Board {}
 // SAFETY: atomics and arrays of them.
 unsafe impl SharedMemory for crate::tiers::Ledger {}
 
-/// Waits until `word` is no longer `value`, or the time is over, or for no reason at all.
+/// Waits until `word` is no longer `value`, or the time is over; may return early.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32, longest: Duration) {
     let timeout = libc::timespec {
         tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
@@ -430,7 +430,7 @@ pub(crate) fn wait_while(word: &AtomicU32, value: u32, longest: Duration) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const timeout) };
 }
 
-/// Wakes all who wait for `word`.
+/// Wakes all processes that wait for `word`.
 pub(crate) fn wake_all(word: &AtomicU32) {
     // SAFETY: an aligned word that lives through the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };

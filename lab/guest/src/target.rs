@@ -1,24 +1,24 @@
-//! A process that other parts of the guest ask the accessed-bit module about: it maps areas, and touches in them what it is told.
+//! A process on which other parts of the guest call the accessed-bit module: it maps areas, and touches pages in them on request.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::sys::{self, Backing, Forked};
 
-/// Pages that it has: every `stride`-th of `pages` pages from `first` on is touched when it starts.
+/// An area: every `stride`-th of `pages` pages from `first` on is touched when the process starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
     pub(crate) first: u64,
     pub(crate) pages: u64,
     pub(crate) stride: u64,
-    /// How it advises the kernel about the area, as `madvise` takes it.
+    /// Advice for the area, as `madvise` takes it.
     pub(crate) advice: libc::c_int,
 }
 
-/// What it is told: every `stride`-th page of a range to touch, reading or writing.
+/// An order: every `stride`-th page of a range to touch, reading or writing.
 #[derive(Debug)]
 pub(crate) struct Orders {
-    /// Raised by one for each order.
+    /// Increased by one for each order.
     serial: AtomicU32,
     done: AtomicU32,
     first: AtomicU64,
@@ -33,7 +33,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A new process with these areas, all of which it has written to.
+    /// A new process with these areas, after it has written to all of them.
     pub(crate) fn start(areas: &[Area]) -> Result<Self, String> {
         let orders: &'static Orders = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
         let pid = match sys::fork().map_err(|error| format!("fork: {error}"))? {

@@ -1,4 +1,4 @@
-//! Hot memory on a slow node: what the guest is to do, and what it reports.
+//! Hot memory on a slow node: the guest's job and report.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,30 +27,30 @@ pub struct Tiering {
     pub promote_rate_mbps: u32,
     /// The node whose memory it begins in.
     pub slow_node: u32,
-    /// A state is taken after each so many passes.
+    /// Passes between two samples.
     pub look_every: u64,
-    /// First page and number of pages of the part that is used, which is looked at by itself.
+    /// First page and number of pages of the part that is used, which is also sampled separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<(u32, u32)>,
-    /// Runs from before the first pass to the end; the player is in the group `/tier` then. Its absolute path and arguments.
+    /// Program that runs from before the first pass to the end, with the player in the group `/tier`: its absolute path and arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub program: Vec<String>,
 }
 
-/// What came of one run.
+/// Result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tiered {
-    /// The nodes that hot memory is demoted to, and tiers, in the kernel's words.
+    /// The nodes that hot memory is demoted to, and tiers, as the kernel prints them.
     pub tiers: Vec<String>,
-    /// `pgpromote_*`, `pgdemote_*`, `numa_*` and `pgmigrate_*` of `/proc/vmstat` at the end, less what they were before the first
+    /// `pgpromote_*`, `pgdemote_*`, `numa_*` and `pgmigrate_*` of `/proc/vmstat` at the end, minus their values before the first
     /// pass.
     pub vmstat: BTreeMap<String, i64>,
-    /// After so many passes, pages of the arena on each node.
+    /// (passes done, pages of the arena on each node).
     pub nodes: Vec<(u64, Vec<u64>)>,
-    /// Likewise of the part that is used, if it is known.
+    /// The same for the part that is used, if it is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot_nodes: Vec<(u64, Vec<u64>)>,
-    /// How the program ended, and what it said.
+    /// Exit and output of the program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
 }

@@ -22,9 +22,9 @@ const KEPT: [&str; 4] = ["pgpromote_", "pgdemote_", "numa_", "pgmigrate_"];
 
 type Row = [AtomicU64; 1 + 2 * NODES as usize];
 
-/// What the player tells.
+/// Samples of the player.
 pub(crate) struct Ledger {
-    /// 0 not begun, 1 everything touched, 2 let go, 3 done.
+    /// 0 not begun, 1 everything touched, 2 released, 3 done.
     step: AtomicU32,
     samples: AtomicU64,
     /// Passes done, then pages on each node, then those of the part that is used.
@@ -121,7 +121,7 @@ fn tiers() -> Vec<String> {
     lines
 }
 
-/// Lives as the player. Does not return.
+/// Runs as the player. Does not return.
 fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
     let pages = u64::from(tiering.pattern.pages);
     let work = || -> Result<(), Box<dyn std::error::Error>> {
@@ -153,7 +153,7 @@ fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
     sys::exit_now(code)
 }
 
-/// Notes which node has how many pages of the arena.
+/// Samples the pages of the arena on each node.
 fn sample(passes: u64, pages: u64, hot: Option<(u32, u32)>, ledger: &Ledger) -> std::io::Result<()> {
     let number = usize::try_from(ledger.samples.load(Ordering::Acquire)).unwrap_or(LOOKS_MAX);
     let Some(row) = ledger.rows.get(number) else { return Ok(()) };

@@ -1,16 +1,16 @@
-//! Memory of the kernel before and after something that must leave nothing behind.
+//! Memory of the kernel before and after an action that must not leak.
 
 use std::time::Duration;
 
-/// What the kernel keeps for itself, and may not grow; at most so many bytes: lists of each processor hold some back.
+/// Counters of memory that the kernel keeps; limit of their growth in bytes: per-CPU lists hold some back.
 const KEPT: [&str; 3] = ["SUnreclaim", "PageTables", "KernelStack"];
 const KEPT_SLACK: u64 = 1 << 20;
-/// What anyone can have may shrink by so much: processes that have just ended are still being buried.
+/// Limit of the decrease of available memory: processes that have just exited are still being freed.
 const FREE_SLACK: u64 = 4 << 20;
 const FREE: &str = "Free";
-/// Free pages that wait on lists of single processors, which count as used; many MiB since Linux 6.7.
+/// Free pages on per-CPU lists, which count as used; many MiB since Linux 6.7.
 const WAITING: &str = "OnProcessorLists";
-/// Memory that is free, that a cache would give back, or that a process still has: what no one leaked.
+/// Memory that is free, that a cache would give back, or that a process still has: memory that is not leaked.
 const FREE_PARTS: [&str; 6] = ["MemFree", WAITING, "Buffers", "Cached", "SReclaimable", "AnonPages"];
 
 /// Lines of `/proc/meminfo`, and [`WAITING`], in bytes.
@@ -18,7 +18,7 @@ pub(super) struct Memory(Vec<(String, u64)>);
 
 impl Memory {
     pub(super) fn read() -> Result<Self, String> {
-        // What waits to be put on lists of used pages is put there, so that what nobody uses any more goes.
+        // Pages waiting for the LRU lists are put there, so that unused ones are freed.
         let drain = "/proc/sys/vm/compact_memory";
         std::fs::write(drain, "1").map_err(|error| format!("{drain}: {error}"))?;
         let path = "/proc/meminfo";
@@ -46,7 +46,7 @@ impl Memory {
         self.0.iter().find(|(one, _)| one == name).map(|(_, bytes)| *bytes)
     }
 
-    /// What differs now, with before and now.
+    /// Differences between before and now.
     fn changed(&self, now: &Self) -> String {
         let changed = self.0.iter().filter_map(|(name, before)| {
             let now = now.bytes(name)?;
@@ -56,7 +56,7 @@ impl Memory {
     }
 }
 
-/// Memory before and now, once it is as before; what is more, if it stays so for seconds.
+/// Memory before and now, once it is as before; the excess, if it persists for seconds.
 pub(super) fn settled(before: &Memory) -> Result<Vec<(String, u64, u64)>, String> {
     let mut grown = String::new();
     for _ in 0..40 {

@@ -1,4 +1,4 @@
-//! What is no call of the module's interface is refused with the error that says why.
+//! Invalid calls of the module's interface are refused with the right error.
 
 use super::same;
 use crate::device::{ACTIVATE, Device, FLUSH, PROBE, Process, SCAN};

@@ -1,4 +1,4 @@
-//! Storms: a process whose mappings change all the time, and others that look at it and talk nonsense.
+//! Storms: a process whose mappings change all the time, and others that scan it and make invalid calls.
 #![expect(clippy::cast_possible_truncation, reason = "guests are of 64 bits, and numbers below a limit are small")]
 
 use isotherm_guest::living::ModuleTest;
@@ -10,7 +10,7 @@ use crate::sys::{self, Backing, Forked, PAGE};
 
 const LOOKERS: u64 = 3;
 
-/// Numbers that look like chance.
+/// Pseudo-random numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -60,7 +60,7 @@ fn churn(mut chance: Chance) -> ! {
     loop {
         let first = ARENA_PAGE + chance.below(16) * 512;
         let part = first + chance.below(256);
-        // What cannot be done (no huge page at hand, nothing mapped there) is passed over.
+        // Impossible actions (no huge page free, nothing mapped there) are skipped.
         let _ = match chance.below(9) {
             0 | 1 => sys::map(first, 1024, Backing::Anonymous)
                 .and_then(|()| sys::advise(first, 1024, libc::MADV_HUGEPAGE))
@@ -86,7 +86,7 @@ fn churn(mut chance: Chance) -> ! {
     }
 }
 
-/// A child of the process, which exits, or runs another program, at any moment. What is asked of it may fail.
+/// A child of the process, which exits, or runs another program, at any moment. Calls about it may fail.
 fn look_at_child(device: &Device, churner: i32, start: u64) {
     let children = std::fs::read_to_string(format!("/proc/{churner}/task/{churner}/children")).unwrap_or_default();
     let child = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
@@ -109,13 +109,13 @@ fn look(device: &Device, churner: i32, looker: u64, test: &ModuleTest, mut chanc
     while calls < test.storm_calls || begun_at.elapsed() < least {
         calls += 1;
         if looker == 0 {
-            // Words that are nonsense, or nearly sense; structures stay where they are, addresses in them are small.
+            // Invalid or nearly valid words; structures stay in place, addresses in them are small.
             let mut words: [u64; 13] = std::array::from_fn(|_| match chance.below(4) {
                 0 => chance.next(),
                 1 => chance.below(1 << 16),
                 _ => 0,
             });
-            // No address of a bitmap or a list is one of this process's own: below 64 KiB nothing is mapped.
+            // No address of a bitmap or a list is in this process's memory: below 64 KiB nothing is mapped.
             for index in [2, 5, 6, 7, 8] {
                 words[index] = chance.below(1 << 16);
             }
@@ -151,7 +151,7 @@ fn look(device: &Device, churner: i32, looker: u64, test: &ModuleTest, mut chanc
 }
 
 impl Scan {
-    /// Ends where an entry of its level does.
+    /// Ends at the end of an entry of its level.
     fn whole(mut self) -> Self {
         self.end = self.end.next_multiple_of(1 << (12 + 9 * self.level));
         self
