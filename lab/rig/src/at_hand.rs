@@ -1,4 +1,4 @@
-//! What tests of real kernels need, and when they may go without.
+//! Requirements of tests of real kernels, and skipping tests without them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ pub struct AtHand {
 }
 
 impl AtHand {
-    /// The kernel called `name` and the guest's program below the folder `target` that cargo builds into. `None`, and `say` is told
-    /// why: this machine lacks something, and `is_required` (CI) is false.
+    /// The kernel called `name` and the guest's program below the folder `target` that cargo builds into. `None`, after a message
+    /// through `say`: this machine lacks something, and `is_required` (CI) is false.
     ///
     /// # Errors
-    /// What is lacking although it is required; whatever else goes wrong.
+    /// Something is lacking although it is required; other failures.
     pub fn find(target: &Path, name: &str, is_required: bool, say: &dyn Fn(&str)) -> Result<Option<Self>, RigError> {
         let find = || {
             vm::check()?;

@@ -1,4 +1,4 @@
-//! What can go wrong in the rig, each with the way out.
+//! Errors of the rig, each with the way out.
 
 use std::path::PathBuf;
 use thiserror::Error;
@@ -15,7 +15,7 @@ pub enum RigError {
     /// No kernel has this name.
     #[error("no kernel is called `{name}`; there are {known}")]
     NoKernel {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
         known: String,
     },
@@ -23,19 +23,19 @@ pub enum RigError {
     #[error("cannot fetch kernel {kernel}: {reason}")]
     Fetch {
         kernel: &'static str,
-        /// Why, and what to do.
+        /// The cause, and the way out.
         reason: String,
     },
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
-    /// A file of a package is not what it should be.
+    /// A file of a package is invalid.
     #[error("{}: {reason}", path.display())]
     Damaged { path: PathBuf, reason: String },
     /// A program cannot be played by a guest.
     #[error("the guest cannot play this program: {reason}")]
     Unplayable { reason: String },
-    /// The guest did not come to its end.
+    /// The guest did not finish.
     #[error("the guest {what}{tail}")]
     Guest {
         what: String,
@@ -50,8 +50,7 @@ impl RigError {
         move |source| Self::Io { path, source }
     }
 
-    /// Whether this machine lacks something, a network for kernels included, rather than that something failed: tests are skipped
-    /// then.
+    /// Whether this machine lacks something, a network for kernels included, rather than that something failed: then tests are skipped.
     pub fn is_lack(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Fetch { .. })
     }

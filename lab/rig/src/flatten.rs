@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::RigError;
 
-/// log2 of the pages that an entry of the topmost of four page-table levels spans: 512 GiB. What shares one stays together, so that
-/// the page tables of the guest have the shape of those of the program.
+/// log2 of the pages that an entry of the topmost of four page-table levels spans: 512 GiB. Pages that share one stay together, so
+/// that the page tables of the guest have the shape of those of the program.
 const SLOT_SHIFT: u32 = 27;
-/// Slots that a script may use: not the first, where the guest's program lies, and not the last, which the kernel chooses from.
+/// Slots that a script may use: not the first, which has the guest's program, and not the last, which the kernel chooses from.
 const SLOTS: std::ops::Range<u64> = 1..255;
-/// Watched ranges closer than this are one.
+/// Least gap between watched ranges: closer ones are joined.
 const WATCH_GAP: u64 = 16;
 /// Most operations of a script.
 const OPERATIONS_MAX: usize = 8 << 20;
 
 /// The script of a program: its threads take turns as in [`for_each_step`], its computing and sleeping are left out, its address
-/// spaces are moved to where the guest has room. Before its last process ends the state is marked, as number 1.
+/// spaces are moved to where the guest has room. Before its last process ends there is a mark with number 1.
 ///
 /// # Errors
 /// More processes, operations, files' pages or address space than a guest can have, or a stream that fails.
@@ -57,7 +57,7 @@ struct Flattening {
     script: Script,
     processes: Vec<access::Process>,
     process_of: Vec<usize>,
-    /// Of processes that are alive.
+    /// Of live processes.
     spaces: Vec<Option<Layout>>,
     threads_left: Vec<usize>,
     /// Touched pages by process: first page to end, disjoint.
@@ -185,7 +185,7 @@ impl Flattening {
         }
     }
 
-    /// Moves the pages to where the guest has room.
+    /// Moves the pages to free places of the guest.
     fn finish(mut self) -> Result<Script, String> {
         for (process, touched) in &self.touched {
             for (&start, &end) in touched {
@@ -211,7 +211,7 @@ impl Flattening {
             ));
         }
         let slots: BTreeMap<u64, u64> = used.into_iter().zip(SLOTS).collect();
-        // Slots keep their order and none lies between two neighbours, so that what spans several stays in one piece.
+        // Slots keep their order and neighbours stay adjacent, so that ranges over several stay in one piece.
         let moved = |page: u64| slots[&(page >> SLOT_SHIFT)] << SLOT_SHIFT | page & ((1 << SLOT_SHIFT) - 1);
         for operation in &mut self.script.operations {
             match &mut operation.action {

@@ -8,7 +8,7 @@ const PROGRAM: u32 = 0o100_755;
 const DATA: u32 = 0o100_644;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// Files of a guest, put together.
+/// Files of a guest, being assembled.
 #[derive(Debug, Default)]
 pub(crate) struct Initramfs {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub(crate) struct Initramfs {
 }
 
 impl Initramfs {
-    /// One with the first process, and the console that it speaks to before it mounts anything.
+    /// An archive with the first process, and the console that it writes to before it mounts anything.
     pub(crate) fn new(init: &[u8]) -> Self {
         let mut files = Self::default();
         files.add(Builder::new("dev").mode(FOLDER), &[]);
@@ -33,7 +33,7 @@ impl Initramfs {
         self.add(Builder::new(path).mode(DATA), bytes);
     }
 
-    /// Adds a file of the host as it is there: with its time, which tells interpreters whether what they compiled is still right.
+    /// Adds a file of the host as it is there: with its time, by which interpreters check that compiled files are current.
     pub(crate) fn as_on_host(&mut self, path: &str, is_program: bool, changed_s: u32, bytes: &[u8]) {
         let mode = if is_program { PROGRAM } else { DATA };
         self.add(Builder::new(path).mode(mode).mtime(changed_s), bytes);

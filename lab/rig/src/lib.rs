@@ -1,9 +1,8 @@
-//! The real-kernel rig: boots a Linux kernel in a virtual machine, plays a page script in it, and brings back what the kernel
-//! counted.
+//! The real-kernel rig: boots a Linux kernel in a virtual machine, plays a page script in it, and returns the kernel's counters.
 //!
 //! Kernels come from the system's package manager into a folder of their own ([`packages`]); the virtual machine is QEMU's
-//! software emulation ([`vm`]), so that it needs no privileges and no particular processor. What the emulation does to time
-//! makes times worthless: counts are what is compared. How to use it, what it can be trusted with: `docs/evidence/fidelity.md#the-rig`.
+//! software emulation ([`vm`]), so that it needs no privileges and no particular processor. Times are meaningless under emulation, so
+//! only counts are compared. Use and limits: `docs/evidence/fidelity.md#the-rig`.
 
 mod at_hand;
 mod error;

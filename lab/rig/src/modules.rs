@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::RigError;
 
-/// Modules as a guest loads them: what others need comes first.
+/// Modules as a guest loads them: dependencies come first.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     /// Name and bytes.
@@ -15,8 +15,8 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    /// The modules called `names` of a kernel and all they need. Names that the kernel has no module of are passed over: what they
-    /// do may be built in, and the guest says what is missing.
+    /// The modules called `names` of a kernel and all they need. Names without a module are skipped: they may be built in, and the
+    /// guest reports what is missing.
     pub(crate) fn of(folder: &Path, names: &[&str]) -> Result<Self, RigError> {
         let mut paths = BTreeMap::new();
         index(folder, &mut paths)?;
@@ -70,7 +70,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, RigError> {
     Ok(module)
 }
 
-/// What the entry `depends=` among a module's facts says: strings that end with a zero byte.
+/// Value of `depends=` in a module's information, which consists of strings that end with a zero byte.
 fn needed_by(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else { return Vec::new() };

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::RigError;
 
-/// A kernel that the rig knows how to get.
+/// A kernel that the rig can fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEntry {
     /// Its release, major and minor number.
@@ -29,7 +29,7 @@ pub const KERNELS: &[KernelEntry] = &[
     KernelEntry { name: "7.2", alias: Some("newest"), suite: "sid", summary: "Debian unstable" },
 ];
 
-/// A kernel at hand.
+/// A fetched kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// `uname -r`.
@@ -52,7 +52,7 @@ impl KernelEntry {
         })
     }
 
-    /// The kernel in `cache`, if it is there, under its name or its alias.
+    /// The kernel in `cache`, if it exists, under its name or its alias.
     pub fn cached(&self, cache: &Path) -> Option<Kernel> {
         let names = [self.name].into_iter().chain(self.alias);
         names.filter_map(|name| Kernel::in_folder(&cache.join(name))).next()
@@ -63,7 +63,7 @@ impl KernelEntry {
         kernel.release.strip_prefix(self.name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
     }
 
-    /// The kernel in `cache`, fetched first if it is not there. `say` is told what is being done.
+    /// The kernel in `cache`, fetched first if it is missing. `say` is called with messages on progress.
     ///
     /// # Errors
     /// The package manager is missing, has no mirror configured, or cannot fetch.
@@ -75,7 +75,7 @@ impl KernelEntry {
         for (program, package) in [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg"), ("tar", "tar")] {
             need(program, package)?;
         }
-        // One at a time, whatever process or thread it is: a second waits, and finds the kernel there.
+        // One at a time over all processes and threads: a second one waits, and finds the kernel in the cache.
         fs::create_dir_all(cache).map_err(RigError::io(cache))?;
         let path = cache.join("lock");
         let lock = fs::File::create(&path).and_then(|file| file.lock().map(|()| file));
@@ -99,7 +99,7 @@ impl KernelEntry {
         apt.run_in(&part, "apt-get", &download)?;
         say(&format!("unpacking Linux {release}"));
         unpack(self.name, &part)?;
-        // Only a whole folder gets the name that is looked for.
+        // Only a whole folder gets the final name.
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(RigError::io(&folder))?;
         }
@@ -112,7 +112,7 @@ impl KernelEntry {
 }
 
 impl Kernel {
-    /// What `folder` holds: an image `vmlinuz-*` or beside the modules, and one folder of modules.
+    /// Contents of `folder`: an image `vmlinuz-*`, in it or next to the modules, and one folder of modules.
     fn in_folder(folder: &Path) -> Option<Self> {
         let modules = ["usr/lib/modules", "lib/modules"].iter().find_map(|place| only_entry(&folder.join(place)))?;
         let release = modules.file_name()?.to_str()?.to_owned();
@@ -133,7 +133,7 @@ pub(crate) fn need(program: &'static str, package: &str) -> Result<(), RigError>
     find(program, package).map(|_| ())
 }
 
-/// Where `program` lies: on the path, or where it says itself.
+/// Path of `program`: on the path, or as given.
 pub(crate) fn find(program: &'static str, package: &str) -> Result<PathBuf, RigError> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
@@ -160,7 +160,7 @@ impl<'a> Apt<'a> {
         }
         let mirror = mirror(entry)?;
         let sources = root.join("sources.list");
-        // Where the keys of the archive are not trusted for every source, they lie here.
+        // If the keys of the archive are not trusted for every source, they are here.
         let keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
         let signed = if Path::new(keyring).exists() { format!("[signed-by={keyring}] ") } else { String::new() };
         let line = format!("deb {signed}{mirror} {} main\n", entry.suite);
@@ -177,7 +177,7 @@ impl<'a> Apt<'a> {
             // Neither translations nor software-centre data.
             "Acquire::Languages=none".to_owned(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
-            // The cache belongs to whoever runs this, not to the package manager's own user.
+            // The cache belongs to the current user, not to the package manager's own user.
             "APT::Sandbox::User=root".to_owned(),
             "APT::Architecture=amd64".to_owned(),
         ];
@@ -254,8 +254,8 @@ fn mirror(entry: &KernelEntry) -> Result<String, RigError> {
     )
 }
 
-/// The archive itself among lines of `URI ORIGIN LABEL`, not security updates or somebody else's packages. Origin and label are
-/// known only after the first update; until then the usual last part of the URI must do.
+/// The archive itself among lines of `URI ORIGIN LABEL`, not security updates or packages of others. Origin and label are known
+/// only after the first update; until then the usual last part of the URI decides.
 fn mirror_in(targets: &str) -> Option<String> {
     let by_name = targets.lines().filter_map(|line| line.strip_suffix(" Debian Debian")).next();
     let uris = targets.lines().filter_map(|line| line.split(' ').next());
@@ -263,7 +263,7 @@ fn mirror_in(targets: &str) -> Option<String> {
     by_name.or_else(by_path).map(|uri| uri.trim_end_matches('/').to_owned())
 }
 
-/// Takes out of the packages in `folder` what a guest may need, and removes them.
+/// Takes files that a guest may need out of the packages in `folder`, and removes the packages.
 fn unpack(kernel: &'static str, folder: &Path) -> Result<(), RigError> {
     const WANTED: &[&str] = &[
         "*/vmlinuz*",
@@ -294,7 +294,7 @@ fn unpack(kernel: &'static str, folder: &Path) -> Result<(), RigError> {
         let stream = tar.stdout.take().expect("asked for");
         let mut untar = Command::new("tar");
         untar.args(["-x", "--wildcards", "--no-same-owner", "-C"]).arg(folder).args(WANTED);
-        // A package need not hold all that is wanted: tar says so and fails, so what counts is looked at afterwards.
+        // A package need not contain all wanted files: tar then fails, so the result is checked afterwards.
         let _ = untar.stdin(stream).stderr(Stdio::null()).status().map_err(|error| fail(&error))?;
         let status = tar.wait().map_err(|error| fail(&error))?;
         if !status.success() {
@@ -316,7 +316,7 @@ mod tests {
         let other = "https://packages.example/apt/ Example Example\n";
         let found = mirror_in(&format!("{other}{security}{archive}"));
         assert_eq!(found.as_deref(), Some("http://mirror.example/debian"));
-        // Before the first update nothing but the URI is known.
+        // Before the first update only the URI is known.
         let found = mirror_in(
             "https://packages.example/apt/  \nhttp://mirror.example/debian-security/  \nhttp://m.example/debian/  \n",
         );

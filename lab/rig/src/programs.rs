@@ -1,4 +1,4 @@
-//! Programs that are installed here, with all that they need in a guest: libraries, and modules of Python.
+//! Installed programs of the host, with all that they need in a guest: libraries, and Python modules.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,9 +12,9 @@ use crate::{RigError, packages};
 /// A program of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostProgram {
-    /// Where it lies, here and in the guest.
+    /// Path, on the host and in the guest.
     pub path: String,
-    /// It, and what it loads. Each lies in the guest where it lies here.
+    /// The program and the files it loads. Each has the same path in the guest.
     pub files: Vec<Extra>,
 }
 
@@ -34,7 +34,7 @@ impl HostProgram {
     /// The program called `name`, or at that path, which is in `package`.
     ///
     /// # Errors
-    /// It is not installed; its libraries cannot be told.
+    /// It is not installed; its libraries cannot be found.
     pub fn find(name: &'static str, package: &str) -> Result<Self, RigError> {
         let path = packages::find(name, package)?;
         let mut files = BTreeSet::from([path.clone()]);
@@ -47,7 +47,7 @@ impl HostProgram {
     /// # Errors
     /// It cannot be run, or has no such module.
     pub fn with_modules(self, modules: &[&str]) -> Result<Self, RigError> {
-        // Without what this machine's sites add.
+        // Without additions of this machine's site packages.
         let mut asked = Command::new(&self.path);
         asked.args(["-I", "-S", "-c", FILES_OF_MODULES, "site", "encodings.utf_8"]).args(modules);
         let printed = output_of(&mut asked, Path::new(&self.path))?;
@@ -69,7 +69,7 @@ fn libraries_of(path: &Path) -> Result<BTreeSet<PathBuf>, RigError> {
     Ok(paths_in(&String::from_utf8_lossy(&done.stdout)))
 }
 
-/// The paths in what ldd says: `name => path (address)`, or `path (address)`.
+/// The paths in the output of ldd: `name => path (address)`, or `path (address)`.
 fn paths_in(text: &str) -> BTreeSet<PathBuf> {
     let path =
         |line: &str| line.split_whitespace().find(|word| word.starts_with('/') && *word != "/").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! One run: a kernel, a machine, a job; out come the guest's reports.
+//! One run: a kernel, a machine and a job; returns the guest's reports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::script::Script;
 use crate::vm::{self, Ended, Machine};
 use crate::{Kernel, RigError};
 
-/// Modules that jobs may need; a kernel that has one built in has no module of it.
+/// Modules that jobs may need; a kernel may have one built in.
 pub(crate) const MODULES: &[&str] = &["zram", "virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 /// Block device of the file system with the script's files.
 const FILES_DEVICE: &str = "/dev/vda";
@@ -24,15 +24,15 @@ pub struct Run<'a> {
     pub machine: &'a Machine,
     /// The guest's program, statically linked.
     pub guest: &'a Path,
-    /// What it is to do; `files_device` is filled in.
+    /// The guest's job; `files_device` is filled in.
     pub job: &'a Job,
-    /// What it plays, if it plays.
+    /// The script, if it plays one.
     pub script: Option<&'a Script>,
-    /// What else the guest is given.
+    /// Further files for the guest.
     pub extras: &'a Extras,
 }
 
-/// What a guest is given beside its own program.
+/// Files for a guest in addition to its own program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Kernel modules, not packed, loaded in this order after the rig's own.
@@ -44,9 +44,9 @@ pub struct Extras {
 /// A file for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extra {
-    /// Where it lies here.
+    /// Path on the host.
     pub from: PathBuf,
-    /// Where it lies in the guest: an absolute path.
+    /// Path in the guest, absolute.
     pub to: String,
     /// Whether it can be run.
     pub is_program: bool,
@@ -56,13 +56,13 @@ impl Extras {
     fn add_to(&self, files: &mut Initramfs) -> Result<(), RigError> {
         for (index, path) in self.modules.iter().enumerate() {
             let bytes = fs::read(path).map_err(RigError::io(path))?;
-            // Behind those of the rig, which begin with two digits.
+            // After those of the rig, which begin with two digits.
             files.file(&format!("{}/x{index:02}.ko", inside(MODULES_PATH)), &bytes);
         }
         for Extra { from, to, is_program } in &self.files {
             let bytes = fs::read(from).map_err(RigError::io(from))?;
             let to = inside(to);
-            // A folder that is there stays as it is.
+            // An existing folder stays unchanged.
             to.match_indices('/').for_each(|(end, _)| files.folder(&to[..end]));
             let changed = fs::metadata(from).and_then(|file| file.modified()).map_err(RigError::io(from))?;
             let changed_s = changed.duration_since(std::time::UNIX_EPOCH).map_or(0, |age| age.as_secs());
@@ -72,12 +72,12 @@ impl Extras {
     }
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct RunResult {
     /// `uname -r` of the guest.
     pub kernel: String,
-    /// What it said, in order.
+    /// The guest's reports, in order.
     pub reports: Vec<Report>,
     pub console: String,
     /// Wall-clock time from start to exit.
@@ -93,12 +93,12 @@ impl RunResult {
         })
     }
 
-    /// What an emulator left, if the guest came to its end.
+    /// The result of an emulator, if the guest finished.
     pub(crate) fn of(ended: Ended) -> Result<Self, RigError> {
         let reports = reports_of(&ended.reports);
         let failed = |what: String| Err(RigError::Guest { what, tail: vm::tail(&ended.console) });
         let ended_with = format!("(the emulator ended with {})", code_text(ended.code));
-        // What follows a panic on the console can be longer than the tail.
+        // The text after a panic on the console can be longer than the tail.
         let panic = ended.console.lines().find_map(|line| line.split_once("Kernel panic - not syncing: "));
         let kernel = reports.iter().find_map(|report| match report {
             Report::Booted { kernel, .. } => Some(kernel.clone()),
@@ -112,7 +112,7 @@ impl RunResult {
         };
         match reports.last() {
             Some(Report::Failed { message }) => failed(format!("failed: {message}")),
-            // Both must say so: a panic ends the emulator with 0, which no guest can.
+            // Both must agree: a panic ends the emulator with 0, which no guest can.
             Some(Report::Done) if ended.code == Some(i32::from(PASSED) << 1 | 1) => {
                 Ok(Self { kernel, reports, console: ended.console, took: ended.took })
             }
@@ -128,7 +128,7 @@ impl Run<'_> {
     /// Boots, waits, reads.
     ///
     /// # Errors
-    /// A program is missing, a file cannot be written, or the guest panics, hangs, is out of memory, or says that it failed.
+    /// A program is missing, a file cannot be written, or the guest panics, hangs, is out of memory, or reports a failure.
     pub fn go(&self) -> Result<RunResult, RigError> {
         vm::check()?;
         let folder = tempfile::tempdir().map_err(RigError::io(std::env::temp_dir()))?;
@@ -150,7 +150,7 @@ impl Run<'_> {
         files.file(inside(JOB_PATH), &serde_json::to_vec(job).expect("a job is plain data"));
         if let Some(script) = self.script {
             let bytes = script.encode();
-            // The archive is unpacked into the guest's memory, beside itself, and the script is then read.
+            // The archive is unpacked into the guest's memory, next to itself, and the script is then read.
             let room = self.machine.memory_bytes / 8;
             if bytes.len() as u64 > room {
                 let reason = format!("the script has {} bytes; a guest of this size has room for {room}", bytes.len());
@@ -179,7 +179,7 @@ impl Run<'_> {
             bytes = bytes.saturating_add(file.pages.saturating_mul(4096));
         }
         let image = folder.join("files.ext4");
-        // Room for what is written into holes, for the journal and for the tables.
+        // Room for writes into holes, for the journal and for the tables.
         let kib = (bytes / 1024).saturating_mul(5) / 4 + 64 * 1024;
         let made = Command::new("mke2fs")
             .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-d"])
@@ -206,16 +206,15 @@ fn code_text(code: Option<i32>) -> String {
     code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}"))
 }
 
-/// Whole lines that are reports; a torn last one is none.
+/// Whole lines that are reports; a torn last line is dropped.
 pub(crate) fn reports_of(text: &str) -> Vec<Report> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// The guest's program: where `configured` says, in `../guest` from `executable` where it was built, in `../lib/isotherm` from it
-/// where it is installed.
+/// The guest's program: at `configured`, in `../guest` next to a built `executable`, or in `../lib/isotherm` next to an installed one.
 ///
 /// # Errors
-/// It is nowhere.
+/// It is not found.
 pub fn guest_program(configured: Option<&Path>, executable: Option<&Path>) -> Result<PathBuf, RigError> {
     const NAME: &str = "isotherm-guest";
     let versus = executable.and_then(Path::parent);

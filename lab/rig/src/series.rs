@@ -1,7 +1,7 @@
 //! Many replays in one boot.
 //!
-//! Files lie on a RAM disk, which is synchronous: a read is over when it was submitted, so that nothing depends on how fast an
-//! emulated disk is. Its file system keeps pages of files single (see [`FEATURES`]).
+//! Files are on a RAM disk, which is synchronous: a read completes when it is submitted, so that nothing depends on the speed of an
+//! emulated disk. Its file system keeps pages of files single (see [`FEATURES`]).
 
 use isotherm_guest::script::ScriptFile;
 use std::fs;
@@ -22,8 +22,8 @@ use crate::script::Script;
 use crate::vm::{self, Machine};
 use crate::{Kernel, RigError};
 
-/// No journal: its commits would come by the clock. A file system that *can* hold encrypted files has no large folios (Linux 6.16
-/// to 7.2, `ext4_should_enable_large_folio`), which neither older kernels nor the simulated machine have.
+/// No journal: its commits depend on the clock. A file system that *can* hold encrypted files has no large folios (Linux 6.16 to
+/// 7.2, `ext4_should_enable_large_folio`), which neither older kernels nor the simulated machine have.
 const FEATURES: &str = "^has_journal,encrypt";
 const BLOCK: usize = 4096;
 
@@ -42,38 +42,38 @@ pub struct SeriesPlay<'a> {
     pub runs: &'a [SeriesRun],
 }
 
-/// What came of a series.
+/// Result of a series.
 #[derive(Clone, Debug)]
 pub struct SeriesOutcome {
     /// `uname -r` of the guest.
     pub kernel: String,
-    /// By run the state at its mark, or why there is none.
+    /// State at the mark of each run, or why there is none.
     pub runs: Vec<Result<Observation, String>>,
     /// Wall-clock time from start to exit.
     pub took: Duration,
 }
 
-/// What came of a series that did not come to its end.
+/// Result of a series that did not finish.
 #[derive(Debug)]
 pub struct CutSeries {
-    /// Why it did not.
+    /// Why it did not finish.
     pub error: RigError,
     /// `uname -r` of the guest; `None` if it did not reach user space.
     pub kernel: Option<String>,
-    /// By run what the guest said of it; `None`: nothing.
+    /// Result of each run; `None`: not reported.
     pub runs: Vec<Option<Result<Observation, String>>>,
 }
 
 impl SeriesPlay<'_> {
-    /// Boots, waits, reads. `progress` is told now and then how many runs are over.
+    /// Boots, waits, reads. `progress` is called from time to time with the number of finished runs.
     ///
     /// # Errors
-    /// As for a single run; besides, scripts that the guest has no room for. A run that fails is no error of the series.
+    /// As for a single run; also scripts that the guest has no room for. A run that fails is no error of the series.
     pub fn go(&self, progress: &dyn Fn(u64)) -> Result<SeriesOutcome, RigError> {
         self.go_as_far(progress).map_err(|cut| cut.error)
     }
 
-    /// As [`go`](Self::go). Of a series that does not come to its end the runs that were over before are kept.
+    /// As [`go`](Self::go). If a series does not finish, its finished runs are returned.
     ///
     /// # Errors
     /// As [`go`](Self::go).
@@ -89,7 +89,7 @@ impl SeriesPlay<'_> {
         })
     }
 
-    /// `reported` is what the guest has said so far, whatever comes of it.
+    /// `reported` gets the guest's output so far, regardless of the result.
     fn boot(&self, progress: &dyn Fn(u64), reported: &mut String) -> Result<SeriesOutcome, RigError> {
         vm::check()?;
         let folder = tempfile::tempdir().map_err(RigError::io(std::env::temp_dir()))?;
@@ -129,7 +129,7 @@ impl SeriesPlay<'_> {
             script_bytes += bytes.len() as u64;
             files.file(&format!("{}-{index}", inside(SCRIPT_PATH)), &bytes);
         }
-        // The archive is unpacked into the guest's memory, beside itself, and one script at a time is then read.
+        // The archive is unpacked into the guest's memory, next to itself, and one script at a time is then read.
         let room = self.machine.memory_bytes / 8;
         if script_bytes > room {
             let reason = format!("the scripts have {script_bytes} bytes; a guest of this size has room for {room}");
@@ -143,7 +143,7 @@ impl SeriesPlay<'_> {
     }
 }
 
-/// What is told of each of so many runs.
+/// Result of each of `len` runs from the reports.
 fn runs_of(reports: Vec<Report>, len: usize) -> Vec<Option<Result<Observation, String>>> {
     let mut runs = vec![None; len];
     for report in reports {
@@ -159,13 +159,12 @@ fn runs_of(reports: Vec<Report>, len: usize) -> Vec<Option<Result<Observation, S
     runs
 }
 
-/// Inodes for the files of the script that has most, and for those that the file system keeps for itself (11 of ext4), with some to
-/// spare.
+/// Inodes for the files of the script with most files, and for those reserved by the file system (11 in ext4), with some to spare.
 fn inodes(scripts: &[&Script]) -> usize {
     scripts.iter().map(|script| script.files.len()).max().unwrap_or(0).saturating_add(32).next_multiple_of(256)
 }
 
-/// Room for the files of the script that has most, as what is written into holes, and for tables. `None` if there are no files.
+/// Room for the files of the largest script, all written into holes, and for tables. `None` if there are no files.
 fn disk_bytes<'a>(scripts: impl Iterator<Item = &'a [ScriptFile]>) -> Option<u64> {
     let on_disk = |files: &[ScriptFile]| -> u64 {
         let pages = files.iter().filter(|file| !file.shared_memory).map(|file| file.pages);

@@ -21,26 +21,26 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Processors.
     pub cpus: u32,
-    /// How long it may run.
+    /// Longest run time.
     pub time_limit: Duration,
-    /// What the guest's clock is made of.
+    /// Source of the guest's clock.
     pub clock: Clock,
     /// Whether user and kernel have page tables of their own (`pti=on`). An emulated processor keeps translations much longer than a
-    /// real one, and sets accessed bits only when it walks: a page that reclaim has looked at seems idle however often it is used.
-    /// With tables of their own each entry into the kernel drops all translations.
+    /// real one, and sets accessed bits only when it walks: a page that reclaim has scanned seems idle however often it is used.
+    /// With separate tables each entry into the kernel drops all translations.
     pub isolated_tables: bool,
-    /// A second node of so many bytes, without processors, which the firmware says is slow. It lies behind the first in memory.
+    /// Size of a second node without processors, which the firmware declares as slow. Its memory follows that of the first.
     pub slow_bytes: Option<u64>,
 }
 
-/// What a guest's clock is made of.
+/// Source of a guest's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The host's: what the emulator cannot do in time, the guest sees as slowness.
+    /// The host's clock: delays of the emulator appear as slowness in the guest.
     #[default]
     Host,
-    /// Executed instructions, 1 ns each; where all processors wait the clock goes on to the next event at once. What happens when
-    /// does not depend on how fast or busy the host is; processors take turns.
+    /// Executed instructions, 1 ns each; when all processors are idle the clock jumps to the next event. Timing does not depend on
+    /// the speed or load of the host; processors take turns.
     Instructions,
 }
 
@@ -57,26 +57,26 @@ impl Default for Machine {
     }
 }
 
-/// What a machine left.
+/// Result of a machine.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// QEMU's exit code; `None` if it was killed.
     pub(crate) code: Option<i32>,
-    /// What the guest wrote to its second serial port.
+    /// Output of the guest's second serial port.
     pub(crate) reports: String,
-    /// What it wrote to its console.
+    /// Output of its console.
     pub(crate) console: String,
     /// Wall-clock time.
     pub(crate) took: Duration,
 }
 
-/// Fails unless the emulator is there.
+/// Fails unless the emulator is installed.
 pub(crate) fn check() -> Result<(), RigError> {
     need(QEMU, "qemu-system-x86")
 }
 
-/// Boots `kernel` with `initramfs` in `folder`, where it may leave files, and waits for the end. `drives` are raw images. Now and
-/// then `sample` is shown the file that reports go to, as far as it is written.
+/// Boots `kernel` with `initramfs` in `folder`, where it may leave files, and waits for the end. `drives` are raw images. `sample`
+/// is called from time to time with the file of reports, as far as it is written.
 pub(crate) fn boot(
     machine: &Machine,
     kernel: &Kernel,
@@ -111,7 +111,7 @@ fn command(
     console: &Path,
     reports: &Path,
 ) -> Command {
-    // So that it does not outlive us however we end.
+    // It must not outlive us however we end.
     let mut command = if need("setpriv", "util-linux").is_ok() {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", QEMU]);
@@ -137,7 +137,7 @@ fn command(
         .args(["-serial", &format!("file:{}", text(console)), "-serial", &format!("file:{}", text(reports))])
         .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
         .args(["-kernel", &text(&kernel.image), "-initrd", &text(initramfs)])
-        // On a busy host the emulated timer can be too late for the kernel's look whether it ticks at all, which is a panic.
+        // On a busy host the emulated timer can be too late for the kernel's check that it ticks, which causes a panic.
         .args(["-append", &format!("console=ttyS0 quiet panic=-1{idle}{tables} norandmaps no_timer_check")]);
     for drive in drives {
         command.args(["-drive", &format!("file={},if=virtio,format=raw,cache=unsafe", text(drive))]);
@@ -146,8 +146,8 @@ fn command(
     command
 }
 
-/// Kind of machine, memory and nodes. The slow node's figures are those of a CXL expander; nothing is slowed down by them, but the
-/// kernel puts the node into a lower tier.
+/// Kind of machine, memory and nodes. The slow node's figures are those of a CXL expander; they slow nothing down, but the kernel
+/// puts the node into a lower tier.
 fn memory(machine: &Machine) -> Vec<String> {
     let own = machine.memory_bytes >> 20;
     let Some(slow) = machine.slow_bytes.map(|bytes| bytes >> 20) else {

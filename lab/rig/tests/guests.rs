@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::ONE_AT_A_TIME;
 
-/// What is needed; `None`: it is not there, which was said.
+/// The rig; `None`, after a message, if a part is missing.
 fn rig() -> Option<&'static AtHand> {
     static RIG: OnceLock<Option<AtHand>> = OnceLock::new();
     RIG.get_or_init(|| {
@@ -50,7 +50,7 @@ fn a_guest_that_does_not_end_is_stopped() {
 fn a_kernel_that_panics_ends_the_run_with_the_tail_of_its_console() {
     let Some(rig) = rig() else { return };
     let mut job = boot();
-    // It crashes as asked, before it has said anything of its task.
+    // It crashes on request, before it has reported on its task.
     job.settings.push(Setting { path: "/proc/sysrq-trigger".to_owned(), value: "c".to_owned(), optional: false });
     let error = run(rig, &Machine::default(), &job, None).unwrap_err().to_string();
     assert!(error.contains("panicked: sysrq triggered crash"), "{error}");
@@ -147,7 +147,7 @@ fn what_the_guest_cannot_do_comes_back_in_words() {
     job.settings.push(Setting { path: "/proc/sys/vm/no_such_knob".to_owned(), value: "1".to_owned(), optional: false });
     let error = run(rig, &Machine::default(), &job, None).unwrap_err().to_string();
     assert!(error.contains("failed: cannot write `1` to /proc/sys/vm/no_such_knob: "), "{error}");
-    // A process that touches what is not mapped is killed; the operation is named.
+    // A process that touches unmapped memory is killed; the operation is named.
     let operations = vec![
         Operation { process: CONDUCTOR, action: Action::Start { process: 0 } },
         Operation { process: 0, action: Action::Touch { page: 1 << 27, pages: 1, write: true } },

@@ -1,6 +1,6 @@
-//! The accessed-bit module in real kernels. `cargo xtask module` builds it; where it was not built, these tests say so and pass; with
-//! `ISOTHERM_REQUIRE_ALL=1` they fail. `ISOTHERM_STORM_SECONDS` makes the storms longer; with `ISOTHERM_STORM_ALONE=1` nobody calls the
-//! module in them, which tells what it keeps from what the kernel keeps.
+//! The accessed-bit module in real kernels. `cargo xtask module` builds it; if it was not built, these tests say so and pass; with
+//! `ISOTHERM_REQUIRE_ALL=1` they fail. `ISOTHERM_STORM_SECONDS` makes the storms longer; with `ISOTHERM_STORM_ALONE=1` no process calls
+//! the module in them, which separates memory kept by the module from that kept by the kernel.
 #![expect(clippy::print_stdout, reason = "says what is skipped, and how memory was")]
 
 use isotherm_rig::job::Setting;
@@ -21,7 +21,7 @@ fn target() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder")
 }
 
-/// Where `cargo xtask module` builds into.
+/// Output folder of `cargo xtask module`.
 fn cache() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("ISOTHERM_CACHE")
@@ -42,12 +42,12 @@ fn run(rig: &AtHand, task: Task, extras: &Extras) -> RunResult {
     Run { kernel: &rig.kernel.1, machine: &machine, guest: &rig.guest, job: &job, script: None, extras }.go().unwrap()
 }
 
-/// The kernel called `name`, for which the module was built, and the module; says so if there is none.
+/// The kernel called `name`, for which the module was built, and the module; `None`, after a message, if there is none.
 fn built(name: &str) -> Option<(AtHand, PathBuf)> {
     let cache = cache().expect("a folder for kernels");
     let guest = target().join("guest/isotherm-guest");
     let entry = KernelEntry::named(name).unwrap();
-    // The kernel that the module was built for, whatever the target folder has.
+    // The kernel that the module was built for, not that of the target folder.
     let kernel = entry.cached(&cache.join("kernels"));
     let module = kernel.as_ref().map(|kernel| cache.join("modules").join(&kernel.release).join("isotherm.ko"));
     let (Some(kernel), Some(module)) = (kernel, module.filter(|module| module.is_file() && guest.is_file())) else {
@@ -95,7 +95,7 @@ fn it_holds_in_7_2() {
     module_holds("7.2");
 }
 
-/// The guest itself refuses figures of acts that did not find what they must: this looks at what it reports.
+/// The guest itself refuses acts that did not find the expected entries; this checks its report.
 #[test]
 #[ignore = "nightly: a root with compiler and headers for another kernel"]
 fn each_act_has_its_price() {

@@ -7,7 +7,7 @@ use isotherm_rig::script::{Action, CONDUCTOR, Operation, ScriptFile};
 use isotherm_rig::{AtHand, Clock, Machine, Script, SeriesPlay};
 use std::path::Path;
 
-/// What is needed; `None`: it is not there, which was said.
+/// The rig; `None`, after a message, if a part is missing.
 fn rig() -> Option<AtHand> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
     let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");
@@ -34,7 +34,7 @@ fn script() -> Script {
     }
 }
 
-/// A run without swap that does not fit is killed by the kernel; those before and after it are as if it had not been.
+/// A run without swap that does not fit is killed by the kernel; those before and after it are unaffected.
 #[test]
 fn a_run_that_is_killed_does_not_spoil_the_next() {
     let Some(AtHand { kernel: (_, kernel), guest }) = rig() else { return };
@@ -72,6 +72,6 @@ fn a_run_that_is_killed_does_not_spoil_the_next() {
     }
     let error = outcome.runs[1].as_ref().unwrap_err();
     assert!(error.starts_with("process 0 was killed at operation "), "{error}");
-    // 2048 pages for 3072, in a group below the one with the limit, whose statistics hold it.
+    // 2048 pages for 3072, in a group below the one with the limit, whose statistics include it.
     assert!(seen(3).memory_stat["pgsteal"] >= 1000, "{:?}", seen(3).memory_stat);
 }
