@@ -28,10 +28,6 @@ impl PagemapEntry {
     pub const fn is_file(self) -> bool {
         self.0 >> 61 & 1 == 1
     }
-    /// No other process maps it.
-    pub const fn is_exclusive(self) -> bool {
-        self.0 >> 56 & 1 == 1
-    }
     /// Written since soft-dirty bits were cleared; always clear on kernels without `MEM_SOFT_DIRTY`.
     pub const fn is_soft_dirty(self) -> bool {
         self.0 >> 55 & 1 == 1
@@ -102,12 +98,10 @@ impl Categories {
     /// Of a file or of shared memory.
     pub const FILE: Self = Self(1 << 2);
     pub const PRESENT: Self = Self(1 << 3);
-    pub const SWAPPED: Self = Self(1 << 4);
     /// The page of zeroes, which all processes share.
     pub const ZERO: Self = Self(1 << 5);
     /// Mapped by a huge leaf.
     pub const HUGE: Self = Self(1 << 6);
-    pub const SOFT_DIRTY: Self = Self(1 << 7);
 
     /// Both.
     #[must_use]
@@ -232,7 +226,7 @@ mod tests {
         let entry = PagemapEntry(1 << 63 | 1 << 61 | 1 << 55 | 0x1234);
         assert!(entry.is_present() && entry.is_file() && entry.is_soft_dirty() && !entry.is_swapped());
         assert_eq!(entry.frame(), Some(0x1234));
-        assert!(PagemapEntry(1 << 62).is_swapped() && PagemapEntry(1 << 56).is_exclusive());
+        assert!(PagemapEntry(1 << 62).is_swapped());
         assert_eq!(PagemapEntry(1 << 62 | 7).frame(), None, "of a swapped page the bits are its place in swap");
         assert_eq!(PagemapEntry(1 << 63).frame(), None, "without the right to know frames");
     }

@@ -2,8 +2,8 @@
 
 use crate::lru_gen::{self, Enabled};
 use crate::{
-    Counters, buddyinfo, cgroup, kpageflags, maps, meminfo, numa_maps, numa_stat, numbers, pagetypeinfo, pressure,
-    smaps, stat, swaps, zoneinfo,
+    Counters, buddyinfo, cgroup, maps, meminfo, numa_stat, numbers, pagetypeinfo, pressure, smaps, stat, swaps,
+    zoneinfo,
 };
 use proptest::prelude::*;
 
@@ -27,10 +27,8 @@ fn parse_all(text: &str) {
     let _ = buddyinfo::parse(text);
     let _ = pagetypeinfo::parse(text);
     let _ = zoneinfo::parse(text);
-    let _ = numa_maps::parse(text);
     let _ = swaps::parse(text);
     let _ = swaps::parse_zram(text);
-    let _ = kpageflags::parse(text.as_bytes()).count();
     let _ = (maps::parse(text), smaps::parse(text), stat::Stat::parse(text));
     let _ = (lru_gen::parse(text), Enabled::parse(text));
     let _ = (cgroup::Limit::parse(text), cgroup::processes(text), numbers::list(text), numbers::row(text));

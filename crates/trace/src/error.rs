@@ -97,8 +97,4 @@ impl TraceError {
     pub(crate) fn option(option: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Option { option: option.into(), what: what.into() }
     }
-    /// Whether the disk was full: the recording up to then is kept.
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::DiskFull { .. })
-    }
 }

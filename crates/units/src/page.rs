@@ -34,10 +34,6 @@ impl VirtPage {
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
-    /// The page that holds the byte at `address`.
-    pub const fn containing(address: u64) -> Self {
-        Self(address >> PAGE_SHIFT)
-    }
     pub const fn number(self) -> u64 {
         self.0
     }
@@ -93,7 +89,6 @@ mod tests {
 
     #[test]
     fn addresses_and_pages_convert() {
-        assert_eq!(VirtPage::containing(0x7fff_1234).number(), 0x7fff1);
         assert_eq!(VirtPage::new(3).address(), 0x3000);
         assert_eq!(Bytes::new(8193).pages_floor(), Pages::new(2));
         assert_eq!(Bytes::new(8193).pages_ceil(), Pages::new(3));

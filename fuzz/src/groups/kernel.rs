@@ -12,7 +12,7 @@ use isotherm_linux::knobs::value_of;
 use isotherm_linux::{Family, LiveHost, LiveTarget, Process, Root, damon, lru_gen, maps, pagemap, smaps};
 use isotherm_texts::free_text::FreeText;
 use isotherm_texts::min_ttl::MinTtl;
-use isotherm_texts::{Counters, buddyinfo, kpageflags, meminfo, numa_maps, numa_stat, pressure, swaps, zoneinfo};
+use isotherm_texts::{Counters, buddyinfo, meminfo, numa_stat, pressure, swaps, zoneinfo};
 use std::path::{Component, Path};
 
 const ZONES: &[&str] =
@@ -80,12 +80,6 @@ pub(super) const TARGETS: &[Target] = &[
         },
     },
     Target {
-        name: "numa-maps",
-        reaches: "texts numa_maps",
-        words: &["bind:1", "anon=1", "N1=1", "kernelpagesize_kB=2048", "default", "file=/a b"],
-        run: |_, input| drop(numa_maps::parse(&text(input))),
-    },
-    Target {
         name: "swaps",
         reaches: "texts swaps (swaps, mm_stat of zram)",
         words: &["/dev/zram0", "partition", "file", "\\040", "-2"],
@@ -100,12 +94,6 @@ pub(super) const TARGETS: &[Target] = &[
         reaches: "texts pressure",
         words: STALLS,
         run: |_, input| drop(pressure::parse(&text(input))),
-    },
-    Target {
-        name: "kpageflags",
-        reaches: "texts kpageflags",
-        words: &[],
-        run: |_, input| assert_eq!(kpageflags::parse(input).count(), input.len() / 8),
     },
     Target {
         name: "lru-gen",

@@ -2,11 +2,9 @@
 //! [`LiveError::Strange`] with the path.
 
 pub mod buddyinfo;
-pub mod kpageflags;
 pub mod meminfo;
 pub mod memory_stat;
 pub mod nodes;
-pub mod numa_maps;
 pub mod pagetypeinfo;
 pub mod pressure;
 pub mod swaps;

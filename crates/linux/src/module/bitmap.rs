@@ -51,11 +51,6 @@ impl Bitmap {
         (0..).zip(&self.words).flat_map(bits).take_while(|&index| index < self.nr_bits)
     }
 
-    /// The first entry at or after `from` whose bit is clear; `None` if all are set.
-    pub fn first_clear(&self, from: u64) -> Option<u64> {
-        (from..self.nr_bits).find(|&index| !self.has(index))
-    }
-
     /// The words, of which the last may have bits behind the end.
     pub fn words(&self) -> &[u64] {
         &self.words
@@ -77,7 +72,6 @@ mod tests {
         bitmap.words_from(0).copy_from_slice(&[1 | 1 << 63, 1 << 5 | 1 << 6]);
         assert_eq!(bitmap.ones().collect::<Vec<_>>(), [0, 63, 69], "bit 70 is behind the end");
         assert_eq!((bitmap.count(), bitmap.len(), bitmap.has(69), bitmap.has(70)), (3, 70, true, false));
-        assert_eq!((bitmap.first_clear(0), bitmap.first_clear(69)), (Some(1), None));
         assert!(bitmap.words_from(2).is_empty() && bitmap.words_from(9).is_empty());
         assert!(Bitmap::sized(u64::MAX).is_none() && Bitmap::sized(0).unwrap().is_empty());
     }

@@ -62,10 +62,6 @@ impl StallNesting {
         self.0 -= 1;
         self.0 == 0
     }
-    /// Whether the task is inside a section.
-    pub const fn is_stalled(self) -> bool {
-        self.0 > 0
-    }
 }
 
 /// A pressure state of one CPU for one group. The discriminant is the index into arrays of times.
@@ -251,6 +247,6 @@ mod tests {
     fn nested_sections_count_once() {
         let mut nesting = StallNesting::default();
         assert_eq!((nesting.enter(), nesting.enter()), (true, false));
-        assert_eq!((nesting.leave(), nesting.is_stalled(), nesting.leave()), (false, true, true));
+        assert_eq!((nesting.leave(), nesting.leave()), (false, true));
     }
 }

@@ -221,7 +221,6 @@ pub struct ScanLoop {
     left: [u64; 4],
     /// Global direct reclaim at priority 12 scans all it planned.
     proportional: bool,
-    adjusted: bool,
     stopped: bool,
 }
 
@@ -229,7 +228,7 @@ impl ScanLoop {
     /// Begins with pages to scan of each list. `proportional`: global direct reclaim at priority 12, which does not stop
     /// early.
     pub const fn new(targets: [u64; 4], proportional: bool) -> Self {
-        Self { targets, left: targets, proportional, adjusted: false, stopped: false }
+        Self { targets, left: targets, proportional, stopped: false }
     }
 
     /// Whether another round is due. Active anonymous pages alone do not ask for one.
@@ -275,12 +274,6 @@ impl ScanLoop {
             let goal = self.targets[list].saturating_mul(100 - percent) / 100;
             self.left[list] = goal.saturating_sub(done);
         }
-        self.adjusted = true;
-    }
-
-    /// Whether the goal was met and one type has been dropped.
-    pub const fn is_adjusted(&self) -> bool {
-        self.adjusted
     }
 }
 
@@ -368,7 +361,7 @@ mod tests {
         // The goal is met after the second round: anon has 36 of 150 left, 36 * 100 / 151 = 23 %.
         assert_eq!(round(&mut scan, 41), ([32, 18, 32, 32], [36, 0, 336, 136]));
         assert_eq!(scan.left(), [0, 0, 244, 90]);
-        assert!(scan.is_adjusted() && scan.goes_on());
+        assert!(scan.goes_on());
         // One type is gone: the next round is the last.
         round(&mut scan, 60);
         assert!(!scan.goes_on());
