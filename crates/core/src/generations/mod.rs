@@ -15,6 +15,7 @@ mod explain;
 #[cfg(test)]
 pub(crate) mod fake;
 mod history;
+pub mod min_ttl;
 mod reclaimer;
 #[cfg(test)]
 mod tests;
