@@ -1,7 +1,7 @@
-//! The live loop: drives state machines over a host that is given to it, within a budget of CPU time. Time, host and meter are given
-//! too: the crate has no clock, no files and no system call of its own, so that all of it runs in simulation.
+//! The live loop: drives state machines over a host, within a budget of CPU time. The caller provides time, host and meter: the
+//! crate has no clock, no files and no system call of its own, so that all of it runs in simulation.
 //!
-//! What watches changes nothing; what changes something goes through [`hands`].
+//! Monitoring changes nothing; every change goes through [`hands`].
 
 pub mod config;
 pub mod hands;

@@ -1,7 +1,7 @@
-//! The state of the daemon as metrics, in OpenMetrics text (docs/use/operate.md#metrics). One table has them all.
+//! The state of the daemon as metrics, in OpenMetrics text (docs/use/operate.md#metrics). One table lists all of them.
 //!
-//! Labels are names of sections, groups as the configuration means them, and nodes; never numbers of processes, which would make new series
-//! for ever.
+//! Labels are names of sections, groups as the configuration names them, and nodes; never process ids, which would create new series
+//! without end.
 
 use crate::steer::{NodeFree, SectionStatus, Status};
 use prometheus_client::collector::Collector;
@@ -12,11 +12,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
 
-/// Ages from which on memory is warm, and cold, in seconds.
+/// Ages from which memory counts as warm, and as cold, in seconds.
 pub const WARM_SECONDS: u64 = 60;
 pub const COLD_SECONDS: u64 = 600;
 
-/// What metrics are made of: the state, and what is read beside it.
+/// Input of the metrics: the state, and values read in addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Of the program.
@@ -24,14 +24,14 @@ pub struct Snapshot {
     /// Checksum of the configuration.
     pub configuration: u64,
     pub status: Status,
-    /// Changes in the journal that are not taken back yet; `None`: it cannot be read.
+    /// Changes in the journal that are not undone yet; `None` if it cannot be read.
     pub journal_open: Option<u64>,
     pub swap_free_bytes: Option<u64>,
     pub nodes: Vec<NodeFree>,
     pub groups: Vec<Group>,
 }
 
-/// A group that some section is for. What cannot be read is left out.
+/// A group that a section covers. Values that cannot be read are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     pub path: String,
@@ -61,7 +61,7 @@ type Values = Vec<(Labels, f64)>;
 /// A metric.
 #[derive(Clone, Copy)]
 pub struct Metric {
-    /// As it is read, prefix and `_total` included.
+    /// Name as exported, prefix and `_total` included.
     pub name: &'static str,
     pub kind: Kind,
     pub labels: &'static [&'static str],
@@ -129,7 +129,7 @@ fn temperatures(snapshot: &Snapshot) -> Values {
     snapshot.groups.iter().filter_map(rows).flatten().collect()
 }
 
-/// What `acting` looks like in states.
+/// States in which a section is acting.
 const ACTING: [&str; 2] = ["acting", "compacting"];
 
 macro_rules! metrics {

@@ -6,26 +6,27 @@ use isotherm_units::Instant;
 
 use crate::{Finding, RegionLook, Source, SourceError};
 
-/// A monitor with the host that it looks at.
+/// A monitor with the host that it probes.
 #[derive(Debug)]
 pub struct Monitored<H> {
     monitor: Monitor,
-    /// As asked for: what stretches multiply.
+    /// Intervals as configured; stretches multiply these.
     config: MonitorConfig,
     host: H,
     /// All targets that ever were, by their index in records.
     known: Vec<TargetId>,
-    /// Refusals that were told, so that each is told once.
+    /// Refusals already reported, so that each is reported once.
     told: Vec<String>,
-    /// Found before the first look.
+    /// Found before the first sample.
     pending: Vec<Finding>,
 }
 
 impl<H: MonitorHost> Monitored<H> {
-    /// Begins at `now`. `targets` with ranges in address units; none for all that a process maps.
+    /// Begins at `now`. `targets` carry ranges in address units; no ranges means all that a process
+    /// maps.
     ///
     /// # Errors
-    /// The configuration, or what the host lacks for it.
+    /// A bad configuration, or what the host lacks for it.
     pub fn start(
         config: MonitorConfig,
         seed: u64,
@@ -42,7 +43,7 @@ impl<H: MonitorHost> Monitored<H> {
         Ok(Self { monitor, config, host, known, told: Vec::new(), pending: Vec::new() })
     }
 
-    /// Tells of a target with the first look, as one that came.
+    /// Reports a target as newly arrived at the first sample.
     #[must_use]
     pub fn announcing(mut self, target: TargetId, name: &str) -> Self {
         let number = self.known.iter().position(|known| *known == target).map(index_of);
@@ -55,7 +56,7 @@ impl<H: MonitorHost> Monitored<H> {
         &self.host
     }
 
-    /// The host, to tell it of targets that come and go.
+    /// The host, to add and remove targets.
     pub fn host_mut(&mut self) -> &mut H {
         &mut self.host
     }
@@ -65,7 +66,7 @@ impl<H: MonitorHost> Monitored<H> {
         &self.monitor
     }
 
-    /// Watches one more target from now on; its index in what is found.
+    /// Monitors one more target from now on. Returns its index in findings.
     ///
     /// # Errors
     /// What the host lacks for it.
@@ -78,7 +79,7 @@ impl<H: MonitorHost> Monitored<H> {
         Ok(index_of(self.known.len() - 1))
     }
 
-    /// Watches a target no longer.
+    /// Stops monitoring a target.
     ///
     /// # Errors
     /// What is wrong with the targets that stay.
@@ -120,7 +121,7 @@ fn index_of(index: usize) -> u32 {
     u32::try_from(index).expect("targets are processes, of which there are fewer than 2^22")
 }
 
-/// The words for an event that the user should know of; `None` for those that are no news.
+/// Text of an event that the user should see; `None` for routine events.
 fn words(event: &Event) -> Option<String> {
     match event {
         Event::NoLayout { why, .. } => Some(format!("nothing to watch yet: {why}")),

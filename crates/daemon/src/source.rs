@@ -1,29 +1,29 @@
-//! Where findings come from: one implementation for each way of looking.
+//! Sources of findings: one implementation for each way of sampling memory.
 
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::RegionRecord;
 use isotherm_units::{Duration, Instant};
 
-/// A way to look at memory again and again.
+/// A way to sample memory repeatedly.
 pub trait Source {
-    /// When it wants to look next; `None`: it has ended.
+    /// Time of the next sample; `None` if the source has ended.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Looks, if it is due. Appends what it found.
+    /// Samples, if due, and appends what it found.
     ///
     /// # Errors
-    /// It cannot go on. What was found before is right.
+    /// The source cannot go on. Earlier findings stay valid.
     fn look(&mut self, now: Instant, found: &mut Vec<Finding>) -> Result<(), SourceError>;
 
-    /// CPU time that threads of the kernel took for it so far, which the [`Meter`](crate::Meter) does not see.
+    /// CPU time that kernel threads used for it so far, which the [`Meter`](crate::Meter) does not see.
     fn spent_by_kernel(&mut self) -> Duration {
         Duration::ZERO
     }
 
-    /// Looks only once in `stretch` times its intervals from now on; 1 is as it was asked for.
+    /// Multiplies its intervals by `stretch` from now on; 1 is as configured.
     ///
     /// # Errors
-    /// It cannot change its pace, in words; it goes on as before.
+    /// Why it cannot change its pace; it goes on as before.
     fn stretch(&mut self, stretch: u32, now: Instant) -> Result<(), SourceError>;
 }
 
@@ -32,23 +32,23 @@ pub trait Source {
 pub enum Finding {
     /// Regions of one target.
     Regions(RegionLook),
-    /// A target came; its regions follow.
+    /// A target was added; its regions follow.
     Came {
         /// Its index, as in [`RegionLook::target`].
         target: u32,
         pid: Option<u32>,
         name: String,
     },
-    /// A target has ended, or is another program now.
+    /// A target has ended, or now runs another program.
     Went {
         /// Its index.
         target: u32,
     },
-    /// Something out of the ordinary, in words.
+    /// An unusual event, as text.
     Said(String),
 }
 
-/// The regions of one target at the end of an aggregation.
+/// Regions of one target at the end of an aggregation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegionLook {
     /// Index of the target, in the order in which they were given or came.
@@ -77,13 +77,13 @@ impl RegionLook {
 /// Why a source cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The target has ended, or is another program now. The end of a run, not a failure.
+    /// The target has ended, or now runs another program. This ends a run and is not a failure.
     #[error("{0}")]
     Gone(String),
-    /// Somebody took away what it needs.
+    /// Another process took away what it needs.
     #[error("{0}")]
     Lost(String),
-    /// Whatever else.
+    /// Any other cause.
     #[error(transparent)]
     Failed(Box<dyn std::error::Error + Send + Sync>),
 }

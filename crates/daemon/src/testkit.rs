@@ -1,4 +1,4 @@
-//! A world for tests: a clock that jumps, a host whose memory is used as told, a meter of probes.
+//! Test doubles: a clock that jumps, a host with a given use of memory, a meter that counts probes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use isotherm_core::host::{
 };
 use isotherm_units::{Clock, Duration, Instant, Meter, Woken};
 
-/// Jumps to where it is told to sleep. Clones share the time.
+/// Jumps to the end of each sleep. Clones share the time.
 #[derive(Clone, Debug)]
 pub(crate) struct FakeClock {
     pub(crate) now: Rc<Cell<Instant>>,

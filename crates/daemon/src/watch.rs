@@ -1,14 +1,14 @@
-//! The loop that watches: sleeps until its source is due, lets it look, keeps to the budget.
+//! The monitoring loop: sleeps until its source is due, lets it sample, keeps to the budget.
 
 use isotherm_units::{Budget, Clock, Duration, Instant, Meter, Ratio, Woken};
 use std::ops::ControlFlow;
 
 use crate::{Finding, Source, SourceError};
 
-/// How long, and how much it may cost.
+/// Length and largest cost of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchOptions {
-    /// From the start; `None`: until it is stopped, or the target ends.
+    /// Length from the start; `None`: until it is stopped, or the target ends.
     pub length: Option<Duration>,
     /// Share of one processor that watching may take.
     pub max_cpu: Ratio,
@@ -21,9 +21,9 @@ pub enum Heard<'a> {
     Found(&'a Finding),
     /// The budget changed the pace.
     Paced {
-        /// By how much intervals are stretched now; 1 is as asked for.
+        /// Current factor of the intervals; 1 is as configured.
         stretch: u32,
-        /// What the source said when it could not.
+        /// Why the source could not change its pace.
         refusal: Option<String>,
     },
 }
@@ -33,23 +33,23 @@ pub enum Heard<'a> {
 pub enum End {
     /// The time is over.
     TimeOver,
-    /// Whoever drives the loop wanted it to end, or who listens.
+    /// The driver of the loop, or its listener, asked it to end.
     Stopped,
-    /// The target has ended, in words.
+    /// The target has ended; the text says how.
     TargetGone(String),
-    /// Somebody took away what the source needs, in words.
+    /// Another process took away what the source needs; the text says what.
     Lost(String),
 }
 
-/// What a watch came to.
+/// Result of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     pub end: End,
     /// How long it took.
     pub elapsed: Duration,
-    /// CPU time of our threads and of the kernel's that worked for it.
+    /// CPU time of our threads, and of kernel threads that worked for it.
     pub spent: Duration,
-    /// Of it, what threads of the kernel took.
+    /// The part of it that kernel threads used.
     pub spent_by_kernel: Duration,
     /// The largest stretch of intervals.
     pub stretched: u32,
@@ -57,10 +57,10 @@ pub struct Watched {
     pub looks: u64,
 }
 
-/// Watches until the time is over, the target has ended, or somebody wants it to end. `hear` is told what happened in its order.
+/// Watches until the time is over, the target ends, or a caller stops it. Events are passed to `hear` in order.
 ///
 /// # Errors
-/// What the source says, when it cannot go on.
+/// Of the source, when it cannot go on.
 pub fn watch(
     source: &mut dyn Source,
     clock: &mut dyn Clock,

@@ -1,41 +1,41 @@
-//! The budget of CPU time: watching never takes more than a share of one processor; it slows down instead.
+//! The budget of CPU time: monitoring takes at most a share of one processor and slows down instead of exceeding it.
 
 use crate::{Duration, Instant, Ratio};
 
-/// How far intervals are stretched at most.
+/// Largest factor by which intervals are stretched.
 pub const STRETCH_MAX: u32 = 4096;
 
-/// Time between two looks at what was spent. A look earlier says little: the kernel counts CPU time in ticks of up to 10 ms.
+/// Time between two checks of the CPU time spent. A shorter window says little: the kernel counts CPU time in ticks of up to 10 ms.
 const WINDOW: Duration = Duration::from_secs(2);
-/// The first is shorter: until it is over nobody knows what watching costs.
+/// The first window is shorter, because the cost of monitoring is unknown until it ends.
 const FIRST_WINDOW: Duration = Duration::from_ms(500);
 /// Windows in a row with less than half of the allowed share, before it becomes faster again.
 const CALM_WINDOWS: u32 = 5;
 
-/// Keeps the cost of watching below a share of one processor.
+/// Keeps the cost of monitoring below a share of one processor.
 #[derive(Clone, Debug)]
 pub struct Budget {
     max: Ratio,
     stretch: u32,
-    /// Begin of the window, and what had been spent by then.
+    /// Start of the window, and the CPU time spent before it.
     since: (Instant, Duration),
     calm: u32,
     window: Duration,
 }
 
 impl Budget {
-    /// Not more than `max` of one processor, from `now` on, when `spent` had been taken.
+    /// A budget of `max` of one processor, starting at `now`, when `spent` had already been used.
     pub fn new(max: Ratio, now: Instant, spent: Duration) -> Self {
         Self { max, stretch: 1, since: (now, spent), calm: 0, window: FIRST_WINDOW }
     }
 
-    /// By how much intervals are stretched now: 1 is as they were asked for.
+    /// Current factor by which intervals are stretched; 1 leaves them as configured.
     pub fn stretch(&self) -> u32 {
         self.stretch
     }
 
-    /// Looks at the total that was spent so far. The new stretch, when intervals are to change: at once to what would fit when it was
-    /// too much, by half when it was little for five windows in a row.
+    /// Checks the total CPU time spent so far. Returns the new stretch if it changes: raised at once to what fits if too much was
+    /// spent, halved after five windows in a row that spent little.
     pub fn look(&mut self, now: Instant, spent: Duration) -> Option<u32> {
         let (since, before) = self.since;
         let elapsed = now.since(since);

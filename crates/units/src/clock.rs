@@ -1,9 +1,9 @@
-//! Time and cost, as whoever drives the loop gives them.
+//! Time and cost, provided by the driver of the loop.
 
 use crate::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-/// Time of the loop. A real one never goes back; a virtual one jumps to where it is told to sleep.
+/// Time of the loop. A real clock never goes back; a virtual one jumps to the end of each sleep.
 pub trait Clock {
     /// Time since the loop was started.
     fn now(&self) -> Instant;
@@ -16,16 +16,16 @@ pub trait Clock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Woken {
-    /// The time has come, or the sleep was cut short for no reason.
+    /// The time has come, or the sleep ended early without a cause.
     Due,
-    /// Whoever drives the loop wants it to end: a signal.
+    /// The driver of the loop asked it to end: a signal.
     Stopped,
-    /// Whoever drives the loop wants its configuration to be read anew: SIGHUP, where it is caught.
+    /// The driver of the loop asked it to read its configuration again: SIGHUP, where it is caught.
     Reload,
 }
 
-/// What the watching costs.
+/// Cost of monitoring.
 pub trait Meter {
-    /// CPU time that our own threads took so far, calls into the kernel included.
+    /// CPU time used by our own threads so far, system calls included.
     fn spent(&mut self) -> Duration;
 }

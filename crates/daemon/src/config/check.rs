@@ -1,4 +1,4 @@
-//! What a configuration must not say, with the places of both sides where two tables disagree.
+//! Checks of a configuration. Where two tables disagree, the error gives both places.
 
 use super::{Config, LimitsConfig};
 use crate::hands::protected;
@@ -51,7 +51,7 @@ impl Config {
             let key = |key: &str| format!("generations[{nth}].{key}");
             let twin = self.generations[..nth].iter().position(|other| other.name == section.name);
             named(&key("name"), &section.name, twin.map(|other| format!("generations[{other}].name")))?;
-            // Targets are names and patterns here, which only this file knows.
+            // Here targets are names and patterns, which only this file resolves.
             if section.tool.targets().is_empty() {
                 return Err(wrong(&key("targets"), "it is empty; name a group".to_owned()));
             }

@@ -1,4 +1,4 @@
-//! What a live machine is to be made of: the types of `/etc/isotherm/isotherm.toml` (docs/spec/live.md#5-configuration).
+//! Configuration of a live machine: the types of `/etc/isotherm/isotherm.toml` (docs/spec/live.md#5-configuration).
 
 mod check;
 mod compaction;

@@ -1,4 +1,4 @@
-//! What `[[monitors]]` must not say.
+//! Checks of `[[monitors]]`.
 
 use super::check::{Contradiction, absolute, named, wrong};
 use super::{Config, MonitorsConfig, Target};

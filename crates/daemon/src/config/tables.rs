@@ -26,7 +26,7 @@ macro_rules! tables {
         impl Config {
             /// Table and name of each section, and whether it may act.
             pub fn sections(&self) -> Vec<(String, bool)> {
-                // Without `..`: a table that is missing in the list does not compile.
+                // No `..` here, so a table that is missing from the list does not compile.
                 let Self { daemon: _, targets: _, guard: _, metrics: _, $($field,)* } = self;
                 let mut all = Vec::new();
                 $(
@@ -52,7 +52,7 @@ macro_rules! tables {
     };
 }
 
-// The key and its type, how it is written, the name of a section, whether it ever acts, what it must not say.
+// The key and its type, how it is written, the name of a section, whether it ever acts, its checks.
 tables! {
     generations: GenerationsConfig, "[[generations]]", |it| format!("generations.{}", it.name), |it| it.acts(), Self::check_generations;
     monitors: MonitorsConfig, "[[monitors]]", |it| format!("monitors.{}", it.name), |_| true, Self::check_monitors;

@@ -1,4 +1,4 @@
-//! Whom sections are for: control groups, processes, or physical memory, under a name.
+//! Targets of sections: control groups, processes, or physical memory, under a name.
 
 use super::check::{absolute, named, wrong};
 use super::{Config, Contradiction};

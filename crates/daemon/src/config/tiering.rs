@@ -155,7 +155,7 @@ impl TieringConfig {
             ("scan_sleep_ms", new.scan_sleep, old.scan_sleep),
             ("mm_scan_period_ms", new.mm_scan_period, old.mm_scan_period),
         ] {
-            // What is left out is as the mode has it, which only a new daemon knows.
+            // An omitted value means the mode's default, which only a new daemon knows.
             if let (Some(new), true) = (new, new != old) {
                 changed(name, true, whole_ms(new));
             }

@@ -1,44 +1,43 @@
-//! Writing knobs, and taking back what was written.
+//! Writes knobs, and restores their old values.
 
 use super::journal::{Journal, JournalError, Open, Store, band, is_rounded};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The knobs of a machine: small files that hold a value.
 pub trait Taken {
-    /// The value that a knob holds, without white space around it; of a choice the word that is chosen. `None`: there is no such
-    /// knob.
+    /// The value that a knob holds, without surrounding white space; for a choice, the chosen word. `None` if there is no such knob.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn value(&mut self, path: &str) -> Result<Option<String>, String>;
 
     /// Writes a value.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn write(&mut self, path: &str, value: &str) -> Result<(), String>;
 
-    /// Whether a write that failed because it took too long has not come back yet, so that it may still come to its end.
+    /// Whether a write that timed out is still under way, and so may still take effect.
     fn is_being_written(&mut self, _path: &str) -> bool {
         false
     }
 }
 
-/// A write that was made.
+/// A completed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     pub path: String,
     pub old: String,
-    /// What it holds now, read back.
+    /// Value after the write, read back.
     pub now: String,
-    /// Nothing was written: it held that already.
+    /// Nothing was written, because the knob held this value already.
     pub was_so: bool,
 }
 
-/// Why a knob was not changed. It holds what it held, unless the words say otherwise.
+/// Why a knob was not changed. It keeps its old value, unless the text says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// What was written could not be put back, so nothing was written.
+    /// The journal could not record the old value, so nothing was written.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The knob itself.
@@ -46,24 +45,24 @@ pub enum Refusal {
     Knob { path: String, why: String },
 }
 
-/// What became of a change in a restore.
+/// Outcome of a change in a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Returned {
     /// It holds the old value again.
     Back,
-    /// It held the old value already: the write was never made, or somebody took it back.
+    /// It held the old value already: the write was never made, or another program undid it.
     WasSo,
-    /// The machine was started anew since: what was written is gone with the machine it was written to.
+    /// The machine was rebooted since, which reset the value.
     OtherBoot,
-    /// There is no such knob any more: the group was removed, the module unloaded. What was written went with it.
+    /// The knob no longer exists: its group was removed, or its module unloaded. The value went with it.
     Gone,
-    /// Another value stands there, which is somebody else's: left alone.
+    /// The knob holds a value that another program wrote, and is left alone.
     Foreign(String),
     /// It could not be read or written; the change stays open.
     Failed(String),
 }
 
-/// Hands that write nothing without the journal.
+/// Writes knobs, each only after a line in the journal.
 #[derive(Debug)]
 pub struct Hands<S, M> {
     journal: Journal<S>,
@@ -72,7 +71,7 @@ pub struct Hands<S, M> {
 }
 
 impl<S: Store, M: Taken> Hands<S, M> {
-    /// `boot` tells this start of the machine from all others: `/proc/sys/kernel/random/boot_id`.
+    /// `boot` identifies this boot of the machine: `/proc/sys/kernel/random/boot_id`.
     pub fn new(journal: Journal<S>, machine: M, boot: impl Into<String>) -> Self {
         Self { journal, machine, boot: boot.into() }
     }
@@ -87,8 +86,8 @@ impl<S: Store, M: Taken> Hands<S, M> {
         &mut self.machine
     }
 
-    /// Writes a knob: the journal first, then the knob, then it is read back. `accepts` says whether what was read is what was
-    /// asked for; if not, the old value is put back.
+    /// Writes the journal, then the knob, then reads the knob back. `accepts` says whether the value read is the one asked for; if not,
+    /// the old value is restored.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -123,9 +122,9 @@ impl<S: Store, M: Taken> Hands<S, M> {
                 }
             }
             Err(why) => {
-                // The kernel took nothing, or nobody knows: what stands there now tells.
+                // The write failed, or its outcome is unknown: the current value decides.
                 match self.held(path) {
-                    // It may still come to its end, and then the journal must know.
+                    // The write may still take effect, so the journal must keep it.
                     _ if self.machine.is_being_written(path) => {}
                     Ok(now) if now == old => self.journal.close(number, "the write failed")?,
                     Ok(now) => self.journal.holds(number, &now)?,
@@ -136,8 +135,8 @@ impl<S: Store, M: Taken> Hands<S, M> {
         }
     }
 
-    /// Writes a number into a knob that is written over and over. The journal has a range from half to twice the first number, and gets
-    /// another line only when a number falls out of it.
+    /// Writes a number into a knob that is written often. The journal records a range from half to twice the first number, and gets
+    /// another line only when a number leaves it.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -146,7 +145,7 @@ impl<S: Store, M: Taken> Hands<S, M> {
         let old = self.held(path).map_err(refused)?;
         let is_covered =
             |open: &Open| open.section == section && open.path == path && open.boot == self.boot && open.covers(value);
-        // The newest change of the knob alone says what stands there.
+        // Only the newest change of the knob says what it holds.
         let covers = self.journal.open().rev().find(|open| open.path == path).is_some_and(is_covered);
         if !covers {
             self.journal.will_set(&self.boot, section, path, &old, &band(value))?;
@@ -163,35 +162,35 @@ impl<S: Store, M: Taken> Hands<S, M> {
         Err(refused(format!("`{value}` was written, and it holds `{now}`; {back}")))
     }
 
-    /// Takes back all that is open, newest first, so that a knob that was written twice ends where it began.
+    /// Undoes all open changes, newest first, so a knob written twice ends at its first value.
     ///
     /// # Errors
-    /// [`JournalError`]: what follows stays open.
+    /// [`JournalError`]: later changes stay open.
     pub fn restore(&mut self) -> Result<Vec<(Open, Returned)>, JournalError> {
         self.restore_where(|_| true)
     }
 
-    /// Takes back what one section wrote in this boot, newest first, and leaves what others wrote.
+    /// Undoes what one section wrote in this boot, newest first. Writes of other sections stay.
     ///
     /// # Errors
-    /// [`JournalError`]: what follows stays open.
+    /// [`JournalError`]: later changes stay open.
     pub fn restore_section(&mut self, section: &str) -> Result<Vec<(Open, Returned)>, JournalError> {
         let boot = self.boot.clone();
         self.restore_where(|open| open.section == section && open.boot == boot)
     }
 
-    /// Takes back those of the open changes that are asked for, newest first.
+    /// Undoes the open changes that `is_asked` selects, newest first.
     ///
     /// # Errors
-    /// [`JournalError`]: what follows stays open.
+    /// [`JournalError`]: later changes stay open.
     pub fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Result<Vec<(Open, Returned)>, JournalError> {
         let all: Vec<Open> = self.journal.open().rev().filter(|open| is_asked(open)).cloned().collect();
         let mut returned = Vec::with_capacity(all.len());
         let mut stuck = BTreeSet::<String>::new();
         let mut jumped = BTreeSet::<String>::new();
         for open in all.clone() {
-            // A knob that was written several times goes to where it began at once: a value between could do harm. Until that is
-            // written all of its changes are open; if we end right after it, each of them finds what it can close.
+            // A knob written several times is set to its first value directly: a value in between could do harm. Until then all of its
+            // changes are open. If we end right after it, each of them can still be closed.
             if !jumped.contains(&open.path)
                 && let Some(first) = self.first_of(&open.path, &all)
                 && self.put_back(&open.path, &first).is_ok()
@@ -224,7 +223,7 @@ impl<S: Store, M: Taken> Hands<S, M> {
         Ok(returned)
     }
 
-    /// Where a knob that was changed several times began, if each of the changes, newest first, can be taken back.
+    /// First value of a knob that was changed several times, if each change, newest first, can be undone.
     fn first_of(&mut self, path: &str, all: &[Open]) -> Option<String> {
         let chain: Vec<&Open> = all.iter().filter(|open| open.path == path).collect();
         if chain.len() < 2 {
@@ -240,19 +239,19 @@ impl<S: Store, M: Taken> Hands<S, M> {
         Some(value)
     }
 
-    /// Lets go of what one section wrote: it is somebody else's by now.
+    /// Drops the changes of one section: another program owns these values by now.
     ///
     /// # Errors
-    /// [`JournalError`]: what follows stays open.
+    /// [`JournalError`]: later changes stay open.
     pub fn forget(&mut self, section: &str) -> Result<(), JournalError> {
         let open = self.journal.open().filter(|open| open.section == section && open.boot == self.boot);
         let numbers: Vec<u64> = open.map(|open| open.number).collect();
         numbers.into_iter().try_for_each(|number| self.journal.close(number, "somebody else wrote it since"))
     }
 
-    /// What a restore would do, in its order. Nothing is written.
+    /// The steps of a restore, in order, without writing anything.
     pub fn would_restore(&mut self) -> Vec<(Open, Returned)> {
-        // What the changes after it would have put back, by path.
+        // Values that later changes would have restored, by path.
         let mut after = BTreeMap::<String, String>::new();
         let all: Vec<Open> = self.journal.open().rev().cloned().collect();
         let mut returned = Vec::with_capacity(all.len());

@@ -1,26 +1,26 @@
-//! The journal: which knobs were changed, by lines that are only ever appended.
+//! The journal: an append-only list of changed knobs.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Of the format of lines.
+/// Version of the line format.
 const VERSION: u32 = 1;
-/// Bytes of a journal at most: hundreds of thousands of changes.
+/// Largest journal in bytes: hundreds of thousands of changes.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Where the lines of a journal are kept.
+/// Storage of a journal.
 pub trait Store {
-    /// All bytes there are; none if there is no journal yet.
+    /// All bytes; empty if there is no journal yet.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Of the file system.
     fn read(&mut self) -> io::Result<Vec<u8>>;
 
     /// Appends bytes. When it returns, they outlive a power cut.
     ///
     /// # Errors
-    /// What the file system says; some of the bytes may be there then.
+    /// Of the file system; some of the bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
@@ -28,38 +28,38 @@ pub trait Store {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 enum Line {
-    /// The first.
+    /// The first line.
     Journal { version: u32 },
     /// A knob is about to be written.
     Set { number: u64, boot: String, section: String, path: String, old: String, new: String },
-    /// What was read after the write, where the kernel spells or rounds it another way.
+    /// Value read after the write, where the kernel formats or rounds it differently.
     Holds { number: u64, value: String },
-    /// It is as before, or is nobody's any more.
+    /// The change was undone, or no section owns it any more.
     Closed { number: u64, why: String },
 }
 
-/// A change that was not taken back.
+/// A change that is not undone yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Open {
-    /// Changes are numbered as they come.
+    /// Sequence number.
     pub number: u64,
-    /// The boot in which it was made.
+    /// Identifier of the boot in which it was made.
     pub boot: String,
-    /// Who wanted it.
+    /// Section that made it.
     pub section: String,
-    /// The knob, from the root on.
+    /// Absolute path of the knob.
     pub path: String,
     /// What it held before.
     pub old: String,
     /// What was written.
     pub new: String,
-    /// What it held after the write, if that is known and another text.
+    /// Value after the write, if it is known and differs from `new`.
     pub holds: Option<String>,
 }
 
 impl Open {
-    /// Whether a knob that holds `value` holds what this change wrote. Where what came of the write was not noted, because the
-    /// program ended between the two, the kernel may have spelled the number another way, or rounded it down to a page.
+    /// Whether a knob that holds `value` holds what this change wrote. If the program ended before it noted the result, the
+    /// kernel may have formatted the number differently, or rounded it down to a page.
     pub fn wrote(&self, value: &str) -> bool {
         match &self.holds {
             Some(holds) => value == holds,
@@ -71,14 +71,14 @@ impl Open {
         }
     }
 
-    /// Whether this change stands for a range of numbers, and this is one of them.
+    /// Whether this change covers a range of numbers that holds `value`.
     pub fn covers(&self, value: u64) -> bool {
         let bounds = self.new.split_once("..").and_then(|(low, high)| Some((number(low)?, number(high)?)));
         bounds.is_some_and(|(low, high)| (low..=high).contains(&value))
     }
 }
 
-/// The largest page of any Linux.
+/// Largest base page of any Linux, in bytes.
 const PAGE_MAX: u64 = 64 << 10;
 
 /// A value as a number, if it is one; kernels print some in hexadecimal.
@@ -89,12 +89,12 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Whether two values are one, however they are spelled.
+/// Whether two values are equal, in whatever format.
 pub fn same_value(one: &str, other: &str) -> bool {
     one == other || number(one).is_some_and(|value| number(other) == Some(value))
 }
 
-/// Numbers that one line stands for: from half to twice this one. The kernel rounds down to a page.
+/// Numbers that one line covers: from half to twice this one. The kernel rounds down to a page.
 pub(super) fn band(value: u64) -> String {
     format!("{}..{}", value / 2, value.saturating_mul(2))
 }
@@ -119,7 +119,7 @@ pub enum JournalError {
         #[source]
         error: io::Error,
     },
-    /// A line in the middle is none of ours.
+    /// A line before the last is not in our format.
     #[error(
         "line {line} of the journal is damaged: {why}; look at it, put back by hand what it says, and move it away"
     )]
@@ -129,19 +129,19 @@ pub enum JournalError {
     Version(u32),
 }
 
-/// What is open, and where new lines go.
+/// The open changes, and the store for new lines.
 #[derive(Debug)]
 pub struct Journal<S> {
     store: S,
     open: BTreeMap<u64, Open>,
     next: u64,
-    /// Bytes behind the last whole line: the write of a line that was cut short.
+    /// The journal ends in a torn line, whose write was cut short.
     has_torn_tail: bool,
     is_empty: bool,
 }
 
 impl<S: Store> Journal<S> {
-    /// Reads what is there. A line that was cut short at the end does not count: what it announced was not done.
+    /// Reads the journal. A torn last line does not count: the write it announced was not made.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -151,7 +151,7 @@ impl<S: Store> Journal<S> {
             let error = io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {BYTES_MAX} bytes"));
             return Err(JournalError::Io { what: "read", error });
         }
-        // The end of the last line that counts. One whose line break alone was lost does.
+        // End of the last line that counts. A line that lacks only its line break counts.
         let mut whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let is_torn = whole < bytes.len();
         if serde_json::from_slice::<Line>(&bytes[whole..]).is_ok() {
@@ -159,7 +159,7 @@ impl<S: Store> Journal<S> {
         }
         let mut journal = Self { store, open: BTreeMap::new(), next: 1, has_torn_tail: is_torn, is_empty: whole == 0 };
         for (index, line) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
-            // Behind a tail that was cut short, a new line begins.
+            // After a torn tail, a new line begins.
             if line.is_empty() {
                 continue;
             }
@@ -169,7 +169,7 @@ impl<S: Store> Journal<S> {
                     Flaw::Version(version) => JournalError::Version(version),
                     Flaw::Words(why) => damaged(why),
                 })?,
-                // It was cut short, and the next one begins behind it.
+                // A torn line; the next one begins after it.
                 Err(error) if error.is_eof() => {}
                 Err(error) => return Err(damaged(error.to_string())),
             }
@@ -195,18 +195,18 @@ impl<S: Store> Journal<S> {
                     open.holds = Some(value);
                 }
             }
-            // Told twice where the first time was cut short behind its last letter.
+            // Written twice where the first write lost only its line break.
             Line::Closed { number, .. } => drop(self.open.remove(&number)),
         }
         Ok(())
     }
 
-    /// What was not taken back, oldest first.
+    /// Changes that are not undone, oldest first.
     pub fn open(&self) -> impl DoubleEndedIterator<Item = &Open> {
         self.open.values()
     }
 
-    /// Notes a write that comes next, and returns its number.
+    /// Records a write before it is made, and returns its number.
     ///
     /// # Errors
     /// [`JournalError::Io`]: then the write must not be made.
@@ -246,7 +246,7 @@ impl<S: Store> Journal<S> {
         let pushed: io::Result<()> = if self.is_empty { push(&first).and_then(|()| push(&line)) } else { push(&line) };
         let appended = pushed.and_then(|()| self.store.append(&bytes));
         if let Err(error) = appended {
-            // Some of it may stand there, or all of it: its number is not given again.
+            // Some or all of the line may have been written, so its number is not used again.
             self.has_torn_tail = true;
             self.next = self.next.saturating_add(1);
             return Err(JournalError::Io { what: "written", error });

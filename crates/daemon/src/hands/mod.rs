@@ -1,7 +1,7 @@
-//! The hands: what writes to a machine, and takes back what it wrote.
+//! Writes to the knobs of a machine, and restores them.
 //!
-//! Whoever changes a knob says so in the [journal](Journal) first. So a power cut, `kill -9` or a full disk at any moment leaves
-//! behind what is needed to put everything back (docs/spec/live.md#6-state-on-disk).
+//! Each change is recorded in the [journal](Journal) first. So after a power cut, `kill -9` or a full disk at any moment,
+//! everything can be restored (docs/spec/live.md#6-state-on-disk).
 
 mod change;
 mod journal;

@@ -1,4 +1,4 @@
-//! Groups that are never acted on: what a machine cannot be reached or logged into without.
+//! Groups that are never acted on, because a machine cannot be reached or logged into without them.
 
 /// Parts of a path of a control group.
 const PROTECTED: &[(&str, &str)] = &[
@@ -16,8 +16,8 @@ const PROTECTED: &[(&str, &str)] = &[
     ("kubelet.service", "it runs the node"),
 ];
 
-/// Why a group is not to be touched, if so. `path` as in `/proc/PID/cgroup`. A group above a protected one is touched with it,
-/// and so is refused too where it is one of those that always are above.
+/// Why a group must not be touched; `None` if it may be. `path` as in `/proc/PID/cgroup`. Acting on a parent group acts on its
+/// children, so the usual parents of protected groups are refused too.
 pub fn protected(path: &str) -> Option<&'static str> {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let all: Vec<&str> = parts.clone().collect();
@@ -29,7 +29,7 @@ pub fn protected(path: &str) -> Option<&'static str> {
     parts.find_map(|part| PROTECTED.iter().find(|(name, _)| *name == part).map(|(_, why)| *why))
 }
 
-/// Names of programs that are never acted on, wherever they run.
+/// Names of programs that are never acted on, in any group.
 const PROTECTED_COMMANDS: &[(&str, &str)] = &[
     ("systemd", "it starts and ends the services of the machine"),
     ("init", "it starts and ends the services of the machine"),
@@ -48,7 +48,8 @@ const PROTECTED_COMMANDS: &[(&str, &str)] = &[
     ("isotherm", "it is isotherm itself"),
 ];
 
-/// Why processes of a program are not to be touched, if so. `command` is the name of its file, or what it calls itself.
+/// Why processes of a program must not be touched; `None` if they may be. `command` is the name of its file, or its own name
+/// for itself.
 pub fn protected_command(command: &str) -> Option<&'static str> {
     PROTECTED_COMMANDS.iter().find(|(name, _)| *name == command).map(|(_, why)| *why)
 }

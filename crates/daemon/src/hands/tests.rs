@@ -1,4 +1,4 @@
-//! The journal and the hands, with a fault or a kill at every call.
+//! Tests of the journal and the knob writer, with a fault or a kill at every call.
 
 use super::*;
 use std::cell::{Cell, RefCell};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
-/// What outlives a program: bytes on disk, knobs of the kernel.
+/// State that outlives a program: bytes on disk, knobs of the kernel.
 #[derive(Debug, Default)]
 struct World {
     bytes: RefCell<Vec<u8>>,
@@ -15,13 +15,13 @@ struct World {
     calls: Cell<u32>,
     /// The call that fails, from 0 on.
     fails_at: Cell<Option<u32>>,
-    /// From that call on all fail: the program is gone.
+    /// All calls from that one on fail: the program was killed.
     is_kill: Cell<bool>,
-    /// A write of this knob does not come back.
+    /// A write of this knob does not return in time.
     slow: Cell<Option<&'static str>>,
-    /// What it will hold then.
+    /// Value that it will hold later.
     late: RefCell<Option<String>>,
-    /// Of 4 quarters of what is written at the fault, how many come to be.
+    /// Quarters, of 4, of the faulty write that reach the disk.
     quarters: Cell<usize>,
 }
 
@@ -40,7 +40,7 @@ impl World {
         self.fails_at.get().is_some_and(|at| call == at || (self.is_kill.get() && call > at))
     }
 
-    /// Whether it fails as the first one to do so.
+    /// Whether this call is the first to fail.
     fn is_first_fault(&self) -> bool {
         self.fails_at.get().is_some_and(|at| self.calls.get() == at + 1)
     }
@@ -82,7 +82,7 @@ impl Taken for Knobs {
             return Err("the kernel has not come back".to_owned());
         }
         let (fails, first) = (self.0.fails(), self.0.is_first_fault());
-        // A write that fails has happened or not.
+        // A write that fails may have happened or not.
         if !fails || (first && self.0.quarters.get() >= 2) {
             let value = match path {
                 "/stubborn" => "1".to_owned(),
@@ -103,7 +103,7 @@ fn hands(world: &Rc<World>, boot: &str) -> Result<Hands<Disk, Knobs>, JournalErr
     Ok(Hands::new(Journal::read(Disk(Rc::clone(world)))?, Knobs(Rc::clone(world)), boot))
 }
 
-/// Some writes, one of which no kernel takes and one of which is rounded; who fails goes on with the next.
+/// Some writes: one is refused by every kernel, one is rounded. After a failure the next one follows.
 fn work(world: &Rc<World>) {
     let mut hands = hands(world, "boot").unwrap();
     for (path, value) in
@@ -118,7 +118,7 @@ fn knobs(world: &World) -> BTreeMap<String, String> {
     world.knobs.borrow().clone()
 }
 
-/// The write of a knob comes to its end after it was given up: nobody forgets it.
+/// The write of a knob takes effect after it timed out: the journal still has it.
 #[test]
 fn what_is_written_late_is_taken_back_too() {
     for is_killed in [false, true] {
@@ -182,7 +182,7 @@ fn a_fault_or_a_kill_at_any_call_leaves_nothing_changed_after_a_restore() {
             world.is_kill.set(is_kill);
             world.quarters.set(quarters);
             work(&world);
-            // The first restore is hit too, if the fault comes late; a kill ends it.
+            // A late fault hits the first restore too; a kill ends it.
             if let Ok(mut hands) = hands(&world, "boot") {
                 let _ = hands.restore();
             }

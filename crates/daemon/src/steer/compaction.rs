@@ -1,4 +1,5 @@
-//! A `[[compaction]]` section that is decided here: a design of `core`, behind a gate that lets it compact where it may.
+//! A `[[compaction]]` section decided by isotherm: a design of `core`, behind a filter that lets it compact only where
+//! allowed.
 
 use super::gate::Permit;
 use super::line::{Act, Effect, Line, SectionStatus};
@@ -12,9 +13,9 @@ use isotherm_core::host::{
 };
 use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
-/// Time between two looks at a compaction that is under way.
+/// Time between two checks of a compaction that is under way.
 const POLL: Duration = Duration::from_ms(50);
-/// What would be done, or may not be done now, is told so often at most while it stays so.
+/// Shortest time between two reports of an action that would be done, or is not allowed now, while that does not change.
 const REMIND: Duration = Duration::from_secs(60);
 const HUGE_BYTES: u64 = PAGE_BYTES << HUGE_ORDER;
 
@@ -41,7 +42,7 @@ pub(super) struct CompactionSection {
     last: Option<NodeFree>,
 }
 
-/// The section's host: asks are written down before the first step, and steps are refused where it may not act.
+/// The section's host: requests are logged before the first step, and steps are refused where it may not act.
 struct Gate<'a> {
     host: &'a mut dyn SteerHost,
     log: &'a mut dyn Log,
@@ -49,9 +50,9 @@ struct Gate<'a> {
     label: &'a str,
     node: u32,
     is_under_way: &'a mut bool,
-    /// A step was wanted and not let through.
+    /// A step was requested and refused.
     was_held: bool,
-    /// What was read last of the node.
+    /// Last reading of the node.
     last: &'a mut Option<NodeFree>,
     /// The audit cannot be written.
     mute: Option<String>,
@@ -145,12 +146,12 @@ impl Section for CompactionSection {
         ))
     }
 
-    /// A node stays what it is.
+    /// Nodes do not come and go.
     fn follow(&mut self, _: &mut Context<'_>) -> Vec<Line> {
         Vec::new()
     }
 
-    /// What is under way keeps its own pace.
+    /// A compaction that is under way keeps its own pace.
     fn due(&self, stretch: u32) -> Due {
         let Some(due) = self.running.poll_timeout() else { return Due::Never };
         let wait = due.since(self.ran);
@@ -205,7 +206,7 @@ impl Section for CompactionSection {
                 Some(refusal.to_string())
             }
         };
-        // A budget that is used up ends the design's work, not the kernel's.
+        // An exhausted budget ends the design's work, but not the kernel's.
         if self.running.poll_timeout().is_none_or(|due| due > now) {
             self.cease(context.host);
         }
@@ -230,7 +231,7 @@ impl Section for CompactionSection {
 }
 
 impl CompactionSection {
-    /// What came of a zone.
+    /// Reports the result for a zone.
     fn compacted(&mut self, report: &ZoneReport, now: Instant) -> Line {
         let order = match &self.spec.design {
             Design::Explicit(config) => config.order,

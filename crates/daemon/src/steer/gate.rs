@@ -1,4 +1,4 @@
-//! What stands between a section and the host: it sees its groups alone, and acts if it may.
+//! Filter between a section and the host: the section sees only its own groups, and acts only if allowed.
 
 use super::line::{Act, Effect, Line};
 use super::{Log, SteerHost, World};
@@ -11,7 +11,7 @@ use isotherm_units::PAGE_BYTES;
 use isotherm_units::wildcard::is_within;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Pages of one call of the kernel at most: 16 MiB, so that none takes long.
+/// Most pages in one system call: 16 MiB, so that no call takes long.
 const PIECE_PAGES: u64 = 4096;
 
 /// Whether a section may act.
@@ -20,12 +20,12 @@ pub(super) enum Permit {
     Act,
     /// It is not enabled.
     Observe,
-    /// It is, and may not just now.
+    /// It is enabled, but may not act now.
     Withheld(String),
 }
 
 impl Permit {
-    /// The state of a section that has it.
+    /// State of a section with this permit.
     pub(super) fn state(&self) -> String {
         match self {
             Self::Act => "acting".to_owned(),
@@ -39,31 +39,31 @@ impl Permit {
 pub(super) struct Gate<'a> {
     pub(super) host: &'a mut dyn SteerHost,
     pub(super) world: &'a mut dyn World,
-    /// Paths of groups; each stands for those below it as well.
+    /// Paths of groups; each includes the groups below it.
     pub(super) groups: &'a [String],
-    /// Likewise, of groups that are not acted on whatever `groups` says; with why, of those that were met.
+    /// Groups that are never acted on, whatever `groups` says; those met so far, with the reason.
     pub(super) spared: &'a mut Spared,
     pub(super) permit: &'a Permit,
-    /// What was read last of its groups.
+    /// Last listing of its groups.
     pub(super) seen: &'a mut BTreeMap<Lruvec, Listing>,
     /// The section.
     pub(super) label: &'a str,
-    /// What is about to be done is written down before it is.
+    /// Each action is logged before it is carried out.
     pub(super) log: &'a mut dyn Log,
-    /// What was done, in its order.
+    /// Actions that were carried out, in order.
     pub(super) acts: &'a mut Vec<Act>,
 }
 
 /// Groups that a section leaves alone.
 #[derive(Debug, Default)]
 pub(super) struct Spared {
-    /// It acts, and so must leave some alone.
+    /// The section may act, so some groups must be left alone.
     pub(super) acts: bool,
     /// Groups that the configuration protects: paths, with `*` and `?`.
     pub(super) protected: Vec<String>,
     /// Those that were met, with why.
     pub(super) met: BTreeMap<String, String>,
-    /// Those that a line was returned for.
+    /// Those already reported.
     told: BTreeSet<String>,
 }
 
@@ -72,7 +72,7 @@ impl Spared {
         Self { acts, ..Self::default() }
     }
 
-    /// Lines about those that were met and not reported yet.
+    /// Lines about groups that were met and not reported yet.
     pub(super) fn news(&mut self, section: &str) -> Vec<Line> {
         let mut lines = Vec::new();
         for (target, why) in &self.met {
@@ -83,7 +83,7 @@ impl Spared {
         lines
     }
 
-    /// Whether this group is left alone, which is noted.
+    /// Whether this group is left alone; if so, notes it.
     pub(super) fn has(&mut self, path: &str, world: &mut dyn World) -> bool {
         if !self.acts {
             return false;
@@ -92,12 +92,12 @@ impl Spared {
         self.note(path, why)
     }
 
-    /// Whether a process that is named by itself is left alone, which is noted. `name` is its name in what is told.
+    /// Whether a process that is named by itself is left alone, and if so, notes it. `name` is its name in reports.
     pub(super) fn has_process(&mut self, name: &str, command: &str, group: &str, world: &mut dyn World) -> bool {
         if !self.acts {
             return false;
         }
-        // Who names a process does not mean all of the group that it is in.
+        // Naming a process does not include all of its group.
         let of_group = || protected(group).filter(|_| !matches!(group, "/" | "/system.slice"));
         let why = protected_command(command).or_else(of_group).or_else(|| self.why_group(group, world));
         self.note(name, why)
@@ -126,7 +126,7 @@ fn is_below(group: &str, path: &str) -> bool {
 }
 
 impl Gate<'_> {
-    /// Pages that an order is for, as read last.
+    /// Pages that an order covers, by the last listing.
     fn asked(&self, order: &Eviction) -> u64 {
         let rows = self.seen.get(&order.lruvec).map_or(&[][..], |listing| &listing.rows);
         let of_types = |row: &isotherm_core::vocabulary::GenerationRow| {
@@ -137,7 +137,7 @@ impl Gate<'_> {
         pages.min(order.limit_pages.unwrap_or(u64::MAX))
     }
 
-    /// In pieces, until it is done, nothing more goes, or the daemon has to end.
+    /// Evicts in pieces until the order is done, nothing more can be evicted, or the daemon must end.
     fn evicted(&mut self, order: &Eviction, asked: u64) -> Answer {
         let (mut left, mut bytes) = (asked, 0u64);
         loop {
@@ -183,7 +183,7 @@ impl Generational for Gate<'_> {
         Ok(())
     }
 
-    /// Watching itself needs it, so it is always let through.
+    /// Monitoring itself needs it, so it is always allowed.
     fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
         self.host.age_generations(orders, answers);
     }

@@ -12,7 +12,7 @@ use isotherm_core::host::{Listing, Lruvec};
 use isotherm_units::{Bytes, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `engine` of what the kernel does through its own files.
+/// Name of the engine: the kernel, through its own files.
 const KERNEL: &str = "kernel: lru_gen";
 
 /// A `[[generations]]` section.
@@ -27,7 +27,7 @@ pub(super) struct GenerationsSection {
     groups: Vec<String>,
     spared: Spared,
     seen: BTreeMap<Lruvec, Listing>,
-    /// Why its groups could not be looked for the last time.
+    /// Why the last search for its groups failed.
     not_followed: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Kind for GenerationsSection {
         config.generations.clone()
     }
 
-    /// What it sees is cut to its groups, so that its tool takes all that it sees.
+    /// The host shows it only its own groups, so the tool accepts every group.
     fn begin(spec: &GenerationsConfig, now: Instant, _: &mut Watched) -> Result<Self, SteerError> {
         let tool = Tool::start(spec.tool.clone().with_targets(vec!["/".to_owned()]), now)?;
         Ok(Self {

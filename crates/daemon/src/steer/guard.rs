@@ -1,27 +1,27 @@
-//! The guard: pauses all that acts while memory is short, or somebody says so.
+//! The guard: pauses all sections that act while memory is short, or while an operator asks for it.
 
 use super::World;
 use crate::config::GuardConfig;
 use isotherm_units::{Duration, Instant, Ratio};
 
-/// Shares are taken over at least so long.
+/// Shortest time over which a share is computed.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Pressure must have been below half of its limit for so long, before anything acts again.
+/// Time for which pressure must stay below half of its limit before sections act again.
 const CALM: Duration = Duration::from_secs(60);
 
 /// Whether sections may act.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
-    /// When pressure was looked at last, and what it was.
+    /// Time and value of the last reading of pressure.
     before: Option<(Instant, Duration)>,
-    /// It was too much, and has been below half of the limit since then.
+    /// Pressure exceeded the limit, and has been below half of it since then.
     calm_since: Option<Instant>,
     is_tripped: bool,
     share: Option<Ratio>,
 }
 
 impl Guard {
-    /// Why nothing may act now, if so.
+    /// Why no section may act now; `None` if they may.
     pub(crate) fn look(&mut self, config: &GuardConfig, now: Instant, world: &mut dyn World) -> Option<String> {
         if world.is_there(&config.file) {
             return Some(format!("the file {} is there; remove it to go on", config.file));
@@ -58,7 +58,7 @@ impl Guard {
         })
     }
 
-    /// Whether pressure went above its limit, and has not been calm since.
+    /// Whether pressure exceeded its limit and has not calmed down since.
     pub(crate) fn has_tripped(&self) -> bool {
         self.is_tripped
     }

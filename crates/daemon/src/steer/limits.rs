@@ -16,25 +16,25 @@ use isotherm_core::limits::{LimitsDaemon, explain_limits};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `engine` of it.
+/// Name of the engine.
 const OURS: &str = "isotherm: memory.high";
-/// What one write may ask the kernel to reclaim at most, so that none takes long.
+/// Most bytes that one write may ask the kernel to reclaim, so that no write takes long.
 const PIECE: u64 = 16 << 20;
-/// A limit so near to the one told last is not told again by a section that only observes.
+/// A section that only observes skips a limit that differs from the last reported one by less than 1/`TELL_SHARE`.
 const TELL_SHARE: u64 = 20;
 
-/// A group under the section's care.
+/// A group that the section sizes.
 #[derive(Debug)]
 struct Sized {
     daemon: LimitsDaemon,
     ran: Instant,
-    /// The file, and what it holds by our doing; `None`: it is as it was found.
+    /// The file, and the value that we wrote; `None` if it is unchanged.
     file: String,
     held: Option<u64>,
-    /// Why it is left alone for good.
+    /// Why it is left alone permanently.
     foreign: Option<String>,
     told: Option<u64>,
-    /// A refusal was told since the last write that worked: others like it are in the counts.
+    /// A refusal was reported since the last successful write; further ones are only counted.
     is_refusal_told: bool,
 }
 
@@ -76,14 +76,14 @@ impl Section for LimitsSection {
         self.head.began("no kernel finds limits by itself; what a group suffers is read from its own files")
     }
 
-    /// Groups that go take their limits with them.
+    /// The limit of a removed group is removed with it.
     fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
         self.spared.protected.clone_from(&context.config.daemon.protect);
         let mut found = BTreeSet::new();
         match context.config.cgroup_of(&self.spec.limits.target, "").map(|pattern| context.world.groups(&pattern)) {
             Ok(Ok(groups)) => found.extend(groups),
-            // Who is there stays under care until it is known that it is not.
+            // A group stays managed until it is known to be gone.
             Ok(Err(why)) => {
                 lines.extend(self.head.troubled(Some(why)));
                 return lines;
@@ -102,7 +102,7 @@ impl Section for LimitsSection {
             if self.groups.contains_key(&path) {
                 continue;
             }
-            // Checked when the section was made; only the target is another.
+            // The values were checked when the section was made; only the target differs.
             let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), context.now) else { continue };
             let Ok(file) = context.world.group_file(&path, "memory.high") else { continue };
             let sized =
@@ -122,7 +122,7 @@ impl Section for LimitsSection {
         dues.min().into()
     }
 
-    /// Runs those groups that are due. While nothing may act, limits are as they were found.
+    /// Runs the groups that are due. While no section may act, limits keep their original values.
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let now = context.now;
         self.head.runs += 1;
@@ -164,7 +164,7 @@ impl Section for LimitsSection {
                 sized.is_refusal_told = false;
             }
             let refusal = match &ran {
-                // It only observes, which was told.
+                // The section only observes, which was reported already.
                 Err(_) if !self.head.enabled => None,
                 Err(DaemonError::Refused(error)) => Some(error.to_string()),
                 Err(DaemonError::Failed(error)) => Some(error.to_string()),
@@ -225,7 +225,7 @@ impl LimitsSection {
         format!("{} {group}", self.head.label)
     }
 
-    /// Puts back what one group was set to.
+    /// Restores the limit of one group.
     fn lift(&mut self, path: &str, knobs: &mut dyn Knobs) -> Option<Line> {
         let section = self.section_of(path);
         let sized = self.groups.get_mut(path)?;
@@ -239,7 +239,7 @@ impl LimitsSection {
         }
     }
 
-    /// Controllers begin anew, for what they have set is put back.
+    /// Restarts the controllers, because their limits are restored.
     fn rest(&mut self, now: Instant) {
         for (path, sized) in &mut self.groups {
             if let Ok(daemon) = LimitsDaemon::start(self.spec.of(path), now + Duration::from_secs(1)) {
@@ -263,7 +263,7 @@ struct Bound<'a> {
     foreign: &'a mut Option<String>,
     told: &'a mut Option<u64>,
     acts: &'a mut Vec<Act>,
-    /// Why a line could not be written.
+    /// Why an audit line could not be written.
     muted: Option<String>,
 }
 
@@ -273,7 +273,7 @@ impl Bound<'_> {
         Ok(self.world.value(&file)?.and_then(|text| text.trim().parse().ok()))
     }
 
-    /// The least that the group can shrink to: anonymous memory has nowhere to go but free swap. `None`: not known.
+    /// Smallest size that the group can shrink to: anonymous memory can only go to free swap. `None` if not known.
     fn least(&mut self) -> Result<Option<u64>, String> {
         let file = self.world.group_file(self.path, "memory.stat")?;
         let Some(stat) = self.world.value(&file)? else { return Ok(None) };
@@ -287,7 +287,7 @@ impl Bound<'_> {
         Ok(Some(anon.saturating_add(shmem).saturating_sub(swap.get())))
     }
 
-    /// Whether the file holds what it should: what it was found with, or what we wrote.
+    /// Whether the file holds an expected value: its original one, or the one that we wrote.
     fn is_ours(&mut self) -> Result<bool, String> {
         let Some(now) = self.world.value(self.file)? else { return Err("it has no memory.high".to_owned()) };
         let now = now.trim();
@@ -397,7 +397,7 @@ impl Gauging for Bound<'_> {
     }
 }
 
-/// For sorting before a squeeze: ageing changes nothing but what watching changes.
+/// For sorting before a squeeze: ageing changes no more than monitoring does.
 impl Generational for Bound<'_> {
     fn generation_capabilities(&mut self) -> GenerationCapabilities {
         self.host.generation_capabilities()

@@ -1,17 +1,17 @@
-//! What is told: a line for each thing that happened, and the state as a whole.
+//! Reports: a line for each event, and the state as a whole.
 
 use isotherm_core::compaction::{BudgetLimit, Why};
 use isotherm_units::{Bytes, Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What came of an action.
+/// Outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "kebab-case")]
 pub enum Effect {
-    /// All that was asked for.
+    /// All of the request.
     Done,
-    /// Some of it; the rest is in use, locked, being written, or has no place to go.
+    /// Part of the request; the rest is in use, locked, under writeback, or has nowhere to go.
     Partly,
     /// Nothing was done, because the section only observes.
     Would,
@@ -27,10 +27,10 @@ pub struct Act {
     /// The group.
     pub target: String,
     pub node: u32,
-    /// The write that carries it out, as the kernel reads it.
+    /// The write that carries it out, in the kernel's format.
     pub write: String,
     pub asked_bytes: u64,
-    /// Gone, as read back afterwards: the kernel itself does not say.
+    /// Bytes evicted, as read back afterwards: the kernel itself does not report them.
     pub verified_bytes: u64,
     #[serde(flatten)]
     pub effect: Effect,
@@ -40,63 +40,64 @@ pub struct Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Line {
-    /// The daemon has begun, or has taken a new configuration.
+    /// The daemon has started, or has loaded a new configuration.
     Began { sections: usize, acting: usize },
-    /// A section has begun.
+    /// A section has started.
     Section { section: String, engine: Cow<'static, str>, enabled: bool, why: String },
-    /// A group belongs to a section from now on.
+    /// A group was added to a section.
     Came { section: String, target: String },
-    /// It is gone, or no longer belongs to it.
+    /// A group is gone, or was removed from a section.
     Went { section: String, target: String },
-    /// A group that the section was told to act on is left alone.
+    /// A configured group is left alone.
     LeftAlone { section: String, target: String, why: String },
-    /// Something is about to be done: this line is there before it is.
+    /// An action follows; this line is written before it.
     Asks { section: String, target: String, write: String },
-    /// Something was done, or would have been.
+    /// An action was carried out, or would have been.
     Acted { section: String, at_ns: u64, act: Act },
-    /// A zone was compacted, or the attempt ended, and what the node is like afterwards, as read back.
+    /// A zone was compacted, or the attempt ended; with the state of the node afterwards, as read
+    /// back.
     Compacted {
         section: String,
         at_ns: u64,
         node: u32,
-        /// Its number in the node, from the lowest addresses up.
+        /// Number of the zone in the node, from the lowest addresses up.
         zone: u8,
-        /// Of `extfrag`.
+        /// Order of `extfrag`.
         order: u32,
         #[serde(deserialize_with = "WhyNames::deserialize")]
         why: Why,
         /// Free pages of the zone that lie in blocks smaller than the order, percent.
         extfrag_before: u32,
         extfrag_after: u32,
-        /// The kernel's score, and huge pages free.
+        /// The kernel's fragmentation score, and free huge pages.
         node_score_after: u32,
         huge_free_after: u64,
-        /// As the kernel counts, on the whole machine meanwhile.
+        /// Pages moved on the whole machine meanwhile, by the kernel's count.
         pages_moved: u64,
-        /// Huge pages of the zone by which its free ones have grown.
+        /// Increase of the zone's free huge pages.
         blocks_freed: u64,
         /// CPU time of the process that compacted.
         cpu_ns: u64,
     },
-    /// A knob is about to be written; the journal has what it holds now.
+    /// A knob is about to be written; the journal holds its current value.
     Writes { section: String, path: String, value: String },
-    /// It would be, if the section might act.
+    /// A knob would be written, if the section could act.
     WouldWrite { section: String, path: String, value: String },
-    /// What the kernel itself did for a section since the last such line, as it counts.
+    /// Work of the kernel for a section since the last such line, by the kernel's counters.
     Counted { section: String, asked_bytes: u64, verified_bytes: u64 },
-    /// What a section wrote holds again what it held before.
+    /// All knobs that a section wrote are restored.
     PutBack { section: String },
-    /// Nothing acts from now on.
+    /// No section acts from now on.
     Paused { why: String },
-    /// It does again.
+    /// Sections act again.
     Resumed,
-    /// Sections run so many times less often than they were asked to.
+    /// Sections run `stretch` times less often than configured.
     Paced { stretch: u32 },
-    /// A section cannot do its work for now.
+    /// A section cannot work for now.
     Trouble { section: String, why: String },
-    /// A new configuration was refused; the old one goes on.
+    /// A new configuration was refused; the old one stays.
     NotReloaded { why: String },
-    /// The daemon ends, and what it cost.
+    /// The daemon ends; with its cost.
     Ended {
         why: String,
         // Early versions wrote no costs.
@@ -110,22 +111,22 @@ pub enum Line {
     },
 }
 
-/// Takes the texts of a line, each for what it is.
+/// Visitor of the texts of a line, one method for each kind.
 pub trait Texts {
-    /// Table and name of a section; of the knobs of a group, with the group after a blank.
+    /// Table and name of a section. For the knobs of a group, the group follows after a space.
     fn section(&mut self, section: &mut String);
     /// A group, a process or a node.
     fn target(&mut self, target: &mut String);
-    /// A file, and what is written into it.
+    /// A file, and the value written into it.
     fn write(&mut self, path: &mut String, value: &mut String);
-    /// Anything else, in which names may stand.
+    /// Any other text, which may contain names.
     fn words(&mut self, words: &mut String);
 }
 
 impl Line {
-    /// Lets `texts` change every text of the line that the configuration or the machine named.
+    /// Lets `texts` change every text of the line that comes from the configuration or the machine.
     pub fn each_text(&mut self, texts: &mut impl Texts) {
-        // Without `..`: what becomes of a new field is decided here.
+        // No `..` here, so each new field must be handled.
         match self {
             Self::Began { sections: _, acting: _ } | Self::Resumed | Self::Paced { stretch: _ } => {}
             Self::Section { section, engine: _, enabled: _, why } | Self::Trouble { section, why } => {
@@ -192,13 +193,13 @@ pub struct SectionStatus {
     /// `acting`, `observing`, or why not.
     pub state: String,
     pub targets: Vec<String>,
-    /// Times that it has run.
+    /// Number of runs.
     pub runs: u64,
     pub asked_bytes: u64,
     pub verified_bytes: u64,
-    /// Acts that were withheld or failed.
+    /// Number of actions that were withheld or failed.
     pub refused: u64,
-    /// What it has done and what held it back, in words.
+    /// What it has done, and what held it back; one text each.
     pub words: Vec<String>,
 }
 
@@ -206,13 +207,13 @@ pub struct SectionStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub since_start_ns: u64,
-    /// Why nothing acts, if so.
+    /// Why no section acts; `None` if they may.
     pub paused: Option<String>,
     pub stretch: u32,
-    /// CPU time that it took, threads of the kernel that it started included.
+    /// CPU time used, including kernel threads that it started.
     pub cpu_ns: u64,
     pub resident_bytes: Option<u64>,
-    /// The longest time that one turn of the loop took.
+    /// Longest time of one turn of the loop.
     pub longest_turn_ns: u64,
     pub sections: Vec<SectionStatus>,
 }
@@ -231,7 +232,7 @@ impl Status {
     }
 }
 
-/// [`Why`] as it is read: `core` writes it alone.
+/// [`Why`] for deserializing: `core` only serializes it.
 #[derive(Deserialize)]
 #[serde(remote = "Why", rename_all = "kebab-case")]
 enum WhyNames {

@@ -1,7 +1,7 @@
-//! The loop that acts: sections over groups of a live machine, each behind a gate that lets through what is allowed, and writes down what
-//! was done (docs/spec/live.md#7-loop).
+//! The loop that acts: sections over groups of a live machine. A filter in front of each lets allowed actions through, and logs them
+//! (docs/spec/live.md#7-loop).
 //!
-//! It has no clock, no file and no system call: all comes through [`Clock`](crate::Clock), [`World`], [`Log`] and the host.
+//! It has no clock, no file and no system call: all of that comes through [`Clock`](crate::Clock), [`World`], [`Log`] and the host.
 
 mod compaction;
 mod gate;
@@ -39,9 +39,9 @@ impl<H: GenerationsHost + Compacting + MonitorHost + PromotionHost + Adopting> S
 /// A group of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Member {
-    /// As in `/proc/PID/cgroup`.
+    /// Path as in `/proc/PID/cgroup`.
     pub path: String,
-    /// Numbers of its own processes, not of those in groups below.
+    /// Process ids of the group itself, without the groups below it.
     pub processes: Vec<u32>,
 }
 
@@ -49,9 +49,9 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Running {
     pub process: u32,
-    /// What it calls itself.
+    /// Its own name for itself.
     pub command: String,
-    /// Path of its control group of version 2; `/` where there is none.
+    /// Path of its cgroup v2; `/` if it has none.
     pub group: String,
 }
 
@@ -61,12 +61,12 @@ pub struct NodeFree {
     pub node: u32,
     /// The kernel's fragmentation score for huge pages, percent.
     pub score: u32,
-    /// Huge pages that are free, or are had by splitting larger blocks.
+    /// Free huge pages, including those from splitting larger blocks.
     pub huge_free: u64,
 }
 
 impl NodeFree {
-    /// Of each node that the zones are of, by its number.
+    /// One value for each node of the zones, by node number.
     pub fn of_zones(zones: &[ZoneState]) -> Vec<Self> {
         let nodes: BTreeSet<u32> = zones.iter().map(|zone| zone.id.node.0).collect();
         let node = |node| {
@@ -80,46 +80,46 @@ impl NodeFree {
     }
 }
 
-/// What the loop needs to know of the machine beside what hosts tell.
+/// What the loop needs to know of the machine in addition to what hosts report.
 pub trait World {
-    /// Paths of the groups that a path or pattern means and that are there now.
+    /// Paths of the existing groups that match a path or pattern.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String>;
 
-    /// A group and those below it, each with the numbers of its own processes, by path. Our own process is not among them.
+    /// A group and those below it, each with its own process ids, by path. Our own process is not among them.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn members(&mut self, group: &str) -> Result<Vec<Member>, String>;
 
-    /// Processes that are meant, by number: those that run a program, or one with those that it starts. Neither threads of the kernel,
-    /// nor process 1, nor our own are among them; groups have [`members`](Self::members).
+    /// Processes that a target means, by process id: those that run a program, or one process with its children. Kernel threads, process
+    /// 1 and our own process are not among them. For groups, see [`members`](Self::members).
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String>;
 
-    /// The path of a file of a group, from the root of the file system on.
+    /// Absolute path of a file of a group.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, String>;
 
     /// Memory of the machine, as ranges of physical addresses.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String>;
 
-    /// Gives the kernel a command that changes no setting: to bring its counters up to date.
+    /// Gives the kernel a command that changes no setting, such as one to update its counters.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn command(&mut self, path: &str, word: &str) -> Result<(), String>;
 
-    /// Whether somebody guaranteed this group memory (`memory.min`, `memory.low`).
+    /// Whether this group is guaranteed memory (`memory.min`, `memory.low`).
     fn is_guaranteed(&mut self, path: &str) -> bool;
 
     /// Total time in which all tasks waited for memory: `full` of `/proc/pressure/memory`. `None`: not known here.
@@ -128,34 +128,34 @@ pub trait World {
     /// Bytes of swap that are free; `None`: not known.
     fn swap_free(&mut self) -> Option<Bytes>;
 
-    /// What a knob or counter of the kernel holds; `None`: there is none.
+    /// Value of a knob or counter of the kernel; `None` if it does not exist.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn value(&mut self, path: &str) -> Result<Option<String>, String>;
 
     /// Counters of `/proc/vmstat` by name; `None` where the kernel has no such counter.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String>;
 
-    /// Numbers of the nodes of each tier of memory, the fastest tier first; none where the kernel tells no tiers.
+    /// Numbers of the nodes of each tier of memory, the fastest tier first; empty where the kernel reports no tiers.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String>;
 
     /// How scattered free memory of each node is.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String>;
 
-    /// Whether a file is there.
+    /// Whether a file exists.
     fn is_there(&mut self, path: &str) -> bool;
 
-    /// CPU time that a process or a thread of the kernel took so far; `None`: it is not there, or does not tell.
+    /// CPU time that a process or kernel thread has used so far; `None` if it does not exist, or cannot be read.
     fn cpu_of(&mut self, process: u32) -> Option<Duration>;
 
     /// Resident memory of the daemon.
@@ -164,45 +164,45 @@ pub trait World {
     /// The configuration as it is on disk now, checked.
     ///
     /// # Errors
-    /// Why it is refused, in words: the old one stays.
+    /// Why it is refused; the old one stays.
     fn configuration(&mut self) -> Result<Config, String>;
 
-    /// Whether somebody wants the daemon to end, asked between pieces of work that take long.
+    /// Whether the daemon is asked to end; checked between pieces of long work.
     fn has_to_end(&mut self) -> bool;
 }
 
-/// Knobs of the kernel, and the journal of what they held.
+/// Knobs of the kernel, and the journal of their old values.
 pub trait Knobs {
-    /// Writes a knob for a section, after the journal has what it holds.
+    /// Writes a knob for a section, after its old value is in the journal.
     ///
     /// # Errors
-    /// In words; the knob holds what it held, unless they say otherwise.
+    /// The cause, as text; the knob keeps its value, unless the text says otherwise.
     fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
 
-    /// Writes a file that is there only because of a knob that this section wrote before, and that goes when it is put back: the
-    /// journal need not know of it.
+    /// Writes a file that exists only because of a knob that this section wrote, and that is removed with it. It needs no line in the
+    /// journal.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
 
-    /// Writes a number into a knob that is written over and over: the journal has a range around it, and gets a line only when a number
-    /// falls out of that. Whatever number of the range stands there is ours when it is put back.
+    /// Writes a number into a knob that is written often. The journal records a range around it, and gets a line only when a number
+    /// leaves the range. On restore, any number in the range counts as ours.
     ///
     /// # Errors
-    /// In words; the knob holds what it held, unless they say otherwise.
+    /// The cause, as text; the knob keeps its value, unless the text says otherwise.
     fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String>;
 
-    /// Lets go of what a section wrote: it is somebody else's by now.
+    /// Drops the changes of a section: another program owns these values by now.
     ///
     /// # Errors
-    /// In words.
+    /// The cause, as text.
     fn forget(&mut self, section: &str) -> Result<(), String>;
 
-    /// Puts back all that a section wrote, the last first.
+    /// Restores all that a section wrote, newest first.
     ///
     /// # Errors
-    /// What could not be put back, in words.
+    /// What could not be restored, as text.
     fn put_back(&mut self, section: &str) -> Result<(), String>;
 }
 
@@ -242,14 +242,14 @@ impl<S: Store, M: Taken> Knobs for Hands<S, M> {
     }
 }
 
-/// Where the loop writes what it does.
+/// Output of the loop.
 pub trait Log {
-    /// Writes a line down.
+    /// Writes a line.
     ///
     /// # Errors
-    /// In words: nothing acts until it can be written again.
+    /// The cause, as text; no section acts until lines can be written again.
     fn line(&mut self, line: &Line) -> Result<(), String>;
 
-    /// The state, each few seconds.
+    /// Takes the state, every few seconds.
     fn status(&mut self, status: &Status);
 }

@@ -1,4 +1,4 @@
-//! A section, as the loop knows it: what it promises, and what all kinds of sections count and report alike.
+//! A section as the loop sees it: its contract, and what all kinds of sections count and report alike.
 
 use super::gate::Permit;
 use super::line::{Act, Effect, Line, SectionStatus};
@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// When a section wants to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// A time that has passed means at once.
+    /// A time in the past means now.
     At(Instant),
-    /// In each turn of the loop; it wakes the loop for none.
+    /// In each turn of the loop, without waking it.
     EachTurn,
     /// Not before its groups change.
     Never,
@@ -40,13 +40,13 @@ impl From<Option<Instant>> for Due {
 /// The part of a turn in which a section runs, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Engines that sample wake the loop hundreds of times a second: they run first, and the rest of the turn is left out in between.
+    /// Engines that sample wake the loop hundreds of times a second: they run first, and the other phases are skipped in between.
     Sampling,
     /// Decides and acts in one call.
     Deciding,
     /// Sets up an engine of the kernel and checks on it.
     Kernel,
-    /// Starts work that goes on after the turn.
+    /// Starts work that continues after the turn.
     Background,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Context<'a> {
     pub(super) config: &'a Config,
     /// Sections run this many times less often than configured.
     pub(super) stretch: u32,
-    /// Why nothing may act now.
+    /// Why no section may act now.
     pub(super) withheld: Option<&'a str>,
     pub(super) host: &'a mut dyn SteerHost,
     pub(super) world: &'a mut dyn World,
@@ -69,23 +69,23 @@ pub(super) struct Context<'a> {
     pub(super) watched: &'a mut Watched,
 }
 
-/// Processes that sections sample: two that clear accessed bits of one process take each other's away.
+/// Processes that sections sample: two that clear accessed bits of the same process hide accesses from each other.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// The section that samples a process, by the number of the process.
+    /// The section that samples a process, by process id.
     pub(super) taken: BTreeMap<u32, String>,
     next_target: u32,
     nr_engines: u32,
 }
 
 impl Watched {
-    /// A number for a target that no other has.
+    /// A unique number for a target.
     pub(super) fn target(&mut self) -> TargetId {
         self.next_target += 1;
         TargetId(self.next_target - 1)
     }
 
-    /// A number for an engine that no other has: its seed is made of it.
+    /// A unique number for an engine; its seed is derived from it.
     pub(super) fn engine(&mut self) -> u32 {
         self.nr_engines += 1;
         self.nr_engines - 1
@@ -94,15 +94,15 @@ impl Watched {
 
 /// A section that runs.
 pub(super) trait Section: Any + std::fmt::Debug {
-    /// The part of a turn in which it runs. Does not change.
+    /// Phase of the turn in which it runs. Never changes.
     fn phase(&self) -> Phase {
         Phase::Deciding
     }
 
-    /// The line that says that it has begun.
+    /// The line that reports its start.
     fn began(&self) -> Line;
 
-    /// Finds out which groups and processes there are. Returns the lines about those that came, went, or are left alone.
+    /// Finds out which groups and processes there are. Returns lines about those that appeared, ended, or are left alone.
     fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line>;
 
     /// When it wants to run, `stretch` times less often than configured.
@@ -111,66 +111,66 @@ pub(super) trait Section: Any + std::fmt::Debug {
     /// Runs once.
     ///
     /// # Errors
-    /// The audit cannot be written, in words.
+    /// Why the audit cannot be written.
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), String>;
 
-    /// Ends work that goes on between turns. It begins again when it is due.
+    /// Stops work between turns. It starts again when due.
     fn cease(&mut self, _host: &mut dyn SteerHost) {}
 
-    /// Writes the lines about what it did and has not reported yet.
+    /// Writes lines about actions that are not reported yet.
     ///
     /// # Errors
-    /// The audit cannot be written, in words.
+    /// Why the audit cannot be written.
     fn report_rest(&mut self, _now: Instant, _log: &mut dyn Log) -> Result<(), String> {
         Ok(())
     }
 
-    /// Everything that it wrote holds again what it held before. Returns what could not be put back, in words.
+    /// Restores every knob that it wrote. Returns what could not be restored, as text.
     ///
     /// # Errors
-    /// The audit cannot be written, in words.
+    /// Why the audit cannot be written.
     fn put_back(&mut self, _context: &mut Context<'_>) -> Result<Vec<String>, String> {
         Ok(Vec::new())
     }
 
-    /// It is no longer configured: the host forgets what it made for it.
+    /// It is no longer configured: the host drops its state for it.
     fn release(&mut self, _host: &mut dyn SteerHost) {}
 
     fn status(&self, world: &mut dyn World) -> SectionStatus;
 }
 
-/// How sections of one kind are made of a configuration.
+/// How sections of one kind are made from a configuration.
 pub(super) trait Kind: Section + Sized {
-    /// What one section is configured to be.
+    /// Configuration of one section.
     type Spec;
 
-    /// Those of a configuration, in its order.
+    /// The specs in a configuration, in its order.
     fn specs(config: &Config) -> Vec<Self::Spec>;
 
-    /// A section that begins at `now`.
+    /// Makes a section that starts at `now`.
     ///
     /// # Errors
-    /// A value that makes no sense, which [`Config::check`] finds.
+    /// An invalid value, which [`Config::check`] finds.
     fn begin(spec: &Self::Spec, now: Instant, watched: &mut Watched) -> Result<Self, SteerError>;
 
-    /// Whether this section is what `spec` says, or becomes it now without losing what it knows.
+    /// Whether this section matches `spec`, or is changed to match without losing its state.
     fn becomes(&mut self, spec: &Self::Spec, now: Instant) -> bool;
 }
 
-/// Sections that a configuration is taken into.
+/// Sections while a new configuration is loaded.
 pub(super) struct Taking<'a> {
     pub(super) config: &'a Config,
     pub(super) now: Instant,
     pub(super) watched: &'a mut Watched,
-    /// Those of the configuration before, which no spec has claimed yet.
+    /// Sections of the previous configuration that no spec has claimed yet.
     pub(super) before: Vec<Box<dyn Section>>,
     pub(super) sections: Vec<Box<dyn Section>>,
-    /// That sections began.
+    /// Lines that report started sections.
     pub(super) lines: Vec<Line>,
 }
 
 impl Taking<'_> {
-    /// Takes the sections of one kind: those that stay go on with what they know, others begin.
+    /// Takes the sections of one kind: those that stay keep their state, others start.
     ///
     /// # Errors
     /// Of [`Kind::begin`].
@@ -194,7 +194,7 @@ impl Taking<'_> {
     }
 }
 
-/// What every section has: its name, its engine, and what keeps it from its work.
+/// What every section has: its name, its engine, and its current trouble.
 #[derive(Debug)]
 pub(super) struct Head {
     /// Table and name.
@@ -205,7 +205,7 @@ pub(super) struct Head {
     /// `acting`, `observing`, or why not.
     pub(super) state: String,
     pub(super) trouble: Option<String>,
-    /// Times that it has run.
+    /// Number of runs.
     pub(super) runs: u64,
 }
 
@@ -214,13 +214,13 @@ impl Head {
         Self { label, engine, enabled, state: "has not run yet".to_owned(), trouble: None, runs: 0 }
     }
 
-    /// The line that says that it has begun, and why this engine carries it out.
+    /// The line that reports its start, and why this engine carries it out.
     pub(super) fn began(&self, why: impl Into<String>) -> Line {
         let section = self.label.clone();
         Line::Section { section, engine: self.engine.into(), enabled: self.enabled, why: why.into() }
     }
 
-    /// Whether it may act. `withheld`: why nothing may act now.
+    /// Whether it may act. `withheld`: why no section may act now.
     pub(super) fn permit(&self, withheld: Option<&str>) -> Permit {
         match withheld {
             _ if !self.enabled => Permit::Observe,
@@ -229,7 +229,7 @@ impl Head {
         }
     }
 
-    /// A line, if what keeps it from its work has changed.
+    /// A line, if its trouble has changed.
     pub(super) fn troubled(&mut self, trouble: Option<String>) -> Option<Line> {
         if trouble == self.trouble {
             return None;
@@ -238,7 +238,7 @@ impl Head {
         trouble.map(|why| Line::Trouble { section: self.label.clone(), why })
     }
 
-    /// Lines about groups that came and went.
+    /// Lines about groups that appeared and ended.
     pub(super) fn moves(&self, before: &BTreeSet<String>, found: &BTreeSet<String>) -> Vec<Line> {
         let section = || self.label.clone();
         let came = found.difference(before).map(|target| Line::Came { section: section(), target: target.clone() });
@@ -262,12 +262,12 @@ impl Head {
     }
 }
 
-/// What a section has come to since it began.
+/// Totals of a section since it started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
     pub(super) asked_bytes: u64,
     pub(super) verified_bytes: u64,
-    /// Acts that were withheld or failed.
+    /// Number of actions that were withheld or failed.
     pub(super) refused: u64,
 }
 
@@ -277,7 +277,7 @@ impl Totals {
         self.verified_bytes = self.verified_bytes.saturating_add(verified_bytes);
     }
 
-    /// Counts an act. Returns the line about it.
+    /// Counts an action, and returns its line.
     pub(super) fn acted(&mut self, act: Act, head: &Head, now: Instant) -> Line {
         self.add(act.asked_bytes, act.verified_bytes);
         self.refused += u64::from(matches!(act.effect, Effect::Refused { .. }));

@@ -12,12 +12,11 @@ use isotherm_core::limits::LimitsError;
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Budget, Clock, Duration, Instant, Meter, Woken};
 
-/// What is looked at beside the sections (pressure, the kill file, budgets) is looked at so often at most: engines of our own wake hundreds
-/// of times a second.
+/// Shortest time between two checks of pressure, the kill file and budgets: our own engines wake hundreds of times a second.
 const LOOK: Duration = Duration::from_ms(200);
-/// The loop wakes at least so often, for signals, the guard and the budget.
+/// Longest time between two wakeups of the loop, for signals, the guard and the budget.
 const TURN: Duration = Duration::from_secs(1);
-/// Time between two looks at which groups there are.
+/// Time between two searches for groups.
 const FOLLOW: Duration = Duration::from_secs(10);
 /// Time between two reports of the state.
 const STATUS: Duration = Duration::from_secs(5);
@@ -25,15 +24,15 @@ const STATUS: Duration = Duration::from_secs(5);
 /// Why the loop ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Somebody asked for it.
+    /// It was asked to stop.
     Stopped,
     /// The time is over.
     TimeOver,
-    /// It holds more memory than it may.
+    /// It uses more memory than allowed.
     TooLarge(String),
 }
 
-/// Values of a section that make no sense, which [`Config::check`] tells beforehand.
+/// Invalid values of a section, which [`Config::check`] reports beforehand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SteerError {
     #[error(transparent)]
@@ -46,16 +45,16 @@ pub enum SteerError {
     Preset(#[from] PresetError),
 }
 
-/// What the loop came to.
+/// Result of the loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steered {
     pub end: Ended,
     pub status: Status,
-    /// What could not be put back, in words: it stays in the journal.
+    /// What could not be restored, as text; it stays in the journal.
     pub left: Vec<String>,
 }
 
-/// All that the loop needs beside the host.
+/// All that the loop needs in addition to the host.
 pub struct Outside<'a> {
     pub world: &'a mut dyn World,
     pub knobs: &'a mut dyn Knobs,
@@ -71,7 +70,7 @@ struct Audit<'a> {
 }
 
 impl Audit<'_> {
-    /// Takes note of what a section could not write or read.
+    /// Records why a section could not read or write.
     fn heed<T>(&mut self, done: Result<T, String>) -> Option<T> {
         done.map_err(|why| self.mute = Some(why)).ok()
     }
@@ -89,7 +88,7 @@ impl Log for Audit<'_> {
     }
 }
 
-/// What sections are lent.
+/// What the loop lends to sections.
 struct Lent<'a> {
     host: &'a mut dyn SteerHost,
     world: &'a mut dyn World,
@@ -130,7 +129,7 @@ struct Steering<'a> {
     longest_turn: Duration,
 }
 
-/// Runs the sections of a configuration over a host, until the time is over or somebody ends it, and puts back the knobs that it wrote.
+/// Runs the sections of a configuration over a host until the time is over or it is stopped, and restores the knobs that it wrote.
 ///
 /// # Errors
 /// [`SteerError`].
@@ -158,7 +157,7 @@ pub fn steer(
     let (mut followed, mut reported, mut looked) = (start, None, None);
     let ended = loop {
         let now = clock.now();
-        // Whatever has to be done often has its own time; all the rest waits for the next whole turn.
+        // Sampling has its own times; everything else waits for the next whole turn.
         let others = steering.due(|phase| phase != Phase::Sampling).unwrap_or(now + TURN).min(now + TURN);
         let next = steering.due(|phase| phase == Phase::Sampling).map_or(others, |due| due.min(others));
         let woken = clock.sleep_until(end.map_or(next, |end| next.min(end)));
@@ -222,7 +221,7 @@ pub fn steer(
 }
 
 impl Steering<'_> {
-    /// Takes a configuration. Sections that stay as they are go on with what they know.
+    /// Loads a configuration. Unchanged sections keep their state.
     fn take(&mut self, config: Config, now: Instant) -> Result<(), SteerError> {
         let (before, sections, lines) = (std::mem::take(&mut self.sections), Vec::new(), Vec::new());
         let watched = &mut self.lent.watched;
@@ -234,11 +233,11 @@ impl Steering<'_> {
             self.sections.append(&mut before);
             return taken;
         }
-        // Those that are gone leave their knobs before others take them; engines of the kernel go last.
+        // Removed sections restore their knobs before others write them; engines of the kernel go last.
         before.sort_by_key(|section| section.phase() == Phase::Kernel);
         for mut section in before {
             let mut context = self.lent.context(&self.config, None, now, self.stretch);
-            // What was not put back stays in the journal.
+            // What was not restored stays in the journal.
             let written = section.report_rest(now, context.log).and(section.put_back(&mut context));
             section.release(context.host);
             self.lent.audit.heed(written);
@@ -266,7 +265,7 @@ impl Steering<'_> {
         lines.into_iter().for_each(|line| self.tell(line));
     }
 
-    /// The audit knows afterwards whether the line could be written.
+    /// Writes a line; the audit records whether that worked.
     fn tell(&mut self, line: Line) {
         let _ = self.lent.audit.line(&line);
     }
@@ -279,7 +278,7 @@ impl Steering<'_> {
         self.paused = paused;
     }
 
-    /// When the first of the sections of some phases wants to run.
+    /// Earliest time at which a section of some phases wants to run.
     fn due(&self, is_meant: impl Fn(Phase) -> bool) -> Option<Instant> {
         let sections = self.sections.iter().filter(|section| is_meant(section.phase()));
         sections.filter_map(|section| section.due(self.stretch).time()).min()
@@ -296,12 +295,12 @@ impl Steering<'_> {
         }
     }
 
-    /// Work that goes on between turns ends.
+    /// Stops work between turns.
     fn cease(&mut self) {
         self.sections.iter_mut().for_each(|section| section.cease(self.lent.host));
     }
 
-    /// Everything holds again what it held before. Returns what could not be put back.
+    /// Restores everything. Returns what could not be restored.
     fn put_back(&mut self, now: Instant) -> Vec<String> {
         for section in &mut self.sections {
             let written = section.report_rest(now, &mut self.lent.audit);

@@ -1,4 +1,5 @@
-//! A section that an engine of the kernel carries out: its files are written, it is switched on, and both are taken back.
+//! A section that an engine of the kernel carries out: its files are written, it is switched on, and both are undone
+//! later.
 
 use super::kernel::{Counts, Kdamond, Kernel, Module, Proactive, Standing, Tiers};
 use super::line::{Line, SectionStatus};
@@ -10,11 +11,11 @@ use isotherm_core::compaction::{Design, MergedConfig};
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant, Ratio};
 
-/// What failed is tried again after so long.
+/// Time until a failed attempt is repeated.
 const RETRY: Duration = Duration::from_secs(60);
-/// An engine that should run for others goes on so long before it is begun anew: what it knows is lost then.
+/// Shortest run of an engine before it is restarted for other targets: a restart loses its state.
 const RENEW: Duration = Duration::from_secs(300);
-/// The CPU time of a kernel's thread is judged over so long, and an engine that takes too much is left off for so long.
+/// Time over which the CPU time of a kernel thread is judged, and time for which an engine that takes too much stays off.
 const JUDGED: Duration = Duration::from_secs(60);
 const EXPENSIVE: Duration = Duration::from_secs(600);
 /// Time between two lines about what the kernel did.
@@ -67,22 +68,22 @@ impl Spec {
 #[derive(Debug)]
 pub(super) struct KernelSection {
     head: Head,
-    /// Times that something was in its way.
+    /// Number of attempts that failed.
     refused: u64,
     spec: Spec,
     kernel: Box<dyn Kernel>,
-    /// Since when.
+    /// When it was switched on; `None` while it is off.
     on: Option<Instant>,
-    /// Somebody else switched it off.
+    /// Another program switched it off.
     is_forbidden: bool,
-    /// The list of writes was told.
+    /// The list of writes was reported.
     is_told: bool,
     tried: Option<Instant>,
     counted: Instant,
     counts: Counts,
     /// `[daemon] max-cpu`.
     max_cpu: Ratio,
-    /// When its thread was looked at last, and its CPU time then.
+    /// Time and value of the last reading of its thread's CPU time.
     spent: Option<(Instant, Duration)>,
 }
 
@@ -138,7 +139,7 @@ impl Section for KernelSection {
         Due::EachTurn
     }
 
-    /// Checks whether it is to be on, and makes it so.
+    /// Checks whether it should be on, and switches it.
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         self.head.runs += 1;
         let now = context.now;
@@ -178,7 +179,7 @@ impl Section for KernelSection {
 }
 
 impl KernelSection {
-    /// What failed is tried again a minute later.
+    /// A failed attempt is repeated a minute later.
     fn is_time_to_try(&mut self, now: Instant) -> bool {
         if self.tried.is_some_and(|tried| now.since(tried) < RETRY) {
             return false;
@@ -214,7 +215,7 @@ impl KernelSection {
         for write in writes {
             let (path, value) = (write.path.clone(), write.value.clone());
             if let Err(why) = context.log.line(&Line::Writes { section: self.head.label.clone(), path, value }) {
-                // What is left of it stays in the journal, and is told when it can be.
+                // The rest stays in the journal, and is reported when possible.
                 let _ = context.knobs.put_back(&self.head.label);
                 return Err(why);
             }
@@ -236,7 +237,7 @@ impl KernelSection {
     fn watch(&mut self, since: Instant, context: &mut Context<'_>) -> Result<Option<String>, String> {
         let now = context.now;
         if let Some(share) = self.overspends(now, context.world) {
-            // It is tried again when this has passed.
+            // It is tried again at this time.
             self.tried = Some(now + EXPENSIVE.saturating_sub(RETRY));
             let failed = self.switch_off(context)?;
             let why = format!(
@@ -273,7 +274,7 @@ impl KernelSection {
         }
     }
 
-    /// The share of a processor that its thread took over the last minute, if that is too much.
+    /// Share of a processor that its thread used over the last minute, if that is too much.
     fn overspends(&mut self, now: Instant, world: &mut dyn World) -> Option<Ratio> {
         if self.spent.is_some_and(|(since, _)| now.since(since) < JUDGED) {
             return None;
@@ -301,12 +302,12 @@ impl KernelSection {
         log.line(&Line::Counted { section: self.head.label.clone(), asked_bytes, verified_bytes })
     }
 
-    /// Puts back what it wrote, if it is on.
+    /// Restores what it wrote, if it is on.
     fn switch_off(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
         if self.on.is_none() {
             return Ok(None);
         }
-        // Afterwards they are gone. What cannot be written down is put back all the same.
+        // The counters are gone afterwards. Knobs are restored even if no line can be written.
         let counted = self.count(context.world, context.log);
         self.on = None;
         let trouble = context.knobs.put_back(&self.head.label).err();

@@ -46,7 +46,7 @@ fn without_enable_it_tells_what_it_would_do_and_does_nothing() {
     assert!(watched.evicted.borrow().is_empty());
     let acts = watched.acts();
     assert!(!acts.is_empty() && acts.iter().all(|act| act.effect == Effect::Would && act.verified_bytes == 0));
-    // The list of the first pass is what the real run writes.
+    // The first pass lists exactly the writes of the real run.
     let list = |acts: &[Act]| acts[..2].iter().map(|act| (act.write.clone(), act.asked_bytes)).collect::<Vec<_>>();
     assert_eq!(list(&acts), list(&acted.acts()));
 }
@@ -140,7 +140,7 @@ fn it_ends_between_two_pieces() {
     assert_eq!((steered.end, truth.now()), (Ended::Stopped, Instant::START + Duration::from_secs(7)));
 }
 
-/// Each host call in turn fails: nothing that is spared is touched, what went stands in lines, and it goes on.
+/// Each host call in turn fails: protected groups stay untouched, evictions have lines, and the loop goes on.
 #[test]
 fn a_fault_at_any_call_breaks_nothing() {
     let whole = Truth::new();
@@ -156,7 +156,7 @@ fn a_fault_at_any_call_breaks_nothing() {
     }
 }
 
-/// Events of chance: pressure, the kill file, full disks, groups, reloads, faults. `ISOTHERM_SEEDS=100000` is the long run,
+/// Random events: pressure, the kill file, full disks, groups, reloads, faults. `ISOTHERM_SEEDS=100000` is the long run,
 /// `ISOTHERM_SEED=N` one of them.
 #[test]
 fn seeds_of_chance_break_nothing() {
@@ -189,7 +189,7 @@ fn seeds_of_chance_break_nothing() {
                             let mut groups = truth.groups.borrow_mut();
                             let group = &mut groups[index % 6];
                             group.is_there = !group.is_there;
-                            // A group that comes again knows no limit.
+                            // A group that is created again has no limit.
                             group.high = None;
                         }
                         4 => truth.fails_at.set(Some(truth.calls.get() + value)),
@@ -227,8 +227,7 @@ fn seeds_of_chance_break_nothing() {
     }
 }
 
-/// A day of virtual time, of which some minutes are in `make test`: `ISOTHERM_MINUTES=1440` is the whole. What is written down does not
-/// grow with time where nothing happens.
+/// A day of virtual time: `ISOTHERM_MINUTES=1440`; `make test` runs some minutes. The log does not grow while nothing happens.
 #[test]
 fn a_long_calm_is_few_lines() {
     let minutes = std::env::var("ISOTHERM_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
@@ -242,7 +241,7 @@ fn a_long_calm_is_few_lines() {
         let lines = truth.lines.borrow();
         let is_count = |line: &&Line| matches!(line, Line::Counted { .. });
         let acts = lines.iter().filter(|line| !is_count(line)).count() as u64;
-        // What the kernel counted is told once a minute; everything else happens in the first minutes.
+        // Kernel counts are reported once a minute; everything else happens in the first minutes.
         assert!(lines.iter().filter(is_count).count() as u64 <= minutes, "counted more than once a minute");
         assert!(acts < 600, "{acts} lines in {minutes} minutes: {:?}", lines.iter().rev().take(5).collect::<Vec<_>>());
     }

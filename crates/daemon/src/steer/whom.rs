@@ -1,29 +1,29 @@
-//! Whom the targets of a section mean now, as processes and the groups that they run in.
+//! Resolves the targets of a section to current processes and their groups.
 
 use super::gate::Spared;
 use super::{Running, World};
 use crate::config::{Config, Target};
 use std::collections::BTreeMap;
 
-/// Processes of one group, or one process that is named by itself.
+/// Processes of one group, or one process named individually.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Whom {
-    /// What comes and goes as a whole: a group that is named, or a process.
+    /// Unit that appears and ends as a whole: a named group, or a process.
     pub(super) top: String,
     /// Path of the group that the processes are in.
     pub(super) group: String,
     pub(super) processes: Vec<u32>,
-    /// Name of its program, of a process that is named by itself.
+    /// Name of the program, for a process named individually.
     command: Option<String>,
 }
 
 impl Whom {
-    /// What is left alone or watched: a group, or a process by itself.
+    /// What is left alone or monitored: a group, or a single process.
     pub(super) fn name(&self) -> &str {
         if self.command.is_some() { &self.top } else { &self.group }
     }
 
-    /// Whether it is left alone, which is noted.
+    /// Whether it is left alone; if so, notes it.
     pub(super) fn is_spared(&self, spared: &mut Spared, world: &mut dyn World) -> bool {
         match &self.command {
             None => spared.has(&self.group, world),
@@ -32,10 +32,10 @@ impl Whom {
     }
 }
 
-/// Whom a target means. Physical memory is nobody.
+/// Processes that a target means; none for physical memory.
 ///
 /// # Errors
-/// In words.
+/// The cause, as text.
 pub(super) fn whom(target: &Target, world: &mut dyn World) -> Result<Vec<Whom>, String> {
     let mut all = Vec::new();
     match target {
@@ -64,10 +64,11 @@ pub(super) fn whom(target: &Target, world: &mut dyn World) -> Result<Vec<Whom>, 
     Ok(all)
 }
 
-/// Likewise of entries of a section's `targets`, each group or process once, with the entry that means it first.
+/// The same for entries of a section's `targets`; each group or process once, with the first entry that means
+/// it.
 ///
 /// # Errors
-/// In words.
+/// The cause, as text.
 pub(super) fn whom_of<'a>(
     entries: &'a [String],
     config: &Config,
@@ -75,7 +76,7 @@ pub(super) fn whom_of<'a>(
 ) -> Result<Vec<(Whom, &'a str)>, String> {
     let mut all: BTreeMap<String, (Whom, &str)> = BTreeMap::new();
     for entry in entries {
-        // The check refuses names that mean nobody.
+        // The check refuses unknown names.
         let Ok(target) = config.target_of(entry, "") else { continue };
         for one in whom(&target, world)? {
             all.entry(one.name().to_owned()).or_insert((one, entry));

@@ -1,4 +1,5 @@
-//! Compaction with a tape between. What no live host tells (blocks, waits) is not on it.
+//! Compaction, recorded on a tape. Values that no live host reports (blocks, waits) are not
+//! recorded.
 
 use super::taped::{Refused, Taped};
 use isotherm_core::compaction::FreeBlocks;
@@ -10,7 +11,7 @@ use isotherm_core::vocabulary::Marks;
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 
-/// A zone, as it stands on the tape.
+/// A zone, in the tape's format.
 #[derive(Debug, Serialize, Deserialize)]
 struct Zone {
     node: u32,
@@ -60,7 +61,7 @@ const ENDS: [CompactEnd; 5] = [
 ];
 const GRANULARITIES: [Granularity; 3] = [Granularity::System, Granularity::Node, Granularity::Zone];
 
-/// End, pages moved, looked at by each scanner, blocks freed, CPU time in nanoseconds.
+/// End, pages moved, pages scanned by each scanner, blocks freed, CPU time in nanoseconds.
 type Done = (Option<usize>, [u64; 5]);
 
 fn done(work: &Compacted) -> Done {

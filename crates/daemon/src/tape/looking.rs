@@ -1,5 +1,4 @@
-//! What engines of our own ask, with a tape between. They ask hundreds of times a second, so questions stand on the tape by their number
-//! and a checksum.
+//! Requests of our own engines, recorded on a tape. There are hundreds a second, so the tape holds only their number and a checksum.
 
 use super::taped::{Refused, Taped};
 use isotherm_core::host::{
@@ -11,12 +10,12 @@ use isotherm_core::vocabulary::FilterType;
 use isotherm_units::Duration;
 use isotherm_units::hash::fnv1a;
 
-/// FNV-1a over numbers: it need not withstand anybody, and must never change.
+/// FNV-1a over numbers: it need not resist attacks, and must never change.
 fn checksum(numbers: impl Iterator<Item = u64>) -> u64 {
     fnv1a(numbers.flat_map(u64::to_le_bytes))
 }
 
-/// How many, and a checksum of all.
+/// Number of probes, and a checksum of all of them.
 fn of_probes(probes: &[Probe]) -> (usize, u64) {
     (probes.len(), checksum(probes.iter().flat_map(|probe| [probe.address, u64::from(probe.level.0)])))
 }
@@ -25,11 +24,11 @@ fn of_addresses(addresses: &[u64]) -> (usize, u64) {
     (addresses.len(), checksum(addresses.iter().copied()))
 }
 
-/// By their letters on the tape.
+/// Letters on the tape.
 const SEEN: [(Seen, char); 4] =
     [(Seen::NotMapped, '-'), (Seen::Idle, '0'), (Seen::Accessed, '1'), (Seen::Unknown, '?')];
 
-/// A letter and a digit for the level, each.
+/// A letter and a digit for the level, for each result.
 fn letters(results: &[ProbeResult]) -> String {
     let letter = |result: &ProbeResult| {
         let letter = SEEN.iter().find(|(seen, _)| *seen == result.seen).map_or('?', |(_, letter)| *letter);
@@ -38,7 +37,7 @@ fn letters(results: &[ProbeResult]) -> String {
     results.iter().flat_map(letter).collect()
 }
 
-/// What was seen, from its letters. `None` if they are of something else.
+/// Decodes results. `None` if the letters encode something else.
 fn results(letters: &str, out: &mut [ProbeResult]) -> Option<()> {
     let (pairs, rest) = letters.as_bytes().as_chunks::<2>();
     if pairs.len() != out.len() || !rest.is_empty() {
@@ -57,7 +56,7 @@ fn strange() -> HostError {
     HostError::Failed(STRANGE.to_owned())
 }
 
-/// Shifts, highest level, and what it has.
+/// Shifts, highest level, capabilities.
 type Looks = (Vec<u8>, u8, [bool; 3]);
 
 impl<H: Probing> Probing for Taped<'_, H> {
@@ -147,7 +146,7 @@ impl<H: Mappings> Mappings for Taped<'_, H> {
     }
 }
 
-/// What page filters count is not on the tape: no live host has them.
+/// Counts of page filters are not recorded: no live host has them.
 impl<H: Applying> Applying for Taped<'_, H> {
     fn scheme_capabilities(&self, target: TargetId) -> SchemeCapabilities {
         let told = || {
@@ -173,7 +172,7 @@ impl<H: Applying> Applying for Taped<'_, H> {
     }
 }
 
-/// By their numbers on the tape. Those that moved stand there as their pages, from 100 on.
+/// Indexed by their numbers on the tape. A move is recorded as 100 plus its pages.
 const MOVES: [PageMove; 11] = [
     PageMove::SameNode,
     PageMove::TopTier,
@@ -258,7 +257,7 @@ impl<H: Tiering> Tiering for Taped<'_, H> {
         Ok(())
     }
 
-    /// The filter stands on the tape as it is afterwards.
+    /// The tape holds the filter as it is afterwards.
     fn scan_accessed(
         &mut self,
         target: TargetId,

@@ -1,7 +1,7 @@
-//! The tape: every answer that the machine gave to the loop, every time that a clock told, and every line that came of it
-//! (docs/spec/live.md#6-state-on-disk). With it the same loop comes to the same decisions without the machine.
+//! The tape: every answer of the machine to the loop, every time read from a clock, and every resulting line
+//! (docs/spec/live.md#6-state-on-disk). It lets the same loop come to the same decisions without the machine.
 //!
-//! A tape is lines of JSON: the first is a [`Header`], each other one a call as `[name, asked, answer]`.
+//! A tape consists of lines of JSON: the first is a [`Header`], each other one a call as `[name, asked, answer]`.
 
 mod compacting;
 mod looking;
@@ -22,9 +22,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Of the format. Another one is refused.
+/// Version of the format. Others are refused.
 pub const VERSION: u32 = 1;
-/// A longer line is from no recording of ours.
+/// Longest line, in bytes, that we record.
 const LINE_MAX: usize = 64 << 20;
 
 /// What was recorded.
@@ -33,35 +33,35 @@ const LINE_MAX: usize = 64 << 20;
 pub struct Header {
     /// [`VERSION`].
     pub isotherm_tape: u32,
-    /// The program that made it.
+    /// Program that recorded it.
     pub build: String,
-    /// What it ran with.
+    /// Configuration of the run.
     pub config: Config,
-    /// How long it was to run.
+    /// Configured length of the run.
     pub length: Option<Duration>,
 }
 
-/// Where lines of a tape go.
+/// Output for the lines of a tape.
 pub trait Sink {
     /// Adds a line, without its end.
     ///
     /// # Errors
-    /// In words: the tape ends there, and the loop goes on.
+    /// The cause, as text; the tape ends there, and the loop goes on.
     fn add(&mut self, line: &str) -> Result<(), String>;
 }
 
-/// The first place at which a replay did something else than what was recorded.
+/// The first place at which a replay differs from the tape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Line of the tape, from 1.
     pub line: usize,
-    /// What stands there.
+    /// The recorded call.
     pub tape: String,
-    /// What the replay did.
+    /// The call of the replay.
     pub replay: String,
 }
 
-/// Why a tape cannot be played.
+/// Why a tape cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TapeError {
     #[error("it is empty: a tape begins with a line that says what was recorded")]
@@ -72,15 +72,15 @@ pub enum TapeError {
     Version(u32),
 }
 
-/// What a replay came to.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Played {
-    /// Calls whose answers were played, lines among them.
+    /// Calls answered from the tape, including lines.
     pub calls: usize,
-    /// Lines of the audit that came out as they were recorded.
+    /// Audit lines that equal the recorded ones.
     pub lines: usize,
     pub difference: Option<Difference>,
-    /// Recorded calls that were not made: none, if the end is the same.
+    /// Recorded calls that were not made; 0 if the replay ends in the same way.
     pub left: usize,
 }
 
@@ -92,11 +92,11 @@ enum Deck {
 /// Name, what was asked, and the answer.
 type Call = (String, Value, Value);
 
-/// A tape that is recorded or played. Clones are the same tape.
+/// A tape that is recorded or replayed. Clones share it.
 #[derive(Clone)]
 pub struct Tape {
     deck: Rc<RefCell<Deck>>,
-    /// Words that hosts give as constants, read from a tape: a handful, each kept once for the life of the process.
+    /// Constant texts of hosts, read from a tape: few, each kept once for the life of the process.
     constants: Rc<RefCell<BTreeSet<&'static str>>>,
 }
 
@@ -111,7 +111,7 @@ impl Tape {
         Self { deck: Rc::new(RefCell::new(deck)), constants: Rc::default() }
     }
 
-    /// Records from here on.
+    /// Starts a recording.
     ///
     /// # Errors
     /// Of the sink.
@@ -120,7 +120,7 @@ impl Tape {
         Ok(Self::of(Deck::Records { sink, lost: None }))
     }
 
-    /// Reads a tape to play it. Its last line may be torn: recording was cut off there.
+    /// Reads a tape for a replay. Its last line may be torn, if recording was interrupted.
     ///
     /// # Errors
     /// [`TapeError`].
@@ -149,7 +149,7 @@ impl Tape {
         Ok((header, Self::of(Deck::Plays { calls, at: 0, lines: 0, difference: None })))
     }
 
-    /// Why recording stopped, if it did.
+    /// Why recording stopped; `None` if it did not.
     pub fn lost(&self) -> Option<String> {
         match &*self.deck.borrow() {
             Deck::Records { lost, .. } => lost.clone(),
@@ -157,7 +157,7 @@ impl Tape {
         }
     }
 
-    /// What a replay came to so far.
+    /// Result of a replay so far.
     pub fn played(&self) -> Played {
         match &*self.deck.borrow() {
             Deck::Records { .. } => Played::default(),
@@ -167,7 +167,7 @@ impl Tape {
         }
     }
 
-    /// Whether a replay has come to its end: the tape is over, or it does something else.
+    /// Whether a replay has ended: the tape is over, or the replay differs from it.
     fn is_over(&self) -> bool {
         match &*self.deck.borrow() {
             Deck::Records { .. } => false,
@@ -225,7 +225,7 @@ impl Tape {
         }
     }
 
-    /// The same words as a constant.
+    /// The same text as a constant.
     fn constant(&self, words: String) -> &'static str {
         let mut constants = self.constants.borrow_mut();
         match constants.get(words.as_str()) {

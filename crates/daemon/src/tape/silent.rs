@@ -1,4 +1,4 @@
-//! A machine that is not there: what a replay runs on. The tape answers in its place.
+//! The host of a replay, without a machine: the tape answers in its place.
 
 use crate::config::{Config, Target};
 use crate::steer::{Knobs, Line, Log, Member, NodeFree, Running, Status, World};
@@ -9,7 +9,7 @@ use isotherm_units::{Bytes, Clock, Duration, Instant, Meter, Woken};
 
 const NONE: &str = "a replay has no machine";
 
-/// Nothing.
+/// A host without a machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,4 +1,4 @@
-//! The loop's outside with a tape between: what it is asked, and what it answers.
+//! The environment of the loop, with its calls and answers on a tape.
 
 use super::Tape;
 use crate::config::{Config, Target};
@@ -11,7 +11,7 @@ use isotherm_core::vocabulary::Metric;
 use isotherm_units::{Bytes, Clock, Duration, Instant, Meter, Woken};
 use serde::{Deserialize, Serialize};
 
-/// Something with a tape before it.
+/// A value whose calls go through a tape.
 #[derive(Debug)]
 pub struct Taped<'a, T: ?Sized> {
     pub(super) inner: &'a mut T,
@@ -24,7 +24,7 @@ impl<'a, T: ?Sized> Taped<'a, T> {
     }
 }
 
-/// A refusal of a replay that is over.
+/// Error of a replay that is over.
 const OVER: &str = "the tape is over";
 
 fn over<T>() -> Result<T, String> {
@@ -141,7 +141,7 @@ impl<C: Clock + ?Sized> Clock for Taped<'_, C> {
         Instant::START + Duration::from_ns(self.tape.call("now", (), since, || 0))
     }
 
-    /// A replay whose tape is over ends.
+    /// A replay ends with its tape.
     fn sleep_until(&mut self, until: Instant) -> Woken {
         let ns = until.since(Instant::START).ns();
         if self.tape.is_over() {
@@ -157,7 +157,7 @@ impl<M: Meter + ?Sized> Meter for Taped<'_, M> {
     }
 }
 
-/// Lines are what a replay must come to: each is asked with its whole content.
+/// A replay must produce the same lines, so each is compared in full.
 impl<L: Log + ?Sized> Log for Taped<'_, L> {
     fn line(&mut self, line: &Line) -> Result<(), String> {
         self.tape.call("line", line, || self.inner.line(line), over)
@@ -168,7 +168,7 @@ impl<L: Log + ?Sized> Log for Taped<'_, L> {
     }
 }
 
-/// A host's answers, as they stand on the tape.
+/// A host's answers, in the tape's format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Told {
@@ -178,7 +178,7 @@ enum Told {
     Failed(String),
 }
 
-/// A host's errors likewise.
+/// A host's errors, in the tape's format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Refused {

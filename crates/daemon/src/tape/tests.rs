@@ -1,4 +1,4 @@
-//! Damaged tapes. Whole ones are recorded and played by the tests of the loop.
+//! Tests of damaged tapes. The tests of the loop record and replay intact ones.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn damaged_tapes_are_refused_with_their_line() {
     let header = header();
     assert_eq!(line(&format!("{header}\n[\"now\",null,1]\n[\"now\",\n[\"now\",null,2]\n")), 3);
     assert_eq!(line(&format!("{header}\n{{}}\n")), 2);
-    // Torn at its end: what is whole is played.
+    // The last line is torn: the whole lines are replayed.
     let (read, tape) = Tape::read(&format!("{header}\n[\"now\",null,1]\n[\"now\",nul")).unwrap();
     assert_eq!(read.length, Some(Duration::from_secs(5)));
     assert_eq!(tape.played().left, 1);
@@ -42,7 +42,7 @@ fn a_replay_stops_at_the_first_difference() {
     assert_eq!((difference.line, difference.tape.as_str()), (3, "there \"/a\""));
     assert_eq!(difference.replay, "there \"/b\"");
     assert!(tape.is_over() && tape.call("now", (), || 1, zero) == 0, "nothing is played any more");
-    // An answer of another kind.
+    // An answer of the wrong type.
     let (_, tape) = Tape::read(&format!("{}\n[\"now\",null,\"late\"]\n", header())).unwrap();
     assert_eq!(tape.call("now", (), zero, zero), 0);
     assert!(tape.played().difference.unwrap().replay.contains("cannot have"));

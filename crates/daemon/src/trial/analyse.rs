@@ -1,4 +1,4 @@
-//! What pairs of blocks say of a metric.
+//! Compares a metric over pairs of blocks.
 
 use super::boundary::for_student;
 use serde::Serialize;
@@ -12,11 +12,11 @@ pub struct Pair {
 
 /// B compared with A.
 ///
-/// Differences are B minus A, in the metric's unit. The interval holds at 97 % by plan, however often was looked (a repeated confidence interval:
-/// Jennison and Turnbull, JRSS B 51, 1989).
+/// Differences are B minus A, in the metric's unit. The interval has a planned level of 97 % at any number of interim analyses (a repeated
+/// confidence interval: Jennison and Turnbull, JRSS B 51, 1989).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Pairs that it rests on.
+    /// Number of pairs.
     pub pairs: u32,
     pub mean_a: f64,
     pub mean_b: f64,
@@ -27,12 +27,13 @@ pub struct Comparison {
     pub deviation: f64,
     /// Correlation of a pair's difference with that of the pair before; 0 where all are equal.
     pub autocorrelation: f64,
-    /// Pairs that would say as much if they were independent: fewer, where differences follow their neighbours more than chance explains.
+    /// Number of independent pairs with the same information: smaller where differences correlate with their neighbours more than chance
+    /// explains.
     pub effective_pairs: f64,
 }
 
 impl Comparison {
-    /// Compares; `z` is the boundary of a standard normal value at this look. `None` below two pairs.
+    /// Compares; `z` is the boundary of a standard normal value at this interim analysis. `None` below two pairs.
     pub(super) fn of(pairs: &[Pair], z: f64) -> Option<Self> {
         let count = u32::try_from(pairs.len()).ok().filter(|&count| count >= 2)?;
         let n = f64::from(count);
@@ -64,12 +65,12 @@ impl Comparison {
         })
     }
 
-    /// Whether the interval leaves out "no difference".
+    /// Whether the interval excludes "no difference".
     pub fn differs(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 
-    /// The largest difference, to either side, that the interval holds.
+    /// Largest absolute difference within the interval.
     pub fn largest(&self) -> f64 {
         self.low.abs().max(self.high.abs())
     }
@@ -80,9 +81,9 @@ impl Comparison {
     }
 }
 
-/// Independent pairs that say as much as `n` whose differences follow a first-order autoregression (any text on time series). The order
-/// within pairs is drawn at random, which leaves no correlation unless the effect itself wanders. Chance alone gives up to
-/// 1.645 / sqrt n in 19 of 20 trials: only what is above counts.
+/// Number of independent pairs with the information of `n` pairs whose differences follow a first-order autoregression (any text on time
+/// series). The order within pairs is drawn at random, which leaves no correlation unless the effect itself wanders. Chance alone gives up
+/// to 1.645 / sqrt n in 19 of 20 trials, so only a larger value counts.
 fn effective(n: f64, autocorrelation: f64) -> f64 {
     if n >= 6.0 && autocorrelation > 1.645 / n.sqrt() {
         (n * (1.0 - autocorrelation) / (1.0 + autocorrelation)).max(2.0)

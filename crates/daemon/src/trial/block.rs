@@ -1,4 +1,4 @@
-//! A block on a machine: the daemon's loop on one configuration, with samples on the way.
+//! A block on a machine: the daemon's loop on one configuration, with samples during the run.
 
 use super::design::Block;
 use super::samples::{Metric, Samples};
@@ -13,7 +13,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Reads metrics.
 pub trait Sampler {
-    /// A sample of each metric, in their order, or why there is none.
+    /// A sample of each metric, in order, or why there is none.
     fn sample(&mut self) -> Vec<Result<f64, String>>;
 }
 
@@ -39,7 +39,7 @@ struct Watched<'a> {
     ended: Option<BlockEnd>,
 }
 
-/// A clock whose sleeps are used to sample, and end when it hurts.
+/// A clock that takes samples during sleeps, and ends them when the guard trips.
 struct SamplingClock<'a, 'b> {
     clock: &'a mut dyn Clock,
     watched: &'a RefCell<Watched<'b>>,
@@ -66,7 +66,7 @@ impl Clock for SamplingClock<'_, '_> {
             if watched.ended.is_some() {
                 return Woken::Stopped;
             }
-            // A trial has one configuration a block: a wish to read it anew ends nothing and changes nothing.
+            // A block has one configuration, so a reload request has no effect.
             if now >= until || woken == Woken::Reload {
                 return Woken::Due;
             }
@@ -96,7 +96,7 @@ impl Watched<'_> {
     }
 }
 
-/// Notes why a configuration did not act, which would make the trial one of something else.
+/// Notes why a configuration did not act, because the trial would then compare something else.
 struct HeedingLog<'a> {
     log: &'a mut dyn Log,
     failed: Option<String>,
@@ -116,8 +116,8 @@ impl Log for HeedingLog<'_> {
     }
 }
 
-/// Runs a block: the loop on its configuration, samples each second after the warm-up, the guard of `limits`. All knobs are put back at
-/// its end.
+/// Runs a block: the loop on its configuration, a sample each second after the warm-up, the guard of `limits`. All knobs are restored
+/// at its end.
 pub fn run_block<H: SteerHost>(
     block: Block,
     config: &Config,

@@ -1,14 +1,14 @@
-//! How large a difference must be at each look, so that all looks together raise few false alarms.
+//! How large a difference must be at each interim analysis, so that all of them together raise few false alarms.
 //!
-//! The error is spent over the trial as Lan and DeMets do (Biometrika 70, 1983), by their function that resembles the boundaries of
-//! O'Brien and Fleming (Biometrics 35, 1979): almost nothing early, almost all at the end. The boundaries follow by numerical integration
-//! over the paths that have not crossed yet (Armitage, McPherson and Rowe, JRSS A 132, 1969). They hold for a known variance; with an
-//! estimated one, the level of each look is carried over to Student's t (Jennison and Turnbull, Group Sequential Methods, 2000).
+//! The error is spent over the trial as Lan and DeMets do (Biometrika 70, 1983), by their function that resembles the boundaries of O'Brien
+//! and Fleming (Biometrics 35, 1979): almost nothing early, almost all at the end. The boundaries follow by numerical integration over the
+//! paths that have not crossed yet (Armitage, McPherson and Rowe, JRSS A 132, 1969). They hold for a known variance; with an estimated one,
+//! the level of each analysis is carried over to Student's t (Jennison and Turnbull, Group Sequential Methods, 2000).
 
 use statrs::distribution::{ContinuousCDF as _, Normal, StudentsT};
 use statrs::function::erf::erfc;
 
-/// Chance of a false alarm over all looks, both sides together, by plan. A plan of 5 % raised 46, 51 and 58 false alarms in 1000
+/// Planned chance of a false alarm over all interim analyses, both sides together. A plan of 5 % raised 46, 51 and 58 false alarms in 1000
 /// simulated trials of equals each, under three loads: no margin for what simulation leaves out. 3 % stays below the 5 % that is announced.
 pub(super) const ALPHA: f64 = 0.03;
 
@@ -30,7 +30,7 @@ fn density(x: f64, variance: f64) -> f64 {
     (-x * x / (2.0 * variance)).exp() / (2.0 * std::f64::consts::PI * variance).sqrt()
 }
 
-/// Densities of a path at one look, over `(-end, end)`, of those that have not crossed.
+/// Densities over `(-end, end)`, at one interim analysis, of the paths that have not crossed yet.
 struct Paths {
     end: f64,
     values: Vec<f64>,
@@ -57,8 +57,8 @@ impl Paths {
     }
 }
 
-/// Boundaries of |z| at looks at these shares of the trial: ascending, above 0 up to 1. The last is treated as given: only at 1 is all
-/// error spent.
+/// Boundaries of |z| at interim analyses after these shares of the trial: ascending, above 0 up to 1. The last share is used as given: all
+/// of the error is spent only at 1.
 pub(super) fn boundaries(fractions: &[f64], alpha: f64) -> Vec<f64> {
     let mut bounds = Vec::new();
     let mut paths: Option<Paths> = None;
@@ -72,7 +72,7 @@ pub(super) fn boundaries(fractions: &[f64], alpha: f64) -> Vec<f64> {
             Some(paths) => paths.integral(|x| upper((end - x) / deviation) + upper((end + x) / deviation)),
         };
         let (mut low, mut high) = (0.0, 12.0 * fraction.sqrt());
-        // Each step halves it: 40 leave a millionth of a millionth.
+        // Each step halves the interval; 40 steps leave 1e-12 of it.
         for _ in 0..40 {
             let middle = (low + high) / 2.0;
             if crossing(middle) > level { low = middle } else { high = middle }
@@ -102,7 +102,7 @@ pub(super) fn student(probability: f64, degrees: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Values that the programs of DeMets, Kim, Lan and Reboussin, and gsDesign (sfLDOF), give for four looks at 5 % two-sided.
+    /// Values of the programs of DeMets, Kim, Lan and Reboussin, and of gsDesign (sfLDOF), for four interim analyses at 5 % two-sided.
     #[test]
     fn four_even_looks_have_the_published_boundaries() {
         let bounds = boundaries(&[0.25, 0.5, 0.75, 1.0], 0.05);

@@ -1,4 +1,4 @@
-//! Which configuration runs when: pairs of blocks, the order within each pair drawn at random.
+//! Schedule of the configurations: pairs of blocks, with random order within each pair.
 
 use isotherm_core::monitor::context_seed;
 use isotherm_units::Duration;
@@ -23,40 +23,40 @@ impl std::fmt::Display for Arm {
 /// A stretch of time under one configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Block {
-    /// Pair that it belongs to, from 0.
+    /// Index of its pair, from 0.
     pub pair: u32,
     pub arm: Arm,
-    /// Whole length, the warm-up included.
+    /// Length, including the warm-up.
     pub length: Duration,
-    /// At its start; what is measured in it does not count.
+    /// Length of the warm-up at the start, whose samples do not count.
     pub warm_up: Duration,
 }
 
-/// When the trial ends, unless it is decided before.
+/// When the trial ends, unless it is decided earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extent {
-    /// After so many pairs.
+    /// After this number of pairs.
     Pairs(u32),
-    /// After as many pairs as the noise of the first [`PILOT`](super::PILOT) asks for; at most so many.
+    /// After the number of pairs that the noise of the first [`PILOT`](super::PILOT) pairs requires; at most this number.
     ByNoise(u32),
 }
 
 /// How a trial runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Design {
-    /// Decides the order within each pair.
+    /// Seed of the order within each pair.
     pub seed: u64,
     pub block: Duration,
     pub warm_up: Duration,
     pub extent: Extent,
     /// The difference that matters, as a share of the mean under A; above 0.
     pub difference: f64,
-    /// Standard deviation of the differences of pairs as a share of the mean under A, if known beforehand: no pilot is needed then.
+    /// Standard deviation of the differences of pairs as a share of the mean under A, if known beforehand; no pilot is needed then.
     pub expected_noise: Option<f64>,
 }
 
-/// Why a design makes no sense.
+/// Why a design is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DesignError {
     #[error(
@@ -72,7 +72,7 @@ pub enum DesignError {
 }
 
 impl Design {
-    /// Checks that the values belong together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
     /// [`DesignError`].
@@ -101,7 +101,7 @@ impl Design {
         [block(first), block(second)]
     }
 
-    /// Time that so many pairs take.
+    /// Time that this number of pairs takes.
     pub fn length(&self, pairs: u32) -> Duration {
         self.block.saturating_mul(2 * u64::from(pairs))
     }

@@ -1,40 +1,40 @@
-//! How many pairs a difference needs to be found.
+//! Number of pairs needed to find a difference.
 
 use super::boundary::{ALPHA, student};
 use super::{LOOKS, PAIRS_MIN};
 use serde::Serialize;
 use statrs::distribution::{ChiSquared, ContinuousCDF as _};
 
-/// Chance to find the difference, if it is there.
+/// Chance to find the difference, if it exists.
 pub const POWER: f64 = 0.8;
-/// With looks on the way a trial must be able to last longer by this: 1.024 for four looks of O'Brien and Fleming at 5 % and a power of
-/// 80 % (Jennison and Turnbull, Group Sequential Methods, 2000, table 2.4), rounded up.
+/// Factor by which interim analyses lengthen the longest trial: 1.024 for four analyses of O'Brien and Fleming at 5 % and a power of 80 %
+/// (Jennison and Turnbull, Group Sequential Methods, 2000, table 2.4), rounded up.
 const INFLATION: f64 = 1.03;
 /// The noise of a pilot is itself uncertain. Planning with the upper end of its one-sided 80 % interval gives the announced power in four
 /// trials of five (Browne, Statistics in Medicine 14, 1995).
 const CONFIDENCE: f64 = 0.8;
 
-/// What a trial announces once it knows the noise.
+/// Announcement of a trial once the noise is known.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Forecast {
-    /// Standard deviation of the differences of pairs as a share of the mean under A, with which was planned.
+    /// Standard deviation of the differences of pairs as a share of the mean under A, as used for planning.
     pub noise: f64,
     /// Pairs that find the difference asked for in four trials of five.
     pub pairs_needed: u32,
-    /// Pairs after which the trial ends, unless it is decided before.
+    /// Pairs after which the trial ends, unless it is decided earlier.
     pub pairs: u32,
-    /// The difference that so many pairs find in four trials of five, as a share of the mean under A.
+    /// Difference that `pairs` pairs find in four trials of five, as a share of the mean under A.
     pub visible: f64,
 }
 
-/// The upper end of a standard deviation that comes from so many pairs.
+/// Upper confidence limit of a standard deviation estimated from `pairs` pairs.
 pub(super) fn planned_noise(deviation: f64, pairs: u32) -> f64 {
     let degrees = f64::from(pairs.max(2) - 1);
     let chi = ChiSquared::new(degrees).expect("at least one degree").inverse_cdf(1.0 - CONFIDENCE);
     deviation * (degrees / chi).sqrt()
 }
 
-/// The difference that so many pairs find with [`POWER`].
+/// Difference that `pairs` pairs find with [`POWER`].
 pub(super) fn visible(noise: f64, pairs: u32) -> f64 {
     let degrees = f64::from(pairs.max(2) - 1);
     let reach = student(1.0 - ALPHA / 2.0, degrees) + student(POWER, degrees);
@@ -46,7 +46,7 @@ pub(super) fn needed(noise: f64, difference: f64, max: u32) -> u32 {
     (PAIRS_MIN..=max).find(|&pairs| visible(noise, pairs) <= difference).unwrap_or(max.saturating_add(1))
 }
 
-/// Pairs after which is looked: at even shares, none before `first`.
+/// Numbers of pairs before each interim analysis: at even shares, none before `first`.
 pub(super) fn looks(first: u32, pairs: u32) -> Vec<u32> {
     let mut looks: Vec<u32> = (1..=LOOKS).map(|look| (pairs * look).div_ceil(LOOKS)).collect();
     looks.retain(|&look| look >= first.min(pairs));
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn more_noise_needs_more_pairs() {
-        // Normal values: ((2.17 + 0.84) * 10 / 5)^2 = 36.2; Student's t and the looks add some.
+        // Normal values: ((2.17 + 0.84) * 10 / 5)^2 = 36.2; Student's t and the interim analyses add some.
         let pairs = needed(0.10, 0.05, 1000);
         assert!((37..=41).contains(&pairs), "{pairs}");
         assert!(needed(0.20, 0.05, 1000) > 3 * pairs && needed(0.001, 0.05, 1000) == PAIRS_MIN);
@@ -68,7 +68,7 @@ mod tests {
         assert!((visible(0.10, pairs) - 0.05).abs() < 0.002);
     }
 
-    /// Chi-squared with 5 degrees of freedom has its 20 % point at 2.343 (any table).
+    /// The 20 % quantile of chi-squared with 5 degrees of freedom is 2.343 (any table).
     #[test]
     fn a_short_pilot_is_planned_for_with_care() {
         assert!((planned_noise(1.0, 6) - (5.0_f64 / 2.343).sqrt()).abs() < 1e-3);

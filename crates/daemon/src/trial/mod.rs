@@ -2,7 +2,7 @@
 //!
 //! Two configurations alternate in pairs of blocks, the order within a pair drawn at random. A pair gives one difference per metric.
 //! Pairs are what is counted: correlation within a block and slow drifts of the load cannot make an interval too narrow. One metric
-//! decides. Nothing here has a clock or a file: blocks run behind [`Field`].
+//! decides. This module has no clock and no file: blocks run behind [`Field`].
 
 mod analyse;
 mod block;
@@ -21,61 +21,61 @@ pub use samples::{Better, Kind, Metric, Samples};
 
 use serde::Serialize;
 
-/// The fewest pairs of a trial: below it Student's t is so wide that nothing is found.
+/// Fewest pairs of a trial; with fewer, Student's t is too wide to find anything.
 pub const PAIRS_MIN: u32 = 4;
 /// Pairs after which the noise is known well enough to announce an end.
 pub const PILOT: u32 = 6;
-/// Looks at which a trial may end.
+/// Interim analyses at which a trial may end.
 const LOOKS: u32 = 4;
 
 /// How a block ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockEnd {
-    /// It lasted as long as it should.
+    /// It lasted its full length.
     Whole,
-    /// Somebody ended the trial.
+    /// The user ended the trial.
     Stopped,
-    /// The guard tripped: memory was short. Why, in words.
+    /// The guard tripped because memory was short; the text says why.
     Hurt(String),
-    /// Something failed, in words.
+    /// Something failed; the text says what.
     Failed(String),
 }
 
-/// What came of a block.
+/// Result of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     pub end: BlockEnd,
-    /// The value of each metric, in their order, or why there is none.
+    /// Value of each metric, in order, or why there is none.
     pub values: Vec<Result<f64, String>>,
 }
 
 /// Where blocks run.
 pub trait Field {
-    /// Runs a block: configures, measures after the warm-up, puts everything back.
+    /// Runs a block: configures, measures after the warm-up, restores everything.
     fn block(&mut self, block: Block) -> Measured;
 
     /// A pair is over.
     fn progress(&mut self, progress: &Progress<'_>);
 }
 
-/// What is known after a pair.
+/// State after a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Pairs so far.
+    /// Number of pairs so far.
     pub pairs: u32,
     /// Mean difference, B minus A, of the metric that decides, as a share of the mean under A. `None` where that is 0.
     pub difference: Option<f64>,
-    /// What is announced; `None` until the noise is known.
+    /// The announcement; `None` until the noise is known.
     pub forecast: Option<&'a Forecast>,
 }
 
-/// What is true of the metric that decides, at 97 %.
+/// Result for the metric that decides, at 97 %.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
     /// One configuration is better.
     Better { arm: Arm },
-    /// No difference was seen, and one as large as the one that matters is ruled out.
+    /// No difference was seen, and one that matters is ruled out.
     Alike,
     /// No difference was seen, and one that matters is not ruled out.
     Undecided,
@@ -87,24 +87,24 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "end", rename_all = "kebab-case")]
 pub enum TrialEnd {
-    /// A look decided before the last pair.
+    /// An interim analysis decided it before the last pair.
     Decided,
     /// All pairs have run.
     AllPairs,
-    /// Somebody ended it.
+    /// The user ended it.
     Stopped,
-    /// It hurt.
+    /// The guard tripped.
     Hurt,
-    /// A block failed, in words.
+    /// A block failed; the text says why.
     Failed { why: String },
 }
 
-/// What is told of one metric.
+/// Report on one metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MetricResult {
     #[serde(flatten)]
     pub metric: Metric,
-    /// Absent below two pairs in which it was known.
+    /// Absent if fewer than two pairs have a value.
     pub comparison: Option<Comparison>,
     pub pairs: Vec<Pair>,
     /// Blocks without a value, and why the last one had none.
@@ -112,7 +112,7 @@ pub struct MetricResult {
     pub why_missing: Option<String>,
 }
 
-/// What a trial came to.
+/// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trialled {
     #[serde(flatten)]
@@ -133,7 +133,7 @@ struct State<'a> {
     deciding: usize,
     pairs: u32,
     forecast: Option<Forecast>,
-    /// Pairs at which is looked, once announced.
+    /// Numbers of pairs before each interim analysis, once announced.
     looks: Vec<u32>,
     looked: Vec<u32>,
 }
@@ -189,7 +189,7 @@ pub fn trial(
         let difference = state.so_far().and_then(|so_far| so_far.share(so_far.difference));
         field.progress(&Progress { pairs: state.pairs, difference, forecast: forecast.as_ref() });
         let Some(Forecast { pairs, .. }) = state.forecast else {
-            // No share of 0 can be planned for: the pilot is all there is.
+            // A mean of 0 cannot be planned for, so the trial ends with the pilot.
             if state.pairs >= PILOT.min(state.pairs_max()) && state.design.expected_noise.is_none() {
                 state.looked.push(state.pairs);
                 break TrialEnd::AllPairs;
@@ -215,7 +215,7 @@ impl State<'_> {
         pairs
     }
 
-    /// Runs a pair. A pair of which a block is not whole does not count.
+    /// Runs a pair. A pair with an incomplete block does not count.
     fn pair(&mut self, field: &mut dyn Field) -> Result<(), (Arm, BlockEnd)> {
         let mut both = [Vec::new(), Vec::new()];
         for block in self.design.pair(self.pairs) {
@@ -264,12 +264,12 @@ impl State<'_> {
         self.looks = forecast::looks(self.pairs.max(PAIRS_MIN), pairs);
     }
 
-    /// The metric that decides, without regard to looks: for its mean and its noise.
+    /// The metric that decides, ignoring interim analyses, for its mean and its noise.
     fn so_far(&self) -> Option<Comparison> {
         Comparison::of(&self.metrics[self.deciding].pairs, 1.96)
     }
 
-    /// The boundary of a look at this moment. What later pairs would have spent of the error is spent only if there are none.
+    /// Boundary of an interim analysis now. The error reserved for later pairs is spent only if there are none.
     fn boundary(&self) -> f64 {
         let total = self.forecast.map_or(self.pairs, |forecast| forecast.pairs.max(self.pairs));
         let mut at = self.looked.clone();

@@ -3,7 +3,7 @@
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
 
-/// What of a metric is better.
+/// Direction in which a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -21,11 +21,11 @@ pub enum Kind {
     Rate,
 }
 
-/// Something that is compared.
+/// A value that is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Metric {
     pub name: String,
-    /// In words, per second where it is a rate: `bytes`, `pages/s`. Empty: nobody said.
+    /// Unit, per second where it is a rate: `bytes`, `pages/s`. Empty if not given.
     pub unit: String,
     pub kind: Kind,
     pub better: Better,
@@ -42,7 +42,8 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Takes a sample; why there is none, in words. Samples within the warm-up are not handed in.
+    /// Takes a sample, or the reason why there is none. Samples within the warm-up are not passed
+    /// in.
     pub fn take(&mut self, at: Instant, sample: Result<f64, String>) {
         match sample {
             Ok(value) if value.is_finite() => {
@@ -65,11 +66,11 @@ impl Samples {
     /// The value of the block.
     ///
     /// # Errors
-    /// Why there is none, in words.
+    /// Why there is none.
     pub fn value(&self, kind: Kind) -> Result<f64, String> {
         let none = || self.trouble.clone().unwrap_or_else(|| "there was no sample after the warm-up".to_owned());
         match kind {
-            // A sample that could not be taken now and then leaves the others.
+            // An occasional missing sample does not discard the others.
             Kind::Level if self.count > 0 => Ok(self.sum / self.count as f64),
             Kind::Level => Err(none()),
             Kind::Rate => {

@@ -1,10 +1,10 @@
-//! Trials over simulated load: how often they raise a false alarm, and how often they find what is there.
+//! Trials over simulated load: the rate of false alarms, and the rate of real differences found.
 
 use super::*;
 use isotherm_units::{Duration, Instant};
 use std::cell::Cell;
 
-/// Uniform in (0, 1), from numbers in order.
+/// Uniform in (0, 1), from consecutive numbers.
 struct Noise {
     seed: u64,
     drawn: u32,
@@ -17,7 +17,7 @@ impl Noise {
         ((word >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
-    /// Box and Muller.
+    /// Standard normal, by Box and Muller.
     fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (2.0 * std::f64::consts::PI * self.uniform()).cos()
     }
@@ -32,7 +32,7 @@ impl Noise {
 /// A load whose metric is 1000 with noise of a given kind, and B's effect on it.
 #[derive(Clone, Copy)]
 struct Load {
-    /// Correlation of one second's noise with the next.
+    /// Correlation of the noise of one second with that of the next.
     follows: f64,
     /// Standard deviation of the noise of a second, as a share.
     noise: f64,
@@ -43,7 +43,7 @@ struct Load {
     effect: f64,
 }
 
-/// A minute of warm-up in which the effect is not there yet, and the other one's still is.
+/// Blocks with a minute of warm-up, in which the effect is still missing and that of the other configuration persists.
 struct Simulated {
     load: Load,
     noise: Noise,
@@ -119,7 +119,7 @@ fn design(seed: u64) -> Design {
 
 const CALM: Load = Load { follows: 0.0, noise: 0.5, is_heavy: false, drift: 0.0, effect: 0.0 };
 
-/// Loads that a reader of docs/use/trial.md sees.
+/// Loads shown in docs/use/trial.md.
 const LOADS: [(&str, Load); 4] = [
     ("independent noise", CALM),
     ("noise that follows itself (0.95 a second)", Load { follows: 0.95, noise: 0.12, ..CALM }),
@@ -157,11 +157,11 @@ fn outcomes(load: Load, trials: u64) -> Outcomes {
     outcomes
 }
 
-/// Trials of equals per load: more than a hundred, which say little of a rate of one in twenty.
+/// Trials of equals per load: a hundred would say little of a rate of one in twenty.
 const EQUALS: u64 = 300;
 
-/// The bar: at most five false alarms in a hundred trials of equals, at least eighty finds of 5 % in a hundred, in the time announced.
-/// The table of docs/use/trial.md is what this prints with `--nocapture`.
+/// The bar: at most five false alarms in a hundred trials of equals, at least eighty of a hundred differences of 5 % found in the announced
+/// time. The table of docs/use/trial.md is what this prints with `--nocapture`.
 #[test]
 #[ignore = "nightly: thousands of trials"]
 #[expect(clippy::print_stdout, reason = "a page of the documentation shows the table")]
@@ -181,13 +181,13 @@ fn equals_raise_few_alarms_and_five_percent_is_found() {
         assert!(u64::from(false_alarms) * 20 <= EQUALS, "{name}: {equal:?}");
         assert!(better.b_better >= 80 && better.a_better == 0, "{name}: {better:?}");
         assert_eq!((equal.late, better.late), (0, 0), "{name}");
-        // Noise must not be so small that a pilot is all it takes.
+        // Noise must not be so small that a pilot is enough.
         assert!(better.announced >= 800, "{name}: {better:?}");
     }
 }
 
-/// The bar above can be missed: neighbouring seconds taken for independent pairs raise false alarms in most trials. Where pairs follow each
-/// other like that, the interval widens.
+/// Shows that the bar above can be missed: neighbouring seconds, counted as independent pairs, raise false alarms in most trials. If pairs
+/// correlate like that, the interval widens.
 #[test]
 fn what_is_counted_as_independent_matters() {
     let (mut naive, mut widened) = (0, 0);

@@ -1,4 +1,4 @@
-//! A kdamond of our own through DAMON's folder in sysfs: any monitor with any schemes, over processes of groups or physical memory.
+//! Our own kdamond, through DAMON's sysfs directory: any monitor with any schemes, over processes of groups or physical memory.
 
 use super::files::{Watched, writes};
 use super::{Counts, Kernel, Line, Standing, World, Write, stat_write};
@@ -12,9 +12,9 @@ use isotherm_texts::damon::{ADMIN, CONTEXT, NR_KDAMONDS, STATE};
 use isotherm_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Modules that have DAMON while they are on; DAMON_STAT can be asked for it.
+/// Modules that occupy DAMON while they are on; DAMON_STAT can be made to release it.
 const MODULES: [&str; 2] = ["damon_reclaim", "damon_lru_sort"];
-/// Processes and groups of one kdamond at most: each has its regions, or its filter on each page.
+/// Most processes and groups of one kdamond: each process adds regions, each group a filter on every page.
 const PROCESSES_MAX: usize = 256;
 const GROUPS_MAX: usize = 64;
 
@@ -23,22 +23,22 @@ const GROUPS_MAX: usize = 64;
 pub(in super::super) struct Kdamond {
     label: String,
     targets: Vec<String>,
-    /// Whom they mean.
+    /// `targets`, resolved.
     meant: Vec<Target>,
     setup: Setup,
     takes_damon_stat: bool,
     spared: Spared,
-    /// Groups that it is for now, with their processes.
+    /// Its current groups, with their processes.
     members: BTreeMap<String, Vec<u32>>,
-    /// What is in the way of looking for them.
+    /// Why they could not be found.
     trouble: Option<String>,
-    /// Whom it runs for, while it does.
+    /// What it monitors, while it runs.
     watched: Option<Watched>,
 }
 
 impl Kdamond {
     /// # Errors
-    /// A preset whose values make no sense.
+    /// A preset with invalid values.
     pub(in super::super) fn new(label: &str, spec: &MonitorsConfig) -> Result<Self, PresetError> {
         let setup = spec.setup()?;
         let acts = setup.config.schemes.iter().any(|scheme| scheme.action != Action::Stat);
@@ -55,7 +55,7 @@ impl Kdamond {
         })
     }
 
-    /// Whether all of physical memory is meant.
+    /// Whether its target is all of physical memory.
     fn is_for_all(&self) -> bool {
         self.targets.is_empty() || self.meant.contains(&Target::Physical)
     }
@@ -64,7 +64,7 @@ impl Kdamond {
         &self.setup.config
     }
 
-    /// Whom it is to look at now.
+    /// What it should monitor now.
     fn wanted(&self, world: &mut dyn World) -> Result<Watched, String> {
         if let Some(why) = &self.trouble {
             return Err(why.clone());
@@ -167,7 +167,7 @@ impl Kernel for Kdamond {
         Ok(list)
     }
 
-    /// Its processes are still those of the groups, so that none that got the number of another one meanwhile is watched.
+    /// Checks that its processes still belong to the groups, so that no process with a reused id is monitored.
     fn begins(&mut self, world: &mut dyn World) -> Result<(), String> {
         if self.file("state", world).as_deref() != Some("on") {
             return Err("the kdamond was switched on and does not run".to_owned());
@@ -175,7 +175,7 @@ impl Kernel for Kdamond {
         let Some(Watched::Processes(pids)) = &self.watched else { return Ok(()) };
         let mut now = BTreeSet::new();
         for target in &self.meant {
-            // A group that has gone has no processes any more.
+            // A removed group has no processes.
             now.extend(whom(target, world).unwrap_or_default().into_iter().flat_map(|one| one.processes));
         }
         match pids.iter().find(|pid| !now.contains(pid)) {
@@ -199,7 +199,7 @@ impl Kernel for Kdamond {
             });
         }
         Ok(match (&self.watched, wanted) {
-            // It ends by itself when its processes do.
+            // It ends when its processes end.
             (Some(Watched::Processes(pids)), Ok(Watched::Processes(now)))
                 if !pids.iter().any(|pid| now.contains(pid)) =>
             {
@@ -211,7 +211,7 @@ impl Kernel for Kdamond {
     }
 
     fn counts(&self, is_on: bool, world: &mut dyn World) -> Counts {
-        // Old counters, if they cannot be brought up to date.
+        // If the counters cannot be updated, old values are used.
         if !is_on || world.command(STATE, "update_schemes_stats").is_err() {
             return Counts::default();
         }
@@ -245,7 +245,7 @@ impl Kernel for Kdamond {
     }
 }
 
-/// Whether all that is wanted is looked at. Processes that have ended are dropped by the kernel itself.
+/// Whether all wanted targets are monitored. The kernel drops ended processes itself.
 fn is_covered(now: &Watched, wanted: &Watched) -> bool {
     match (now, wanted) {
         (Watched::Processes(now), Watched::Processes(wanted)) => wanted.iter().all(|pid| now.contains(pid)),

@@ -1,4 +1,4 @@
-//! A monitor with its schemes as what DAMON's folder in sysfs takes ([`isotherm_texts::damon`]).
+//! A monitor with its schemes, as writes to DAMON's sysfs directory ([`isotherm_texts::damon`]).
 
 use super::Write;
 use isotherm_core::host::AddressRange;
@@ -8,20 +8,20 @@ use isotherm_core::vocabulary::FilterType;
 use isotherm_texts::damon::{self, Bounds};
 use isotherm_units::{Bytes, Duration};
 
-/// Whom a kdamond looks at.
+/// What a kdamond monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// Processes by number, with all that they have mapped.
+    /// Processes by id, with all that they map.
     Processes(Vec<u32>),
-    /// These ranges of physical memory. Pages of these groups alone are treated; `None`: pages of everyone.
+    /// These ranges of physical memory. Schemes act only on pages of these groups; `None`: on all pages.
     Physical(Vec<AddressRange>, Option<Vec<String>>),
 }
 
-/// All that makes and starts a kdamond, in its order. The knobs are the number of kdamonds and the switch: everything else lies in
-/// folders that come and go with that number.
+/// All writes that create and start a kdamond, in order. Only the number of kdamonds and the switch are knobs: all other files lie in
+/// directories that exist because of that number.
 ///
 /// # Errors
-/// What DAMON has no file for, in words.
+/// What DAMON has no file for, as text.
 pub(super) fn writes(config: &MonitorConfig, watched: &Watched) -> Result<Vec<Write>, String> {
     let within = context(config, watched)?.settings().into_iter().map(|one| Write::within(one.path, one.value));
     let mut writes = vec![Write::knob(damon::NR_KDAMONDS, "1")];
@@ -119,8 +119,8 @@ fn quotas(quotas: &schemes::Quotas) -> damon::Quotas {
     }
 }
 
-/// Those of the scheme, and those that keep it to its groups. The first that matches decides, so that those of groups can stand first
-/// for one group, and last for several, which no filter before them may overrule.
+/// Filters of the scheme, and filters that restrict it to its groups. The first match decides: group filters come first for one
+/// group, and last for several, where no earlier filter may overrule them.
 fn all_filters(scheme: &Scheme, watched: &Watched) -> Result<Vec<Filter>, String> {
     let own = || scheme.core_filters.iter().chain(&scheme.ops_filters).cloned();
     let of = |path: &String, matching, allow| Filter {
@@ -204,7 +204,7 @@ mod tests {
         ] {
             assert_eq!(value(&writes, file), Some(expected), "{file}");
         }
-        // What is 0 in a folder just made is not written.
+        // Files that are 0 in a new directory are not written.
         for file in ["quotas/ms", "apply_interval_us", "watermarks/metric", "filters/nr_filters", "goal_tuner"] {
             assert_eq!(value(&writes, file), None, "{file}");
         }

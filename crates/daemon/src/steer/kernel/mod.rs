@@ -1,4 +1,4 @@
-//! Engines of the kernel that a section sets up, switches on, and switches off again.
+//! Engines of the kernel that a section configures, switches on, and switches off again.
 
 mod damon;
 mod files;
@@ -20,12 +20,12 @@ use crate::config::Config;
 
 const STAT: &str = "/sys/module/damon_stat/parameters/enabled";
 
-/// A file and what is written into it.
+/// A file and the value written into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) path: String,
     pub(super) value: String,
-    /// The file is there only because of a write before this one, and goes with it.
+    /// The file exists only because of an earlier write, and is removed with it.
     pub(super) is_within: bool,
 }
 
@@ -44,19 +44,19 @@ impl Write {
     }
 }
 
-/// How an engine stands.
+/// State of an engine that is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Runs,
-    /// It runs for others than those it should run for now.
+    /// It runs for targets that are no longer the right ones.
     Outdated,
-    /// It has ended by itself, and why: it is begun again when it can be.
+    /// It has ended by itself, with the cause; it is restarted when possible.
     Ended(String),
-    /// Somebody switched it off, who is not to be argued with.
+    /// Another program switched it off, and it stays off.
     SwitchedOff,
 }
 
-/// What an engine has done since it was switched on, as the kernel counts.
+/// Work of an engine since it was switched on, by the kernel's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) asked_bytes: u64,
@@ -66,52 +66,52 @@ pub(super) struct Counts {
 
 /// An engine of the kernel.
 pub(super) trait Kernel: std::fmt::Debug {
-    /// `kernel: …`.
+    /// Name, as `kernel: …`.
     fn engine(&self) -> &'static str;
 
-    /// Why it is the one.
+    /// Why this engine was chosen.
     fn why(&self) -> String;
 
-    /// Whom it acts on, in words.
+    /// Its targets, as text.
     fn targets(&self) -> Vec<String>;
 
-    /// Looks for whom there is. Told are those who came and went.
+    /// Updates its targets. Returns lines about those that appeared and ended.
     fn follow(&mut self, config: &Config, world: &mut dyn World) -> Vec<Line>;
 
-    /// All that has to be written, in its order, the switch last.
+    /// All writes, in order, the switch last.
     ///
     /// # Errors
-    /// Why it cannot be switched on here or now, in words.
+    /// Why it cannot be switched on here or now.
     fn writes(&mut self, world: &mut dyn World) -> Result<Vec<Write>, String>;
 
-    /// Looks whether the kernel has really begun, right after the writes.
+    /// Checks, right after the writes, that the kernel really has started.
     ///
     /// # Errors
     /// Why not.
     fn begins(&mut self, world: &mut dyn World) -> Result<(), String>;
 
-    /// How it stands, while it is on.
+    /// Its state, while it is on.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The state cannot be read.
     fn standing(&mut self, world: &mut dyn World) -> Result<Standing, String>;
 
-    /// The file that holds the number of its thread, whose CPU time is bounded; `None`: it has none of its own.
+    /// File with the id of its thread, whose CPU time is bounded; `None` if it has no thread of its own.
     fn thread_file(&self) -> Option<String> {
         None
     }
 
-    /// What it has done so far. Nothing, where that cannot be read.
+    /// Its work so far; zero where that cannot be read.
     fn counts(&self, is_on: bool, world: &mut dyn World) -> Counts;
 
-    /// What keeps it from what it is for while it runs, in words.
+    /// What limits it while it runs, as text.
     fn shortcoming(&self, world: &mut dyn World) -> Option<String>;
 }
 
-/// The write that takes DAMON from DAMON_STAT, if that has it.
+/// The write that makes DAMON_STAT release DAMON, if it holds it.
 ///
 /// # Errors
-/// It has it, and may not be taken away.
+/// DAMON_STAT holds DAMON, and may not be stopped.
 fn stat_write(takes: bool, world: &mut dyn World) -> Result<Option<Write>, String> {
     match world.value(STAT)?.as_deref() {
         Some("Y") if takes => Ok(Some(Write::knob(STAT, "N"))),

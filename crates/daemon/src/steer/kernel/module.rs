@@ -4,7 +4,7 @@ use super::{Counts, Kernel, Line, STAT, Standing, World, Write, stat_write};
 use crate::config::{Config, MonitorsConfig};
 use isotherm_core::presets::{KernelModule, Preset};
 
-/// A module of the kernel that is to run as a preset says.
+/// A kernel module, configured by a preset.
 #[derive(Debug)]
 pub(in super::super) struct Module {
     preset: Preset,
@@ -13,7 +13,7 @@ pub(in super::super) struct Module {
 }
 
 impl Module {
-    /// `None`: no module of the kernel does what the section says.
+    /// `None` if no kernel module does what the section asks for.
     pub(in super::super) fn new(spec: &MonitorsConfig) -> Option<Self> {
         let module = spec.kernel_module()?;
         Some(Self { preset: spec.preset.clone()?, module, takes_damon_stat: spec.take_damon_stat })
@@ -23,8 +23,8 @@ impl Module {
         format!("/sys/module/{}/parameters/{parameter}", self.module.name)
     }
 
-    /// Bounds of the memory to look at, where nobody gave any. The module would find them by itself, and leave them in its parameters
-    /// for good, where no journal knows of them.
+    /// Default bounds of the monitored memory. The module would find them itself, and leave them in its parameters permanently,
+    /// without a line in the journal.
     fn region(&self, world: &mut dyn World) -> Result<Vec<(&'static str, String)>, String> {
         const BOUNDS: [&str; 2] = ["monitor_region_start", "monitor_region_end"];
         let given = self.module.parameters.iter().filter(|(name, _)| BOUNDS.contains(name));
@@ -39,7 +39,7 @@ impl Module {
         Ok(BOUNDS.into_iter().zip([(first / unit).to_string(), (last / unit).to_string()]).collect())
     }
 
-    /// Whether it is on, with the values that are asked for. Bounds of memory that nobody gave do not count: they are found anew.
+    /// Whether it is on with the configured values. Default bounds of memory do not count: they are computed again.
     pub(super) fn runs_as_asked(&self, world: &mut dyn World) -> Result<bool, String> {
         if !self.is("Y", world)? {
             return Ok(false);
@@ -77,7 +77,7 @@ impl Kernel for Module {
         Vec::new()
     }
 
-    /// What holds its value already is left out, but for the switch.
+    /// Parameters that hold their value already are left out, except the switch.
     fn writes(&mut self, world: &mut dyn World) -> Result<Vec<Write>, String> {
         match world.value(&self.path("enabled"))?.as_deref() {
             None => {
@@ -101,7 +101,7 @@ impl Kernel for Module {
             match world.value(&path)? {
                 Some(now) if now == *value => {}
                 Some(_) => writes.push(Write::knob(path, value.clone())),
-                // A parameter of later kernels, which nobody asked for.
+                // A parameter of later kernels, left at its default.
                 None if usual.contains(&(name, asked.clone())) => {}
                 None => return Err(format!("this kernel's {} has no parameter {name}", self.module.name)),
             }
@@ -110,7 +110,7 @@ impl Kernel for Module {
         Ok(writes)
     }
 
-    /// The kernel may take the switch and start nothing: DAMON was busy.
+    /// The kernel may accept the switch and start nothing, because DAMON was busy.
     fn begins(&mut self, world: &mut dyn World) -> Result<(), String> {
         let pid = world.value(&self.path("kdamond_pid")).ok().flatten();
         if pid.is_none_or(|pid| pid.trim() != "-1") {

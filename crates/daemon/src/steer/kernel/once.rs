@@ -1,10 +1,10 @@
-//! A module of the kernel that is set up once, by a command that ends and leaves it running.
+//! A kernel module that a command configures once and leaves running.
 
 use super::{Kernel as _, Module, World};
 use crate::config::{Engine, MonitorsConfig};
 use isotherm_core::presets::Preset;
 
-/// A module of the kernel (DAMON_RECLAIM, DAMON_LRU_SORT) that is to run as a preset says, without a daemon that watches over it.
+/// A kernel module (DAMON_RECLAIM, DAMON_LRU_SORT), configured by a preset, that runs without our daemon.
 #[derive(Debug)]
 pub struct ModuleOnce {
     module: Module,
@@ -12,7 +12,7 @@ pub struct ModuleOnce {
 }
 
 impl ModuleOnce {
-    /// `None`: no module of the kernel does what the preset says.
+    /// `None` if no kernel module does what the preset asks for.
     pub fn new(preset: &Preset, take_damon_stat: bool) -> Option<Self> {
         let name = preset.kernel_module()?.name;
         let spec = MonitorsConfig {
@@ -27,15 +27,15 @@ impl ModuleOnce {
         Some(Self { module: Module::new(&spec)?, name })
     }
 
-    /// As the kernel calls it: `damon_reclaim`.
+    /// The kernel's name for it: `damon_reclaim`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Files and what is written into them, the switch last; none where the module runs with these values already.
+    /// Files and the values written into them, the switch last; empty if the module runs with these values already.
     ///
     /// # Errors
-    /// Why it cannot be switched on here or now, in words.
+    /// Why it cannot be switched on here or now.
     pub fn writes(&mut self, world: &mut dyn World) -> Result<Vec<(String, String)>, String> {
         if self.module.runs_as_asked(world)? {
             return Ok(Vec::new());
@@ -43,7 +43,7 @@ impl ModuleOnce {
         Ok(self.module.writes(world)?.into_iter().map(|write| (write.path, write.value)).collect())
     }
 
-    /// Looks whether the kernel has really begun, right after the writes.
+    /// Checks, right after the writes, that the kernel really has started.
     ///
     /// # Errors
     /// Why not.

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::steer::NodeFree;
 use isotherm_core::compaction::{MergedConfig, ScoreMarks};
 
-/// Where the setting is.
+/// Path of the setting.
 pub(in super::super) const PROACTIVENESS: &str = "/proc/sys/vm/compaction_proactiveness";
 const COUNTERS: &[&str] = &["compact_daemon_wake", "compact_daemon_migrate_scanned", "compact_daemon_free_scanned"];
 
@@ -16,7 +16,7 @@ pub(in super::super) struct Proactive {
     settings: [Setting; 1],
     marks: ScoreMarks,
     tallied: Tallied,
-    /// How nodes were when it was switched on.
+    /// State of the nodes when it was switched on.
     before: Vec<NodeFree>,
 }
 
@@ -70,7 +70,7 @@ impl Kernel for Proactive {
         standing(&self.settings, world)
     }
 
-    /// What kcompactd looked at is no promise: no bytes are claimed.
+    /// Pages that kcompactd scanned prove nothing, so no bytes are reported.
     fn counts(&self, _: bool, world: &mut dyn World) -> Counts {
         let mut words = Vec::new();
         for now in world.fragmentation().unwrap_or_default() {

@@ -1,21 +1,21 @@
-//! Engines of the kernel that are settings alone: they are written, watched, and put back.
+//! Engines of the kernel that consist of settings only, which are written, checked, and restored.
 
 use super::{Standing, World, Write};
 use crate::hands::same_value;
 
-/// A setting that is wanted.
+/// A setting and its wanted value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) path: &'static str,
     pub(super) value: String,
-    /// What a kernel without it lacks.
+    /// Feature that a kernel without it lacks.
     pub(super) needs: &'static str,
 }
 
-/// Those that do not hold their value yet.
+/// Writes for the settings that do not hold their value yet.
 ///
 /// # Errors
-/// The kernel has not got one of them.
+/// The kernel lacks one of them.
 pub(super) fn writes(settings: &[Setting], world: &mut dyn World) -> Result<Vec<Write>, String> {
     let mut writes = Vec::new();
     for Setting { path, value, needs } in settings {
@@ -28,10 +28,10 @@ pub(super) fn writes(settings: &[Setting], world: &mut dyn World) -> Result<Vec<
     Ok(writes)
 }
 
-/// Whether all hold what was written.
+/// Whether all settings hold the written value.
 ///
 /// # Errors
-/// One cannot be read.
+/// A setting cannot be read.
 pub(super) fn standing(settings: &[Setting], world: &mut dyn World) -> Result<Standing, String> {
     for Setting { path, value, .. } in settings {
         if !world.value(path)?.is_some_and(|now| same_value(&now, value)) {
@@ -41,7 +41,7 @@ pub(super) fn standing(settings: &[Setting], world: &mut dyn World) -> Result<St
     Ok(Standing::Runs)
 }
 
-/// Counters of `/proc/vmstat`, and what they were when the engine was switched on.
+/// Counters of `/proc/vmstat`, and their values when the engine was switched on.
 #[derive(Debug)]
 pub(super) struct Tallied {
     names: &'static [&'static str],
@@ -53,12 +53,12 @@ impl Tallied {
         Self { names, before: None }
     }
 
-    /// From now on.
+    /// Counts from now on.
     pub(super) fn begin(&mut self, world: &mut dyn World) {
         self.before = world.counters(self.names).ok();
     }
 
-    /// What each has grown by, in the order of the names; those that the kernel does not have are left out.
+    /// Increase of each counter, in the order of the names; counters that the kernel lacks are left out.
     pub(super) fn grown(&self, world: &mut dyn World) -> Vec<(&'static str, u64)> {
         let (Some(before), Ok(now)) = (&self.before, world.counters(self.names)) else { return Vec::new() };
         let grown = |((&name, before), now): ((&&'static str, &Option<u64>), &Option<u64>)| {

@@ -8,7 +8,7 @@ use isotherm_units::{Duration, PAGE_BYTES};
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 const RATE_LIMIT: &str = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps";
-/// Pages, since the machine was started.
+/// Counters in pages since boot.
 const COUNTERS: &[&str] = &[
     "pgpromote_candidate",
     "pgpromote_success",
@@ -56,7 +56,7 @@ impl Tiers {
         Self { settings: wanted.collect(), tallied: Tallied::new(COUNTERS) }
     }
 
-    /// There is a slower tier to move pages to.
+    /// Checks that there is a slower tier to move pages to.
     fn has_tiers(world: &mut dyn World) -> Result<(), String> {
         let tiers = world.memory_tiers()?;
         if tiers.len() > 1 {
@@ -110,7 +110,7 @@ impl Kernel for Tiers {
         standing(&self.settings, world)
     }
 
-    /// Asked for is what was a candidate and what was demoted; verified is what has moved.
+    /// Asked bytes are candidates plus demoted pages; verified bytes have moved.
     fn counts(&self, is_on: bool, world: &mut dyn World) -> Counts {
         if !is_on {
             return Counts::default();
@@ -121,7 +121,7 @@ impl Kernel for Tiers {
             pages.fold(0, u64::saturating_add).saturating_mul(PAGE_BYTES)
         };
         let verified_bytes = sum(&|name| name != "pgpromote_candidate");
-        // Where a node has room pages are promoted without being candidates.
+        // If a node has room, pages are promoted without being candidates.
         let asked_bytes = sum(&|name| name != "pgpromote_success").max(verified_bytes);
         let words = grown.iter().map(|(name, pages)| format!("{name} {pages} pages")).collect();
         Counts { asked_bytes, verified_bytes, words }

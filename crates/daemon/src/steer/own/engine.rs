@@ -1,4 +1,5 @@
-//! The engines: a monitor with its schemes, and promotion. A type each of `core`, driven alike.
+//! The engines: a monitor with its schemes, and promotion. Each is a type of `core`, and both are
+//! driven the same way.
 
 use super::Spec;
 use super::gate::Gate;
@@ -10,7 +11,7 @@ use isotherm_core::promotion::Promotion;
 use isotherm_core::schemes;
 use isotherm_units::Instant;
 
-/// An engine, made with the first process.
+/// An engine, created with the first process.
 #[derive(Debug, Default)]
 pub(super) enum Engine {
     #[default]
@@ -20,10 +21,10 @@ pub(super) enum Engine {
 }
 
 impl Engine {
-    /// A process comes.
+    /// Adds a process.
     ///
     /// # Errors
-    /// What the host lacks, in words.
+    /// What the host lacks, as text.
     pub(super) fn enter(
         &mut self,
         spec: &Spec,
@@ -56,7 +57,7 @@ impl Engine {
         entered
     }
 
-    /// A process goes. The host no longer knows it: a monitor drops it at its next look.
+    /// Removes a process. The host no longer knows it, so a monitor drops it at its next sample.
     pub(super) fn exit(&mut self, target: TargetId) {
         if let Self::Promotion(promotion) = self {
             promotion.exit(target);
@@ -66,7 +67,8 @@ impl Engine {
         }
     }
 
-    /// Changes controls of a daemon that promotes, and scales of spaces. Whether all were taken.
+    /// Changes controls of a promotion daemon, and scales of spaces. Returns whether all were
+    /// accepted.
     pub(super) fn control(
         &mut self,
         knobs: &[(&'static str, String)],
@@ -76,7 +78,7 @@ impl Engine {
         let Self::Promotion(promotion) = self else { return true };
         let mut is_done = knobs.iter().all(|(name, text)| promotion.set_knob(name, text, now).is_ok());
         for &(space, scale) in scales {
-            // Without scales in the mode, 1 is what there is.
+            // A mode without scales only has scale 1.
             is_done &= promotion.set_scale(space, scale).is_ok() || scale == 1;
         }
         is_done
@@ -98,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Its own intervals are stretched, rather than the time until it is asked again.
+    /// Whether it stretches its own intervals, instead of the time until its next run.
     pub(super) const fn is_stretched_inside(&self) -> bool {
         matches!(self, Self::Monitor(_))
     }
@@ -107,12 +109,12 @@ impl Engine {
         if let (Self::Monitor(monitor), Spec::Monitors(spec)) = (self, spec)
             && let Ok(config) = config(spec)
         {
-            // It was taken at the beginning, and longer intervals are allowed as well.
+            // The configuration was accepted at the start, and longer intervals are valid too.
             let _ = monitor.commit(stretched(config, stretch), None, host);
         }
     }
 
-    /// Does what is due. What went wrong, in words.
+    /// Does what is due. Returns what went wrong, as text.
     pub(super) fn run(&mut self, now: Instant, gate: &mut Gate<'_>) -> Option<String> {
         match self {
             Self::None => None,
@@ -139,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// What it has done and what held it back.
+    /// What it has done, and what held it back.
     pub(super) fn words(&self, nr_processes: usize) -> Vec<String> {
         let mut words = vec![format!("{nr_processes} processes are watched")];
         match self {
@@ -158,7 +160,7 @@ impl Engine {
     }
 }
 
-/// How a section watches; in processes, whatever its preset was made for.
+/// Monitor configuration of a section; always for processes, whatever its preset was made for.
 fn config(spec: &MonitorsConfig) -> Result<MonitorConfig, String> {
     let setup = spec.setup().map_err(|error| error.to_string())?;
     Ok(MonitorConfig { operations: Operations::Vaddr, ..setup.config })

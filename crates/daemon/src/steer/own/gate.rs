@@ -1,4 +1,5 @@
-//! What stands between an engine of our own and the host: it looks at its processes, and acts on them if it may.
+//! Filter between one of our own engines and the host: the engine samples its processes, and acts on them if
+//! allowed.
 
 use super::super::gate::Permit;
 use super::super::line::Line;
@@ -11,9 +12,9 @@ use isotherm_core::host::{
 };
 use isotherm_units::{Duration, PAGE_BYTES};
 
-/// Bytes of one call of the kernel at most, so that none takes long.
+/// Most bytes in one system call, so that no call takes long.
 const PIECE: u64 = 16 << 20;
-/// Memory is brought back only while so many bytes in a hundred stay free.
+/// Memory is brought back only while this percentage of it stays free.
 const HEADROOM_PERCENT: u64 = 5;
 
 /// An engine's host.
@@ -25,17 +26,17 @@ pub(super) struct Gate<'a> {
     /// While this file is there, nothing acts.
     pub(super) kill_file: &'a str,
     pub(super) label: &'a str,
-    /// Processes, and what they are called in lines.
+    /// Processes, and their names in lines.
     pub(super) targets: &'a std::collections::BTreeMap<TargetId, String>,
     pub(super) sums: &'a mut Sums,
-    /// CPU time of what was asked in this turn, as far as hosts tell it.
+    /// CPU time of the requests in this turn, as far as hosts report it.
     pub(super) spent: Duration,
     /// The audit cannot be written.
     pub(super) mute: Option<String>,
 }
 
 impl Gate<'_> {
-    /// Whether it may act on a target now. What is about to be done stands in a line before it is.
+    /// Whether it may act on a target now. Each action is logged before it is carried out.
     fn let_through(&mut self, target: TargetId, action: &'static str, write: String, bytes: u64) -> Result<(), String> {
         let name = self.targets.get(&target).cloned().unwrap_or_default();
         let refused = match self.permit {
@@ -63,7 +64,7 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// Memory that comes back needs room.
+    /// Checks that there is room for memory that is brought back.
     fn has_room_for(&mut self, bytes: u64) -> Result<(), HostError> {
         let mut values = [None; 2];
         self.host.gauges(&[Gauge::FreeBytes(None), Gauge::TotalBytes(None)], &mut values)?;
@@ -78,7 +79,8 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// A piece of an order. Bytes treated, and bytes that went as counted before and afterwards.
+    /// Carries out a piece of an order. Returns bytes treated, and bytes evicted, from counts before and
+    /// afterwards.
     fn piece(
         &mut self,
         target: TargetId,
@@ -253,7 +255,7 @@ impl Gauging for Gate<'_> {
     }
 }
 
-/// In words.
+/// Text of a result.
 const fn why_not(result: PageMove) -> &'static str {
     match result {
         PageMove::Moved(_) => "it moved",

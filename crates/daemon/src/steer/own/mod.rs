@@ -1,5 +1,5 @@
-//! Sections that an engine of our own carries out: `core` decides, and looks at processes by the accessed-bit module; the kernel moves
-//! pages when it is told to.
+//! Sections that our own engines carry out: `core` decides, and samples processes through the accessed-bit module; the kernel moves
+//! pages on request.
 
 mod engine;
 mod gate;
@@ -20,9 +20,9 @@ use isotherm_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use sums::Sums;
 
-/// Processes that one section watches at most.
+/// Most processes that one section monitors.
 const PROCESSES_MAX: usize = 256;
-/// What failed is tried again after so long.
+/// Time until a failed attempt is repeated.
 const RETRY: Duration = Duration::from_secs(60);
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
@@ -77,18 +77,18 @@ pub(super) struct OwnSection {
     spec: Spec,
     engine: Engine,
     seed: u64,
-    /// When it ran last, and when it may again at the earliest.
+    /// Time of its last run, and earliest time of the next.
     ran: Instant,
     rests_until: Instant,
     stretch: u32,
     groups: Vec<String>,
     spared: Spared,
-    /// By number of the process.
+    /// Targets by process id.
     processes: BTreeMap<u32, TargetId>,
     names: BTreeMap<TargetId, String>,
-    /// The entry of `targets` that a process belongs to, by number of the process.
+    /// The entry of `targets` that a process belongs to, by process id.
     entries: BTreeMap<u32, String>,
-    /// Processes that could not be watched, so that it is not tried each time.
+    /// Processes that could not be monitored, so that they are not tried again each time.
     unwatched: BTreeSet<u32>,
     sums: Sums,
     tried: Option<Instant>,
@@ -103,7 +103,7 @@ impl Kind for OwnSection {
         monitors.chain(tiering).collect()
     }
 
-    /// The seed decides where samples fall; sections of one daemon get different ones.
+    /// The seed decides where samples fall; each section of a daemon gets its own.
     fn begin(spec: &Spec, now: Instant, watched: &mut Watched) -> Result<Self, SteerError> {
         Ok(Self {
             head: Head::new(spec.label(), spec.engine(), spec.enable()),
@@ -177,7 +177,7 @@ impl Section for OwnSection {
         };
         let trouble = self.engine.run(now, &mut gate);
         let (spent, mute) = (gate.spent, gate.mute.take());
-        // Work that is under way is spread, as intervals are.
+        // Work that is under way is spread out, like intervals.
         self.rests_until = now + spent.saturating_mul(u64::from(stretch));
         self.head.state = permit.state();
         let mut lines = self.sums.lines(&self.head.label, now, &self.names, false);
@@ -193,7 +193,7 @@ impl Section for OwnSection {
         lines.iter().try_for_each(|line| log.line(line))
     }
 
-    /// Nothing is watched any more. It can begin anew.
+    /// Stops all monitoring. The section can start again.
     fn release(&mut self, host: &mut dyn SteerHost) {
         for target in std::mem::take(&mut self.processes).into_values() {
             host.dismiss(target);
@@ -209,7 +209,7 @@ impl Section for OwnSection {
 }
 
 impl OwnSection {
-    /// Takes another section in place of its own, if its daemon can be brought there by its controls. Whether it could.
+    /// Takes over another spec, if the controls of its daemon allow it. Returns whether they do.
     fn adjust(&mut self, spec: &Spec, now: Instant) -> bool {
         let (Spec::Tiering(new), Spec::Tiering(old)) = (spec, &self.spec) else { return false };
         let Some(controls) = new.controls_from(old) else { return false };
@@ -228,7 +228,7 @@ impl OwnSection {
         is_done
     }
 
-    /// Samples the processes that are there now, but for those that other sections have taken.
+    /// Samples the current processes, except those that other sections have taken.
     fn watch(&mut self, context: &mut Context<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
         self.spared.protected.clone_from(&context.config.daemon.protect);
@@ -257,7 +257,7 @@ impl OwnSection {
             self.let_go(process, context.host);
         }
         self.unwatched.retain(|process| there.contains_key(process));
-        // Two that clear accessed bits of one process take each other's away.
+        // Two sections that clear accessed bits of the same process hide accesses from each other.
         let mut trouble = others.map(|(process, section)| {
             format!("process {process} is looked at by {section} already, and is left to it; give each its own targets")
         });
@@ -270,7 +270,7 @@ impl OwnSection {
                 break;
             }
             let target = context.watched.target();
-            // Gone again.
+            // The process has ended again.
             if context.host.adopt(target, process).is_err() {
                 continue;
             }
@@ -298,7 +298,7 @@ impl OwnSection {
         lines
     }
 
-    /// Processes of its groups, but for groups that are left alone, with the paths of the groups.
+    /// Processes of its groups, except groups that are left alone, with the paths of the groups.
     fn there(&mut self, context: &mut Context<'_>, lines: &mut Vec<Line>) -> Result<BTreeMap<u32, String>, String> {
         let (mut groups, mut there, mut entries) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         for (one, entry) in whom_of(self.spec.targets(), context.config, context.world)? {
@@ -316,7 +316,7 @@ impl OwnSection {
         Ok(there)
     }
 
-    /// Whether the module is there, and nobody else does the same work.
+    /// Checks that the module is loaded, and that no other engine does the same work.
     fn may_look(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         if let Spec::Tiering(_) = self.spec
             && context.world.value(BALANCING)?.is_some_and(|mode| mode.trim() != "0")

@@ -1,4 +1,5 @@
-//! What an engine did, added up: engines act many times a second, and the audit has a line a second for each process and action.
+//! Sums of an engine's actions: engines act many times a second, and the audit has one line a second for each process and
+//! action.
 
 use super::super::line::{Act, Effect, Line};
 use super::super::section::Totals;
@@ -6,24 +7,24 @@ use isotherm_core::host::TargetId;
 use isotherm_units::{Duration, Instant};
 use std::collections::BTreeMap;
 
-/// Time between two lines about one action on one process.
+/// Time between two lines about the same action on a process.
 const TELL: Duration = Duration::from_secs(1);
-/// Likewise of what is not done.
+/// The same for actions that are not carried out.
 const REMIND: Duration = Duration::from_secs(60);
 
 /// One action on one process since the last line about it.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     told: Option<Instant>,
-    /// A line says that it is about to be done.
+    /// A line has announced the action.
     is_announced: bool,
     times: u64,
     first: String,
     asked_bytes: u64,
     verified_bytes: u64,
-    /// Why something was not done.
+    /// Why an action was not carried out.
     refusal: Option<String>,
-    /// It would have been done.
+    /// The action would have been carried out.
     would: bool,
 }
 
@@ -49,7 +50,7 @@ impl Sums {
         sum
     }
 
-    /// Whether a line has to say that it is about to be done.
+    /// Whether a line must announce the action first.
     pub(super) fn wants_asking(&self, target: TargetId, action: &'static str) -> bool {
         self.open.get(&(target, action)).is_none_or(|sum| !sum.is_announced)
     }
@@ -74,7 +75,7 @@ impl Sums {
         self.sum(target, action).refusal = Some(why.to_owned());
     }
 
-    /// It was not let through: `why`, or because nothing may act at all.
+    /// Notes an action that was refused: because of `why`, or because no section may act.
     pub(super) fn held(
         &mut self,
         target: TargetId,
@@ -89,7 +90,7 @@ impl Sums {
         sum.refusal = why;
     }
 
-    /// The lines that are due, or with `all` those of everything that was not told yet.
+    /// The lines that are due, or with `all` every line not reported yet.
     pub(super) fn lines(
         &mut self,
         label: &str,

@@ -1,4 +1,4 @@
-//! Configurations that are run in the simulated world.
+//! Configurations of tests in the simulated world.
 
 use super::super::*;
 use crate::config::{Engine, GenerationsConfig, LimitsConfig, MonitorsConfig, TargetConfig};

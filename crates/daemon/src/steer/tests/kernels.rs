@@ -1,4 +1,4 @@
-//! Engines of the kernel: switched on, watched, and put back.
+//! Engines of the kernel: switched on, checked, and restored.
 
 use super::super::*;
 use super::configs::*;
@@ -37,7 +37,7 @@ fn a_module_of_the_kernel_is_switched_on_and_leaves_no_knob_changed() {
     assert_eq!(seen[1], module_at_rest(), "while it is paused nothing is changed");
     assert_eq!(*truth.knobs.borrow(), module_at_rest());
 
-    // What a dry run lists is what is written.
+    // A dry run lists exactly the later writes.
     let watched = Truth::new();
     steered(&watched, &with_module(false, true), 20, Vec::new());
     assert_eq!(*watched.knobs.borrow(), module_at_rest());
@@ -45,13 +45,13 @@ fn a_module_of_the_kernel_is_switched_on_and_leaves_no_knob_changed() {
     assert_eq!(list, writes(&truth)[..list.len()]);
     assert_eq!(list.last().map(|write| write.0.as_str()), Some(ENABLED));
 
-    // DAMON is in other hands, and is left there.
+    // Another program uses DAMON, and keeps it.
     let truth = Truth::new();
     steered(&truth, &with_module(true, false), 60, Vec::new());
     assert_eq!(*truth.knobs.borrow(), module_at_rest());
     assert!(truth.has_line(|line| matches!(line, Line::Trouble { why, .. } if why.contains("take-damon-stat"))));
 
-    // Somebody switches it off: it stays so.
+    // Another program switches it off: it stays off.
     let truth = Truth::new();
     let off = |truth: &Truth| {
         let off = [(ENABLED, "N"), (RUNS, "-1")].map(|(path, value)| (path.to_owned(), value.to_owned()));
@@ -90,7 +90,7 @@ fn a_kdamond_watches_the_processes_of_its_groups_and_leaves_nothing() {
     let switch = whole.status.sections.iter().find(|section| section.engine == "kernel: DAMON").unwrap();
     assert_eq!(switch.targets, ["/app/web-1", "/app/web-2"]);
 
-    // What a dry run lists is what is written.
+    // A dry run lists exactly the later writes.
     let watched = Truth::new();
     steered(&watched, &with_kdamond(false, Operations::Vaddr), 20, Vec::new());
     assert_eq!(*watched.knobs.borrow(), module_at_rest());
@@ -98,7 +98,7 @@ fn a_kdamond_watches_the_processes_of_its_groups_and_leaves_nothing() {
     assert_eq!(list, writes(&truth)[..list.len()]);
     assert_eq!(list.last().map(|write| write.0.as_str()), Some(STATE));
 
-    // By physical memory groups are filters.
+    // With physical memory, groups become filters.
     let truth = Truth::new();
     steered(&truth, &with_kdamond(true, Operations::Paddr), 60, Vec::new());
     holds(&truth, "physical memory");
@@ -109,7 +109,7 @@ fn a_kdamond_watches_the_processes_of_its_groups_and_leaves_nothing() {
 
 #[test]
 fn a_kdamond_follows_who_comes_and_goes() {
-    // One more group: it is taken in after five minutes.
+    // A new group is included after five minutes.
     let truth = Truth::new();
     truth.groups.borrow_mut()[1].is_there = false;
     let nr_targets = RefCell::new(Vec::new());
@@ -122,7 +122,7 @@ fn a_kdamond_follows_who_comes_and_goes() {
     let gone = at(400, |truth: &Truth| {
         let mut groups = truth.groups.borrow_mut();
         (groups[0].is_there, groups[1].is_there) = (false, false);
-        // Its processes ended, and so it did.
+        // Its processes ended, and it ended with them.
         truth.knobs.borrow_mut().insert(STATE.to_owned(), "off".to_owned());
     });
     let back = at(600, |truth: &Truth| truth.groups.borrow_mut()[0].is_there = true);
@@ -133,7 +133,8 @@ fn a_kdamond_follows_who_comes_and_goes() {
     assert_eq!(nr_targets.into_inner(), [one("1"), one("1"), one("2"), None, one("1")]);
     assert!(truth.has_line(|line| matches!(line, Line::Trouble { why, .. } if why.contains("there now"))));
 
-    // Somebody switches it off: it stays so. Somebody else's is left alone.
+    // Another program switches it off: it stays off. A module that another program runs is left
+    // alone.
     let truth = Truth::new();
     let off = at(20, |truth: &Truth| drop(truth.knobs.borrow_mut().insert(STATE.to_owned(), "off".to_owned())));
     steered(&truth, &with_kdamond(true, Operations::Vaddr), 200, vec![off]);
@@ -165,7 +166,7 @@ fn a_fault_at_any_call_leaves_no_kdamond() {
     }
 }
 
-/// The thread of the kernel that it started counts, too.
+/// The kernel thread that it started counts too.
 #[test]
 fn a_kdamond_that_takes_too_much_is_switched_off_for_a_while() {
     let truth = Truth::new();

@@ -1,4 +1,5 @@
-//! Processes that engines of our own look at: what is always in use, what never is, and where it lies.
+//! Processes that our own engines sample: memory that is always in use, memory that never is, and its
+//! node.
 
 use super::super::*;
 use super::configs::*;
@@ -21,7 +22,7 @@ const STACK: AddressRange = AddressRange { start: 0x7fff_0000, end: 0x7fff_4000 
 const HOT_PAGES: u64 = 256;
 pub(super) const COLD_PAGES: u64 = 1024;
 
-/// A process: what of its cold memory is gone, and what of its hot memory lies on the fast node.
+/// A process: cold pages that are gone, and hot pages on the fast node.
 #[derive(Debug)]
 pub(super) struct Space {
     process: u32,
@@ -30,7 +31,7 @@ pub(super) struct Space {
     marks: Vec<PageMarks>,
 }
 
-/// Processes by number, and targets that are looked at.
+/// Processes by id, and targets that are sampled.
 #[derive(Debug, Default)]
 pub(super) struct Spaces {
     pub(super) by_process: BTreeMap<u32, Space>,
@@ -51,7 +52,7 @@ impl Spaces {
         Ok(self.by_process.entry(process).or_insert_with(new))
     }
 
-    /// Whether anything was looked at or done there.
+    /// Whether a process was sampled or acted on.
     pub(super) fn is_touched(&self, process: u32) -> bool {
         self.by_process.get(&process).is_some_and(|space| space.fast.contains(&true) || space.gone.contains(&true))
     }
@@ -61,7 +62,7 @@ impl Spaces {
     }
 }
 
-/// Indices of the pages of a range that lie in another.
+/// Indices, within `of`, of the pages of `range`.
 fn pages(range: AddressRange, of: AddressRange) -> std::ops::Range<usize> {
     let index = |address: u64| usize::try_from((address.clamp(of.start, of.end) - of.start) / PAGE_BYTES).unwrap();
     index(range.start)..index(range.end)
@@ -255,7 +256,7 @@ impl Tiering for Machine {
     }
 }
 
-/// With a monitor of our own that takes cold memory of processes from them.
+/// With our own monitor, which pages out cold memory of processes.
 pub(super) fn with_monitor(enable: bool) -> Config {
     let mut pattern = AccessPattern::default();
     pattern.nr_accesses.max = Some(Frequency::Samples(0));
@@ -293,7 +294,7 @@ pub(super) fn with_promotion(enable: bool) -> Config {
     own
 }
 
-/// Nobody else balances.
+/// A machine with NUMA balancing off.
 pub(super) fn unbalanced() -> std::rc::Rc<Truth> {
     let truth = Truth::new();
     truth.knobs.borrow_mut().insert(super::memory::BALANCING.to_owned(), "0".to_owned());

@@ -1,4 +1,4 @@
-//! Compaction and tiers: what is done, what is only told, and what is put back.
+//! Compaction and tiers: what is done, only reported, and restored.
 
 use super::super::*;
 use super::configs::*;
@@ -17,10 +17,10 @@ pub(super) const PROACTIVENESS: &str = "/proc/sys/vm/compaction_proactiveness";
 pub(super) const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 pub(super) const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// Free memory of one zone, and whether somebody compacts it.
+/// Free memory of one zone, and its compaction.
 #[derive(Debug, Default)]
 pub(super) struct Scattered {
-    /// Free pages that lie alone, and free huge pages.
+    /// Free pages outside huge pages, and free huge pages.
     pub(super) loose: Cell<u64>,
     pub(super) huge: Cell<u64>,
     pub(super) is_compacting: Cell<bool>,
@@ -143,7 +143,7 @@ fn compacted(truth: &Truth) -> Vec<(Why, u32, u32, u64)> {
     lines.iter().filter_map(told).collect()
 }
 
-/// A zone of 200 huge pages, half of which is scattered.
+/// A zone of 200 huge pages; half of it is scattered.
 fn scattered() -> Rc<Truth> {
     let truth = Truth::new();
     truth.memory.loose.set(100 * 512);
@@ -220,7 +220,7 @@ fn kcompactd_is_set_watched_and_put_back() {
     assert_eq!(writes(&told), writes(&truth), "what a dry run lists is what is written");
     holds(&told, "a dry run");
 
-    // Somebody sets it otherwise: theirs stays, and it is told.
+    // Another program changes the setting: its value stays, and this is reported.
     let truth = scattered();
     let other = |truth: &Truth| {
         truth.knobs.borrow_mut().insert(PROACTIVENESS.to_owned(), "0".to_owned());
@@ -263,7 +263,7 @@ fn tiers_are_switched_on_where_there_are_tiers() {
     }
 }
 
-/// Each call in turn fails: knobs are as before at the end, nothing goes on, and the goal is reached all the same.
+/// Each call in turn fails: at the end knobs are restored, no work is left, and the goal is still reached.
 #[test]
 fn a_fault_at_any_call_breaks_nothing() {
     let both = || Config { tiering: Some(tiers(true)), ..explicit(true) };
@@ -286,7 +286,7 @@ fn a_fault_at_any_call_breaks_nothing() {
             let made: u64 = compacted(&truth).iter().map(|line| line.3).sum();
             assert!(made <= truth.memory.made.get(), "{name}: fault at call {call}: more is claimed than was made");
             if name == "both" {
-                // What was broken off is begun anew where it is still above the high mark, 30 percent.
+                // An aborted compaction starts again while fragmentation is still above the high mark, 30 percent.
                 assert!(truth.memory.huge.get() >= 140, "{name}: fault at call {call}: {}", truth.memory.huge.get());
             }
         }

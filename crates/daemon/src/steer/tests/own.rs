@@ -1,4 +1,4 @@
-//! Engines of our own: what they do, and when they do not.
+//! Our own engines: when they act, and when they do not.
 
 use super::super::*;
 use super::looking::*;
@@ -149,7 +149,7 @@ fn controls_of_promotion_change_while_it_runs() {
     assert!(off.1 * 3 < usual.1 * 2 && spared.1 * 3 < usual.1 * 2, "{usual:?} {off:?} {spared:?}");
 }
 
-/// The same, with targets that are processes; the second section wants one of the first.
+/// The same with processes as targets; the second section wants a process of the first.
 #[test]
 fn processes_are_targets_too_and_belong_to_one_section() {
     let truth = Truth::new();
@@ -175,7 +175,7 @@ fn processes_are_targets_too_and_belong_to_one_section() {
     assert_eq!(steered.status.sections[1].verified_bytes, 0);
 }
 
-/// Whoever does not know how much memory is free brings none back.
+/// If free memory is unknown, none is brought back.
 #[test]
 fn nothing_is_brought_back_without_room() {
     let mut config = with_monitor(true);

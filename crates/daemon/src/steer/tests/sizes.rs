@@ -1,4 +1,4 @@
-//! Right-sizing: limits that are found, held, and taken back.
+//! Right-sizing: limits that are found, held, and restored.
 
 use super::super::*;
 use super::configs::*;
@@ -119,7 +119,7 @@ fn many_steps_are_few_lines_of_the_journal() {
     }
     let lines = bytes.borrow().iter().filter(|&&byte| byte == b'\n').count();
     assert!(lines < 16, "{lines} lines for hundreds of steps");
-    // Killed here. Somebody else's value would be left; ours goes back to where it began.
+    // Killed here. A value of another program would stay; ours returns to the original one.
     drop(steps);
     assert!(hands().restore().unwrap().iter().all(|(_, what)| *what == Returned::Back));
     assert_eq!(*value.borrow(), "max");

@@ -37,7 +37,7 @@ impl Group {
         (self.hot + self.idle.iter().sum::<u64>()) * PAGE_BYTES
     }
 
-    /// What is idle goes first. What is in use comes back at once, and costs time.
+    /// Idle pages go first. Pages in use come back at once, and cost time.
     fn squeeze(&mut self, high: u64) {
         let mut excess = self.usage().saturating_sub(high).div_ceil(PAGE_BYTES);
         for idle in &mut self.idle {
@@ -69,14 +69,14 @@ pub(super) fn module_at_rest() -> BTreeMap<String, String> {
 }
 
 pub(super) const NR_KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
-/// What is there while a kdamond is.
+/// Files that exist while a kdamond does.
 pub(super) const KDAMOND: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/";
 pub(super) const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
 
 pub(super) const ENABLED: &str = "/sys/module/damon_reclaim/parameters/enabled";
 pub(super) const RUNS: &str = "/sys/module/damon_reclaim/parameters/kdamond_pid";
 
-/// What is true of the machine, whoever asks.
+/// True state of the simulated machine.
 #[derive(Debug)]
 pub(super) struct Truth {
     pub(super) clock: FakeClock,
@@ -93,16 +93,16 @@ pub(super) struct Truth {
     /// Host calls so far, and which one fails.
     pub(super) calls: Cell<u64>,
     pub(super) fails_at: Cell<Option<u64>>,
-    /// What was evicted: when, of whom, pages, and whether it was allowed then.
+    /// Evictions: time, group, pages. Those that were not allowed are in `forbidden`.
     pub(super) evicted: RefCell<Vec<(Instant, &'static str, u64)>>,
     pub(super) forbidden: RefCell<Vec<String>>,
     pub(super) lines: RefCell<Vec<Line>>,
     pub(super) memory: Scattered,
-    /// What engines of our own look at.
+    /// Processes that our own engines sample.
     pub(super) spaces: RefCell<Spaces>,
-    /// Of 2 GiB of memory.
+    /// Free memory, of 2 GiB.
     pub(super) free_bytes: Cell<Option<u64>>,
-    /// What a kdamond takes of a processor.
+    /// Share of a processor that a kdamond uses.
     pub(super) kdamond_share: Cell<Ratio>,
 }
 
@@ -154,7 +154,7 @@ impl Truth {
         self.clock.now()
     }
 
-    /// Files of a kdamond are there, and hold 0, as soon as it is made.
+    /// Files of a kdamond exist, and hold 0, as soon as it is created.
     pub(super) fn knob(&self, path: &str) -> Option<String> {
         if let Some((path, file)) = path.strip_prefix("/cg").and_then(|path| path.rsplit_once('/')) {
             let groups = self.groups.borrow();
@@ -354,7 +354,7 @@ impl Taken for Files {
                 self.0.forbidden.borrow_mut().push(format!("switched on at {}", self.0.now()));
             }
             let pid = if value == "Y" && !has_stat { "77" } else { "-1" };
-            // It finds its memory by itself, and never forgets it.
+            // The module finds its memory itself, and keeps the bounds.
             let end = "/sys/module/damon_reclaim/parameters/monitor_region_end";
             if value == "Y" && knobs[end] == "0" {
                 knobs.insert(end.to_owned(), "1073741824".to_owned());
@@ -536,7 +536,7 @@ impl Meter for Free {
     }
 }
 
-/// Does something to the world at some times, and may want a reload.
+/// Changes the world at given times, and may ask for a reload.
 pub(super) struct Script<'a> {
     pub(super) truth: Rc<Truth>,
     pub(super) events: Vec<Event<'a>>,
@@ -555,7 +555,7 @@ impl Clock for Script<'_> {
                 break;
             }
             clock.sleep_until(at);
-            // Pressure counts with what it was until now.
+            // Accounts the old pressure up to now.
             self.truth.stalled();
             let (_, mut event) = self.events.remove(0);
             if let Some(woken) = event(&self.truth) {
@@ -639,7 +639,7 @@ impl tape::Sink for Recorded {
     }
 }
 
-/// The tape leads to the same decisions, without the world.
+/// Checks that the tape leads to the same decisions, without the world.
 fn is_replayed(text: &str, steered: &Steered) {
     let (header, tape) = Tape::read(text).unwrap();
     let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [tape::Silent; 6];
