@@ -1,4 +1,4 @@
-//! Memory cgroups, version 2: found by path or by pattern, and what the kernel says of one.
+//! Memory cgroups, version 2: finds them by path or pattern, and reads their files.
 
 use crate::counters::parsed;
 use crate::{LiveError, Root};
@@ -9,28 +9,28 @@ use isotherm_units::wildcard::fits;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Where version 2 is mounted: alone, and next to version 1 by systemd.
+/// Mount points of version 2: alone, and next to version 1 by systemd.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// Most groups that are gone through for a pattern.
+/// Most groups that a pattern search visits.
 const GROUPS_MAX: usize = 1 << 16;
 
 /// The hierarchy of version 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
     root: Root,
-    /// From the root on.
+    /// Mount point, below the root.
     mount: PathBuf,
 }
 
-/// A group that was there when it was found.
+/// A group, which may have been removed since it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     root: Root,
-    /// Its folder, from the root on.
+    /// Its folder, below the root.
     folder: PathBuf,
-    /// In the hierarchy, with a slash in front: `/app.slice/web.service`.
+    /// Path in the hierarchy, with a leading slash: `/app.slice/web.service`.
     path: String,
-    /// Number of its inode, which stays as long as the group; a new group of the same name has another.
+    /// Inode number, constant while the group exists; a new group of the same name has another.
     number: u64,
 }
 
@@ -59,23 +59,23 @@ impl Hierarchy {
         Err(LiveError::NotHere { what: "memory of cgroups", needs: needs.to_owned() })
     }
 
-    /// Finds where version 2 is mounted, with the memory controller or without: for what asks who is in a group.
+    /// Finds where version 2 is mounted, with or without the memory controller; for callers that only need the members of groups.
     ///
     /// # Errors
     /// [`LiveError::NotHere`].
     pub fn unified(root: &Root) -> Result<Self, LiveError> {
         match MOUNTS.iter().find(|mount| root.has(format!("{mount}/cgroup.controllers"))) {
             Some(mount) => Ok(Self { root: root.clone(), mount: mount.into() }),
-            // It says why there is none.
+            // `find` returns the cause.
             None => Self::find(root),
         }
     }
 
-    /// The group whose folder has this inode number. The tree is gone through: numbers cannot be looked up.
+    /// The group whose folder has this inode number. Searches the tree, because the kernel has no lookup by number.
     pub fn numbered(&self, number: u64) -> Option<Group> {
         let mut open = vec!["/".to_owned()];
         for _ in 0..GROUPS_MAX {
-            // A group may go while others are looked at.
+            // A group may be removed during the search.
             let path = open.pop()?;
             let Ok(group) = self.group(&path) else { continue };
             if group.number == number {
@@ -86,10 +86,11 @@ impl Hierarchy {
         None
     }
 
-    /// The group at a path: in the hierarchy (`/app.slice/web.service`, with or without the slash), or with the mount point in front.
+    /// The group at a path: in the hierarchy (`/app.slice/web.service`, with or without the slash), or with the mount point as
+    /// prefix.
     ///
     /// # Errors
-    /// [`LiveError::Refused`] for a path that leads out of the hierarchy, [`LiveError::Gone`] if there is no such group.
+    /// [`LiveError::Refused`] for a path outside the hierarchy, [`LiveError::Gone`] if there is no such group.
     pub fn group(&self, path: &str) -> Result<Group, LiveError> {
         let path = self.normal(path)?;
         let folder = self.mount.join(path.trim_start_matches('/'));
@@ -99,7 +100,7 @@ impl Hierarchy {
         }
     }
 
-    /// A path in the hierarchy, with one slash in front and none at the end; `/` is the root.
+    /// A path in the hierarchy, with one leading slash and no trailing one; `/` is the root.
     fn normal(&self, path: &str) -> Result<String, LiveError> {
         let inside = match Path::new(path).strip_prefix(&self.mount) {
             Ok(inside) => inside,
@@ -121,10 +122,10 @@ impl Hierarchy {
         Ok(if normal.is_empty() { "/".to_owned() } else { normal })
     }
 
-    /// The groups whose path fits a pattern, by path. `*` stands for any characters but a slash, `?` for one of them.
+    /// The groups whose path matches a pattern, by path. `*` matches any characters except a slash, `?` a single one.
     ///
     /// # Errors
-    /// [`LiveError::Refused`] for a pattern that leads out of the hierarchy.
+    /// [`LiveError::Refused`] for a pattern outside the hierarchy.
     pub fn matching(&self, pattern: &str) -> Result<Vec<Group>, LiveError> {
         let pattern = self.normal(pattern)?;
         let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
@@ -133,7 +134,7 @@ impl Hierarchy {
             let mut next = Vec::new();
             for path in found {
                 let folder = self.mount.join(path.trim_start_matches('/'));
-                // A group may go while others are looked at.
+                // A group may be removed during the search.
                 let Ok(entries) = std::fs::read_dir(self.root.path(folder)) else { continue };
                 for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
                     if let Some(name) = entry.file_name().to_str().filter(|name| fits(part, name)) {
@@ -150,7 +151,7 @@ impl Hierarchy {
 }
 
 impl Group {
-    /// Paths of the groups right below it.
+    /// Paths of its direct children.
     pub fn below(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.root.path(&self.folder)).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -158,27 +159,27 @@ impl Group {
         folders.filter_map(|entry| Some(format!("{path}/{}", entry.file_name().to_str()?))).collect()
     }
 
-    /// In the hierarchy, with a slash in front.
+    /// Path in the hierarchy, with a leading slash.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Its folder from the root on: for [`memory_stat`](crate::counters::memory_stat) and [`pressure`](crate::counters::pressure).
+    /// Its folder, below the root, for [`memory_stat`](crate::counters::memory_stat) and [`pressure`](crate::counters::pressure).
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Number of its inode.
+    /// Inode number.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether it is still there, and not another one of the same name.
+    /// Whether it still exists, and was not replaced by another of the same name.
     pub fn is_there(&self) -> bool {
         std::fs::metadata(self.root.path(&self.folder)).is_ok_and(|data| data.ino() == self.number)
     }
 
-    /// PIDs of the processes in it, not of those in groups below; none for an empty group.
+    /// PIDs of its processes, without those in groups below; empty for an empty group.
     ///
     /// # Errors
     /// [`LiveError::Io`], [`LiveError::Strange`].
@@ -206,14 +207,14 @@ impl Group {
     /// One of `memory.high`, `memory.max`, `memory.min`, `memory.low`, `memory.swap.max`.
     ///
     /// # Errors
-    /// [`LiveError::NotHere`] if the memory controller is not on for this group, with how to switch it on; [`LiveError::Gone`];
+    /// [`LiveError::NotHere`] if the memory controller is off for this group, with how to switch it on; [`LiveError::Gone`];
     /// [`LiveError::Strange`].
     pub fn limit(&self, file: &str) -> Result<Limit, LiveError> {
         let limit = parsed(&self.root, self.folder.join(file), Limit::parse);
         limit.map_err(|error| self.explained(file, error))
     }
 
-    /// Why a file of the memory controller is not there.
+    /// Why a file of the memory controller is missing.
     fn explained(&self, file: &str, error: LiveError) -> LiveError {
         if !error.is_missing() {
             return error;

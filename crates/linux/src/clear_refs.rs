@@ -1,8 +1,8 @@
-//! Accessed memory by `clear_refs` and `smaps`: one number for each mapping. Both lock the address space for the walk, and the marks that
-//! reclaim looks at are erased, so sweeps are rationed (docs/spec/live-linux.md#1-interfaces-that-show-accesses-or-page-state).
+//! Accessed memory by `clear_refs` and `smaps`: one number for each mapping. Both lock the address space for the walk, and clearing
+//! erases marks that reclaim uses, so sweeps are rate-limited (docs/spec/live-linux.md#1-interfaces-that-show-accesses-or-page-state).
 //!
-//! Reading a process's memory by `process_vm_readv` counts as an access here: never do both in one sampling window. Translations are not
-//! flushed, so the small part of memory that stays in the processor's caches of them looks unused.
+//! Reading a process's memory by `process_vm_readv` counts as an access here: never do both in one sampling window. TLBs are not flushed,
+//! so the small part of memory whose translations stay cached appears unused.
 
 use crate::LiveError;
 use crate::process::Process;
@@ -15,9 +15,9 @@ use isotherm_units::{Duration, Instant};
 pub enum ClearedPages {
     #[default]
     All,
-    /// Anonymous memory alone.
+    /// Only anonymous memory.
     Anonymous,
-    /// File mappings alone.
+    /// Only file mappings.
     Files,
 }
 
@@ -32,12 +32,13 @@ impl ClearedPages {
     }
 }
 
-/// Memory whose pages are small that may be swept once a second.
+/// Bytes of memory in base pages that may be swept once a second.
 const BYTES_A_SECOND: u64 = 4 << 30;
-/// Pages under huge leaves cost that much less to walk: 512 pages an entry, measured 54 ms and 0.35 ms for 4 GiB.
+/// Factor by which pages under huge leaves are cheaper to walk: 512 pages an entry, measured 54 ms and 0.35 ms for 4 GiB.
 const HUGE_DISCOUNT: u64 = 128;
 
-/// Least time between the starts of two sweeps of so much memory: a second for each 4 GiB of small pages, and never less than a second.
+/// Shortest time between the starts of two sweeps of this amount of memory: a second for each 4 GiB of small pages, and never less than a
+/// second.
 pub fn sweep_interval(resident_bytes: u64, huge_bytes: u64) -> Duration {
     let huge = huge_bytes.min(resident_bytes);
     let weight = resident_bytes - huge + huge / HUGE_DISCOUNT;
@@ -45,16 +46,16 @@ pub fn sweep_interval(resident_bytes: u64, huge_bytes: u64) -> Duration {
     Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX).max(1_000_000_000))
 }
 
-/// What one mapping showed.
+/// Result for one mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Referenced {
     pub range: AddressRange,
     pub resident_bytes: u64,
-    /// Bytes accessed since the last sweep; after the first, since nobody knows when.
+    /// Bytes accessed since the last sweep; for the first sweep, since an unknown time.
     pub referenced_bytes: u64,
 }
 
-/// Sweeps one process, no faster than it may.
+/// Sweeps one process, within the rate limit.
 #[derive(Clone, Debug, Default)]
 pub struct ClearRefs {
     pages: ClearedPages,
@@ -64,7 +65,7 @@ pub struct ClearRefs {
 }
 
 impl ClearRefs {
-    /// A source that has never swept.
+    /// A source without a sweep so far.
     pub fn new(pages: ClearedPages) -> Self {
         Self { pages, ..Self::default() }
     }
@@ -74,7 +75,7 @@ impl ClearRefs {
         self.next
     }
 
-    /// Sweeps that cleared marks so far. What the first has found is from before any interval.
+    /// Number of sweeps that cleared marks so far. The first one finds accesses from before any interval.
     pub fn nr_sweeps(&self) -> u64 {
         self.nr_sweeps
     }

@@ -13,13 +13,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use crate::process::Process;
 use crate::{LiveError, sys};
 
-/// Time since it was made, and a sleep that signals end. Time stands still while the machine is suspended.
+/// Time since its start, and a sleep that ends on signals. Time stops while the machine is suspended.
 #[derive(Debug)]
 pub struct Stopwatch {
     started_ns: u64,
-    /// Readable once a signal has come that asks us to end.
+    /// Readable once a signal asks us to end.
     wake: OwnedFd,
-    /// Readable once SIGHUP has come, where that asks for the configuration to be read anew.
+    /// Readable once SIGHUP has come, where that means to read the configuration again.
     reload: Option<UnixStream>,
     caught: Vec<SigId>,
 }
@@ -29,9 +29,9 @@ pub struct Stopwatch {
 pub enum Wake {
     /// The time has come.
     Due,
-    /// A signal asks us to end, now or before.
+    /// A signal asks us to end, now or earlier.
     End,
-    /// SIGHUP asks for the configuration to be read anew. Told once.
+    /// SIGHUP asks us to read the configuration again. Reported once.
     Reload,
 }
 
@@ -68,17 +68,17 @@ impl Stopwatch {
         Ok(Self { started_ns: clock_ns(ClockId::Monotonic), wake: wake.into(), reload, caught })
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub fn now(&self) -> Instant {
         Instant::from_ns(clock_ns(ClockId::Monotonic).saturating_sub(self.started_ns))
     }
 
-    /// Sleeps until then. `false`: a signal has come that asks us to end, now or before.
+    /// Sleeps until then. `false` if a signal asks us to end, now or earlier.
     pub fn sleep_until(&self, until: Instant) -> bool {
         self.wait_until(until) != Wake::End
     }
 
-    /// Whether a signal has come that asks us to end.
+    /// Whether a signal asks us to end.
     pub fn is_ending(&self) -> bool {
         let mut descriptors = [PollFd::new(&self.wake, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -97,13 +97,13 @@ impl Stopwatch {
                 Ok(0) => return Wake::Due,
                 Ok(_) if !descriptors[0].revents().is_empty() => return Wake::End,
                 Ok(_) => {
-                    // Two signals before the first is seen are one wish.
+                    // Two signals before the first is read count as one request.
                     let mut signals = [0; 64];
                     let mut reload = self.reload.as_ref().expect("the other descriptor");
                     while reload.read(&mut signals).is_ok_and(|bytes| bytes == signals.len()) {}
                     return Wake::Reload;
                 }
-                // A signal that only interrupts; one that asks us to end has made the pipe readable.
+                // A signal that only interrupts. One that asks us to end makes the pipe readable.
                 Err(_) if self.now() < until => {}
                 Err(_) => return Wake::Due,
             }
@@ -119,12 +119,12 @@ impl Drop for Stopwatch {
     }
 }
 
-/// CPU time of all threads of this process, in programs and in the kernel.
+/// CPU time of all threads of this process, in user space and in the kernel.
 pub fn own_cpu_time() -> Duration {
     sys::own_cpu_time()
 }
 
-/// CPU time of all threads of a process so far, those that have ended included.
+/// CPU time of all threads of a process so far, including ended ones.
 ///
 /// # Errors
 /// [`LiveError::Gone`], [`LiveError::Strange`].

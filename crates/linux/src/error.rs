@@ -1,4 +1,4 @@
-//! What can go wrong on a live machine, in words that say what to do.
+//! Errors of a live machine, with messages that say what to do.
 
 use crate::workers::NotBack;
 use std::io;
@@ -10,51 +10,51 @@ pub enum LiveError {
     /// The kernel refused to read or write a file.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// `read`, `write`, `open`.
+        /// Operation: `read`, `write`, `open`.
         what: &'static str,
         path: PathBuf,
         source: io::Error,
     },
-    /// A file says something that no known kernel writes.
+    /// A file has contents that no known kernel writes.
     #[error("{} holds {found}, which is not understood; it comes from a kernel that isotherm does not know", path.display())]
     Strange {
         path: PathBuf,
-        /// What stands there, shortened.
+        /// The contents, shortened.
         found: String,
     },
-    /// This machine has no such thing.
+    /// This machine lacks a feature.
     #[error("{what}: {needs}")]
     NotHere {
-        /// What was wanted.
+        /// The requested feature.
         what: &'static str,
-        /// What it would take, in words.
+        /// What is needed for it, as text.
         needs: String,
     },
-    /// Somebody else uses it.
+    /// Another user holds it.
     #[error("{what} is in use by {by}; {way_out}")]
     Busy {
-        /// What was wanted.
+        /// The requested feature.
         what: &'static str,
-        /// Who has it.
+        /// Its current user.
         by: String,
-        /// What would free it.
+        /// How to free it.
         way_out: String,
     },
-    /// A call of the kernel did not come back in time, or an earlier one on the same thing has not come back yet.
+    /// A system call did not return in time, or an earlier one on the same object has not returned yet.
     #[error("{what} {on}: {why}")]
     NotBack {
-        /// What is being done: `write`, `advise`.
+        /// Operation: `write`, `advise`.
         what: &'static str,
-        /// To what.
+        /// Object of the call.
         on: String,
         why: String,
-        /// Whether this call was made. It may still come to its end.
+        /// Whether this call was made. It may still take effect.
         was_made: bool,
     },
-    /// The target has ended, or is another program now.
+    /// The target has ended, or runs another program now.
     #[error("{0}")]
     Gone(String),
-    /// The target cannot be watched, ever: a kernel thread, for example.
+    /// The target can never be monitored: a kernel thread, for example.
     #[error("{0}")]
     Refused(String),
 }
@@ -82,7 +82,7 @@ impl LiveError {
         Self::Strange { path: path.into(), found }
     }
 
-    /// Whether a file was not there.
+    /// Whether a file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -92,7 +92,7 @@ impl LiveError {
         matches!(self, Self::NotBack { was_made: true, .. })
     }
 
-    /// Whether rights were lacking.
+    /// Whether permission was denied.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }

@@ -1,41 +1,41 @@
-//! Knobs of the kernel that watching needs otherwise and puts back when it ends. [`Knobs`] remembers what was there in memory alone: a
-//! change that must outlive its program goes through the journal of `isotherm-daemon`.
+//! Knobs of the kernel that monitoring changes, and restores at its end. [`Knobs`] keeps old values only in memory: a change that must
+//! outlive its program goes through the journal of `isotherm-daemon`.
 
 use crate::{LiveError, Root};
 use std::path::{Path, PathBuf};
 
-/// A knob before it is written for the first time.
+/// A change of a knob, with its value before the first write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// From the root on.
+    /// Path below the root.
     pub path: PathBuf,
-    /// As read, without white space around it; of a file of choices (`always [madvise] never`) the word that was selected.
+    /// Value as read, without surrounding white space; for a choice (`always [madvise] never`), the selected word.
     pub old: String,
-    /// What is written.
+    /// Value written.
     pub new: String,
 }
 
-/// What became of a knob in a restore.
+/// Outcome for a knob in a restore.
 #[derive(Debug)]
 pub enum Restored {
     /// It has its old value again.
     Back(Change),
-    /// Somebody else wrote it meanwhile; it was left alone. `now` is what stands there.
+    /// Another program wrote it meanwhile, so it was left alone. `now` is its value.
     Foreign { change: Change, now: String },
     /// It is gone, or cannot be read or written.
     Failed { change: Change, error: LiveError },
 }
 
-/// The knobs that were written, in this order. They are put back on [`restore`](Self::restore) or when it is dropped.
+/// The knobs that were written, in this order. They are restored on [`restore`](Self::restore) or on drop.
 pub struct Knobs {
     root: Root,
-    /// One entry a knob: the oldest value and the last one written, with what the kernel made of it.
+    /// One entry for each knob: its oldest value, the last one written, and the value read back.
     changes: Vec<Written>,
 }
 
 struct Written {
     change: Change,
-    /// What was read after the last write: the kernel may round or spell it another way.
+    /// Value read after the last write: the kernel may round or format it differently.
     read_back: String,
 }
 
@@ -51,7 +51,7 @@ impl Knobs {
         Self { root, changes: Vec::new() }
     }
 
-    /// Writes a knob and reads it back. What it holds then is returned.
+    /// Writes a knob, reads it back, and returns its value.
     ///
     /// # Errors
     /// [`LiveError::Io`]: then nothing was written.
@@ -64,7 +64,7 @@ impl Knobs {
         };
         let change = Change { path: path.to_owned(), old, new: value.to_owned() };
         self.root.write(path, value)?;
-        // Without a read-back what was written is taken for what stands there.
+        // If it cannot be read back, it is assumed to hold the written value.
         let read_back = value_of(&self.root, path).unwrap_or_else(|_| value.to_owned());
         let written = Written { change, read_back: read_back.clone() };
         match at {
@@ -79,7 +79,7 @@ impl Knobs {
         self.changes.iter().map(|written| &written.change)
     }
 
-    /// Puts back all knobs, the last one first. One that somebody else wrote meanwhile stays as it is.
+    /// Restores all knobs, the last one first. A knob that another program wrote meanwhile keeps its value.
     pub fn restore(&mut self) -> Vec<Restored> {
         let changes = std::mem::take(&mut self.changes);
         changes.into_iter().rev().map(|written| self.restored(written)).collect()
@@ -110,7 +110,7 @@ impl Drop for Knobs {
     }
 }
 
-/// What a knob holds, without white space around it; of a file of choices, the selected word.
+/// Value of a knob, without surrounding white space; for a choice, the selected word.
 ///
 /// # Errors
 /// [`LiveError::Io`].

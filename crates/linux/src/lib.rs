@@ -1,7 +1,7 @@
-//! Live Linux: the Host of `isotherm-core` over a running kernel. A file for each source; everything is read and written below one
-//! [`Root`], so that trees of files test it; system calls stand in one module. No policy and no loop.
+//! Live Linux: the Host of `isotherm-core` over a running kernel. Each source has a file. Everything is read and written below one
+//! [`Root`], so trees of files can test it. System calls are in one module. There is no policy and no loop.
 //!
-//! What it builds on: `docs/spec/live.md`, `docs/spec/live-linux.md`.
+//! Specifications: `docs/spec/live.md`, `docs/spec/live-linux.md`.
 
 pub mod cgroup;
 mod clear_refs;

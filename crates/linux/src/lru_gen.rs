@@ -22,7 +22,7 @@ pub fn enabled(root: &Root) -> Result<Enabled, LiveError> {
     })
 }
 
-/// Milliseconds for which the youngest generations are kept from eviction; 0: they are not.
+/// Milliseconds for which the youngest generations are protected from eviction; 0 if they are not.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
@@ -36,14 +36,14 @@ pub fn min_ttl_ms(root: &Root) -> Result<u64, LiveError> {
 /// [`LiveError::NotHere`] with what to do, [`LiveError::Strange`].
 pub fn read(root: &Root) -> Result<Vec<Listing>, LiveError> {
     parsed(root, FILE, |text| match text.trim() {
-        // Every kernel has a group.
+        // Every kernel has at least one group.
         "" => Err(quoted(text)),
         _ => isotherm_texts::lru_gen::parse(text).map_err(unknown),
     })
     .map_err(|error| if error.is_missing() { absent(root) } else { error })
 }
 
-/// Why the file is not there.
+/// Why the file is missing.
 fn absent(root: &Root) -> LiveError {
     let needs = match enabled(root) {
         Err(error) => error.to_string(),
@@ -52,22 +52,22 @@ fn absent(root: &Root) -> LiveError {
     LiveError::NotHere { what: "the file lru_gen", needs }
 }
 
-/// The numbers by which commands name the group at this path, one a node. The path is that of the file: `/` is the root.
+/// Identifiers of the group at this path in commands, one for each node. The path is as in the file: `/` is the root.
 pub fn lruvecs(listings: &[Listing], path: &str) -> Vec<Lruvec> {
     let path = if path.is_empty() { "/" } else { path };
     listings.iter().filter(|listing| listing.path == path).map(|listing| listing.lruvec).collect()
 }
 
-/// Makes a generation.
+/// Creates a generation.
 ///
 /// # Errors
-/// [`LiveError::Refused`] with the kernel's refusal in words, [`LiveError::NotHere`], [`LiveError::Io`].
+/// [`LiveError::Refused`] with the kernel's refusal as text, [`LiveError::NotHere`], [`LiveError::Io`].
 pub fn age(root: &Root, order: &Ageing) -> Result<(), LiveError> {
     let why = "the group is gone, or its youngest generation is older than the one that the command names";
     command(root, order.lruvec, &order.to_string(), why)
 }
 
-/// Evicts generations, as far as their pages are not in use after all.
+/// Evicts generations, except pages that turn out to be in use.
 ///
 /// # Errors
 /// As of [`age`].

@@ -5,8 +5,8 @@ use crate::process::Process;
 pub use isotherm_texts::maps::Mapping;
 use isotherm_texts::{Strange, maps as text};
 
-/// All mappings of a process, ascending and disjoint. The kernel hands out the text piece by piece: of what changes meanwhile, the part
-/// below is as it was, and the part above as it is.
+/// All mappings of a process, ascending and disjoint. The kernel returns the text in pieces. After a change in between, addresses below
+/// show the old state, and addresses above the new one.
 ///
 /// # Errors
 /// [`LiveError::Gone`], [`LiveError::Refused`], [`LiveError::Io`]; [`LiveError::Strange`] with the line.

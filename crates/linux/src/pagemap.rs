@@ -1,4 +1,4 @@
-//! `/proc/PID/pagemap`: an entry a page; and `PAGEMAP_SCAN`, ranges of pages of some kind, from Linux 6.7 on.
+//! `/proc/PID/pagemap`: one entry for each page; and `PAGEMAP_SCAN`: page ranges by category, since Linux 6.7.
 
 use crate::process::Process;
 use crate::{LiveError, sys};
@@ -8,23 +8,23 @@ use std::os::unix::fs::FileExt as _;
 
 /// Bytes of an entry.
 const ENTRY: u64 = 8;
-/// Entries that are read in one go: 32 KiB.
+/// Entries read at once: 32 KiB.
 const ENTRIES_AT_ONCE: u64 = 4096;
 
-/// What the kernel says of a page.
+/// The kernel's entry for a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PagemapEntry(u64);
 
 impl PagemapEntry {
-    /// It is in memory, and mapped.
+    /// Whether it is in memory, and mapped.
     pub const fn is_present(self) -> bool {
         self.0 >> 63 & 1 == 1
     }
-    /// It is in swap, or on its way between nodes.
+    /// Whether it is in swap, or under migration.
     pub const fn is_swapped(self) -> bool {
         self.0 >> 62 & 1 == 1
     }
-    /// It belongs to a file or to shared memory.
+    /// Whether it belongs to a file or to shared memory.
     pub const fn is_file(self) -> bool {
         self.0 >> 61 & 1 == 1
     }
@@ -47,7 +47,7 @@ impl PagemapEntry {
 /// Reads the entries of all pages of a range, in the order of addresses. `start` is rounded down to a page, `end` up.
 ///
 /// # Errors
-/// [`LiveError::Gone`], [`LiveError::Io`]. Fewer entries than pages come where the range reaches behind the address space.
+/// [`LiveError::Gone`], [`LiveError::Io`]. Returns fewer entries than pages if the range exceeds the address space.
 pub fn pagemap(process: &Process, range: AddressRange) -> Result<Vec<PagemapEntry>, LiveError> {
     let page_bytes = sys::page_bytes();
     let (first, end) = (range.start / page_bytes, range.end.div_ceil(page_bytes));
@@ -76,7 +76,8 @@ pub fn pagemap(process: &Process, range: AddressRange) -> Result<Vec<PagemapEntr
     Ok(entries)
 }
 
-/// The frame of the page at an address; `None` if no page is there, or the address space was given up, whose pagemap is empty. One call.
+/// The frame of the page at an address, by one system call. `None` if no page is there, or the address space is gone (its pagemap is
+/// empty).
 pub(crate) fn frame_at(process: &Process, address: u64) -> Option<u64> {
     let mut entry = [0; 8];
     let place = (address / sys::page_bytes()).checked_mul(ENTRY)?;
@@ -84,7 +85,7 @@ pub(crate) fn frame_at(process: &Process, address: u64) -> Option<u64> {
     PagemapEntry(u64::from_ne_bytes(entry)).frame()
 }
 
-/// Whole entries; what is left of one at the end is passed over.
+/// Appends whole entries; a partial one at the end is skipped.
 fn append(bytes: &[u8], entries: &mut Vec<PagemapEntry>) {
     let (whole, _) = bytes.as_chunks::<8>();
     entries.extend(whole.iter().map(|entry| PagemapEntry(u64::from_ne_bytes(*entry))));
@@ -95,7 +96,7 @@ fn append(bytes: &[u8], entries: &mut Vec<PagemapEntry>) {
 pub struct Categories(pub u64);
 
 impl Categories {
-    /// Of a file or of shared memory.
+    /// Belongs to a file or to shared memory.
     pub const FILE: Self = Self(1 << 2);
     pub const PRESENT: Self = Self(1 << 3);
     /// The page of zeroes, which all processes share.
@@ -103,31 +104,31 @@ impl Categories {
     /// Mapped by a huge leaf.
     pub const HUGE: Self = Self(1 << 6);
 
-    /// Both.
+    /// Union of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of the other are among these.
+    /// Whether these include all of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// `struct page_region` of `linux/fs.h`: neighbouring pages of the same categories.
+/// `struct page_region` of `linux/fs.h`: adjacent pages with the same categories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PageRegion {
     /// Byte address of the first page.
     pub start: u64,
-    /// Byte address behind the last page.
+    /// End of the last page, exclusive.
     pub end: u64,
     categories: u64,
 }
 
 impl PageRegion {
-    /// What all of its pages are, of the categories that were asked for.
+    /// Categories of its pages, out of those requested.
     pub const fn categories(&self) -> Categories {
         Categories(self.categories)
     }
@@ -151,8 +152,8 @@ pub(crate) struct PmScan {
     return_mask: u64,
 }
 
-/// Ranges of pages that are of all of `wanted`, with what of `told` each is; `None` if this kernel has no such scan (before 6.7). A range
-/// that reaches behind the address space has none.
+/// Page ranges in all `wanted` categories; each reports its categories out of `told`. `None` if this kernel lacks the scan (before 6.7).
+/// A range that exceeds the address space gives no page ranges.
 ///
 /// # Errors
 /// [`LiveError::Gone`], [`LiveError::Io`].
@@ -180,7 +181,7 @@ pub fn pagemap_scan(
         let filled = match sys::pagemap_scan(process.pagemap(), &mut scan, &mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => return Ok(None),
-            // The range reaches behind the address space.
+            // The range exceeds the address space.
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => break,
             Err(error) => {
                 process.check()?;
@@ -198,12 +199,12 @@ pub fn pagemap_scan(
     Ok(Some(found))
 }
 
-/// Bytes under a huge leaf of the lowest kind: one table of 8-byte entries of pages.
+/// Bytes under a huge leaf of the lowest level: one table of 8-byte entries, a page each.
 pub(crate) fn huge_bytes() -> u64 {
     sys::page_bytes() * (sys::page_bytes() / ENTRY)
 }
 
-/// Whether a huge leaf maps the page at an address; not known before Linux 6.7, and then taken for no.
+/// Whether a huge leaf maps the page at an address; unknown before Linux 6.7, where the answer is no.
 ///
 /// # Errors
 /// [`LiveError::Gone`], [`LiveError::Io`].
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(PagemapEntry(1 << 63).frame(), None, "without the right to know frames");
     }
 
-    /// Twelve fields of 8 bytes each, and three.
+    /// Sizes: twelve fields of 8 bytes, and three.
     #[test]
     fn structures_of_the_scan_are_those_of_the_kernel() {
         assert_eq!((size_of::<PmScan>(), size_of::<PageRegion>()), (96, 24));

@@ -1,8 +1,8 @@
-//! Which kernel runs here.
+//! Version of the running kernel.
 
 use std::path::Path;
 
-/// Version of the running kernel as the kernel writes it, `6.12.48+deb13-amd64`; `None` where `/proc` does not tell.
+/// Version of the running kernel in its own format, `6.12.48+deb13-amd64`; `None` if `/proc` does not have it.
 pub fn kernel_version() -> Option<String> {
     version_below(Path::new("/proc"))
 }

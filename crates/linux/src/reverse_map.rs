@@ -1,4 +1,4 @@
-//! Which processes map which page frame, from `/proc/PID/pagemap`: what the kernel's reverse map knows and does not tell.
+//! Which processes map which page frame, from `/proc/PID/pagemap`: the kernel's reverse map is not exported.
 
 use crate::maps::maps;
 use crate::pagemap::{Categories, PagemapEntry, pagemap, pagemap_scan};
@@ -6,12 +6,12 @@ use crate::process::Process;
 use crate::{LiveError, Root, sys};
 use isotherm_core::host::AddressRange;
 
-/// Most runs of a map: 24 MiB of them.
+/// Most runs of a map: 24 MiB.
 const RUNS_MAX: usize = 1 << 20;
-/// Pages of a run at most, so that the search for a frame looks back over few.
+/// Most pages of a run, so the search for a frame only goes back over a few.
 const RUN_PAGES: u64 = 512;
 
-/// Pages with neighbouring addresses in neighbouring frames.
+/// Pages with consecutive addresses in consecutive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     frame: u64,
@@ -20,22 +20,22 @@ struct Run {
     process: u32,
 }
 
-/// What all processes mapped when it was read. Mappings come and go: an answer is where to look, and whoever looks checks it.
+/// Mappings of all processes at the time of reading. Mappings change, so callers must check each answer.
 #[derive(Debug, Default)]
 pub(crate) struct ReverseMap {
     processes: Vec<Process>,
-    /// By frame.
+    /// Sorted by frame.
     runs: Vec<Run>,
 }
 
 impl ReverseMap {
-    /// Reads the mappings of all processes. One that goes meanwhile is passed over, as are kernel threads.
+    /// Reads the mappings of all processes. Processes that end meanwhile and kernel threads are skipped.
     ///
     /// # Errors
     /// [`LiveError::NotHere`] where the kernel shows no frame numbers, which it does with CAP_SYS_ADMIN; [`LiveError::Refused`] if
-    /// memory lies in more pieces than a map holds; [`LiveError::Io`] if `/proc` cannot be listed.
+    /// memory has more runs than a map holds; [`LiveError::Io`] if `/proc` cannot be listed.
     pub(crate) fn read(root: &Root) -> Result<Self, LiveError> {
-        // Each process is held by a handle and its pagemap.
+        // Each process keeps two files open: its handle and its pagemap.
         sys::allow_many_files();
         let folder = root.path("/proc");
         let entries = std::fs::read_dir(&folder).map_err(|error| LiveError::io("list", &folder, error))?;
@@ -46,7 +46,7 @@ impl ReverseMap {
         for pid in pids {
             let Ok(process) = Process::open(root, pid) else { continue };
             let before = map.runs.len();
-            // What has ended while it was read is mapped no longer.
+            // A process that ended while it was read maps nothing.
             let Ok(seen) = map.add_pages_of(&process) else {
                 map.runs.truncate(before);
                 continue;
@@ -75,13 +75,13 @@ impl ReverseMap {
         Ok(map)
     }
 
-    /// Adds what a process has in memory. How many pages were there without a frame number.
+    /// Adds the resident pages of a process. Returns the number of pages without a frame number.
     fn add_pages_of(&mut self, process: &Process) -> Result<u64, LiveError> {
         let page_bytes = sys::page_bytes();
         let number = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
         let mut hidden = 0;
         for mapping in maps(process)? {
-            // Before Linux 6.7 all entries of a mapping are read, also of pages that were never used.
+            // Before Linux 6.7 all entries of a mapping are read, including those of pages that were never used.
             let scanned = pagemap_scan(process, mapping.range, Categories::PRESENT, Categories::default())?;
             let pieces: Vec<AddressRange> = match scanned {
                 Some(regions) => regions.iter().map(|region| AddressRange::new(region.start, region.end)).collect(),
@@ -101,7 +101,7 @@ impl ReverseMap {
         self.processes.get(usize::try_from(number).ok()?)
     }
 
-    /// Where a frame was mapped: the number of the process, and of the page there.
+    /// Mappings of a frame: the index of the process, and the page number in it.
     pub(crate) fn mappers(&self, frame: u64) -> impl Iterator<Item = (u32, u64)> + '_ {
         let behind = self.runs.partition_point(|run| run.frame <= frame);
         let near = self.runs[..behind].iter().rev().take_while(move |run| run.frame + RUN_PAGES > frame);
@@ -110,7 +110,7 @@ impl ReverseMap {
     }
 }
 
-/// Appends the pages that are present, of entries from page number `first` on.
+/// Appends the present pages of `entries`, which start at page number `first`.
 fn append_runs(entries: &[PagemapEntry], first: u64, process: u32, runs: &mut Vec<Run>) {
     let start = runs.len();
     for (page, entry) in (first..).zip(entries) {
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// On this machine, without any rights: our own process at least is seen, with or without frame numbers.
+    /// On this machine, without any rights: at least our own process is seen, with or without frame numbers.
     #[test]
     fn a_real_machine_is_read_or_refused_in_words() {
         match ReverseMap::read(&Root::default()) {

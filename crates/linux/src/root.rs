@@ -1,4 +1,4 @@
-//! One root below which everything is read and written: `/`, or the folder of a test that looks like it.
+//! One root below which everything is read and written: `/`, or a test folder with the same layout.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::{LiveError, Workers};
 use isotherm_texts::shortened;
 
-/// Most bytes that are read of one file: far above what kernels write, far below what hurts.
+/// Most bytes that are read of one file: far more than kernels write, and far less than would exhaust
+/// memory.
 const READ_MAX: u64 = 64 << 20;
 
-/// Where `proc`, `sys` and `dev` are.
+/// Folder that holds `proc`, `sys` and `dev`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     folder: PathBuf,
@@ -24,19 +25,20 @@ impl Default for Root {
 }
 
 impl Root {
-    /// A tree of files that stands for a machine.
+    /// A tree of files that represents a machine.
     pub fn below(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), workers: None }
     }
 
-    /// The same, where calls that can block are made by workers, and waited for up to a deadline.
+    /// The same, but workers make the calls that can block, and callers wait for them up to a deadline.
     #[must_use]
     pub fn with_workers(mut self, workers: Workers) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Does what can block in the kernel: by a worker, if there are any. `what` is done, `on` something.
+    /// Runs work that can block in the kernel, by a worker if there is one. `what` names the operation,
+    /// `on` its object.
     pub(crate) fn blocking<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -49,28 +51,28 @@ impl Root {
         }
     }
 
-    /// Whether an earlier write of a knob has not come back.
+    /// Whether an earlier write of a knob has not returned.
     pub fn is_being_written(&self, from_root: impl AsRef<Path>) -> bool {
         self.workers.as_ref().is_some_and(|workers| workers.is_away(&self.path(from_root).to_string_lossy()))
     }
 
-    /// The real machine: system calls may be made that no tree of files answers.
+    /// Whether this is the real machine, where system calls work that a tree of files cannot answer.
     pub fn is_real(&self) -> bool {
         self.folder == Path::new("/")
     }
 
-    /// The path of a file, which is given from the root on, with or without a slash in front.
+    /// Absolute path of a file that is given relative to the root, with or without a leading slash.
     pub fn path(&self, from_root: impl AsRef<Path>) -> PathBuf {
         let from_root = from_root.as_ref();
         self.folder.join(from_root.strip_prefix("/").unwrap_or(from_root))
     }
 
-    /// Whether there is a file or folder.
+    /// Whether a file or folder exists.
     pub fn has(&self, from_root: impl AsRef<Path>) -> bool {
         self.path(from_root).exists()
     }
 
-    /// The text of a file. What is no UTF-8 is replaced.
+    /// The text of a file. Invalid UTF-8 is replaced.
     ///
     /// # Errors
     /// [`LiveError::Io`] with the path; a file of more than 64 MiB is an error too.
@@ -88,33 +90,33 @@ impl Root {
         read().map_err(|error| LiveError::io("read", &path, error))
     }
 
-    /// The one value that a file holds, without white space around it.
+    /// The single value of a file, without surrounding white space.
     ///
     /// # Errors
-    /// [`LiveError::Io`], or [`LiveError::Strange`] if it is not of that kind.
+    /// [`LiveError::Io`], or [`LiveError::Strange`] if it does not parse.
     pub fn value<T: std::str::FromStr>(&self, from_root: impl AsRef<Path>) -> Result<T, LiveError> {
         let text = self.read(&from_root)?;
         let text = text.trim();
         text.parse().map_err(|_| LiveError::strange(self.path(from_root), format!("`{}`", shortened(text))))
     }
 
-    /// Writes to a knob: one `write` of the whole text, as the kernel wants it.
+    /// Writes to a knob: one `write` of the whole text, as the kernel requires.
     ///
     /// # Errors
-    /// [`LiveError::Io`] with the path and what the kernel said; [`LiveError::NotBack`].
+    /// [`LiveError::Io`] with the path and the kernel's error; [`LiveError::NotBack`].
     pub fn write(&self, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
         let path = self.path(&from_root);
         self.write_on(&path.to_string_lossy(), from_root, text)
     }
 
-    /// Likewise, of a file by which several things are told what to do; `on` is the one that is meant.
+    /// The same, for a file that takes commands for several objects; `on` names the object.
     pub(crate) fn write_on(&self, on: &str, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
         let (path, text, is_real) = (self.path(from_root), text.to_owned(), self.is_real());
         let place = path.clone();
         let write = move || {
             let mut file = fs::OpenOptions::new().write(true).open(&path)?;
             if !is_real {
-                // A knob never holds a part of a value, whoever is killed when.
+                // A knob never holds part of a value, even if we are killed.
                 let beside = path.with_added_extension("new");
                 fs::write(&beside, &text)?;
                 return fs::rename(&beside, &path);

@@ -1,4 +1,4 @@
-//! All system calls of this crate that the standard library does not have. Calls on another process change or read that process alone:
+//! All system calls of this crate that the standard library does not have. Calls on another process change or read only that process:
 //! addresses are numbers here and are never dereferenced.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper; docs/spec/live.md#2-rooms")]
@@ -34,15 +34,15 @@ pub(crate) fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Lets this process have as many open files as it may, where that is more than it has by default.
+/// Raises the limit of open files of this process to the hard limit.
 pub(crate) fn allow_many_files() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    // Refused or not: what cannot be opened later says so itself.
+    // A refusal is ignored: a file that cannot be opened later gives its own error.
     let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
 }
 
-/// A handle of a process that stays its own when the number is given to another.
+/// A handle of a process that stays valid when its PID is reused.
 pub(crate) fn open_pidfd(pid: u32) -> io::Result<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::Error::from(Errno::SRCH))?;
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
@@ -74,12 +74,12 @@ pub(crate) fn own_cpu_time() -> Duration {
 pub(crate) fn cpu_time_of(pid: u32) -> Option<Duration> {
     let pid = libc::pid_t::try_from(pid).ok()?;
     let mut clock: libc::clockid_t = 0;
-    // SAFETY: `clock` is a place for the number that the call gives back.
+    // SAFETY: the call writes a clock number to `clock`.
     if unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } != 0 {
         return None;
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a place for the time that the call gives back.
+    // SAFETY: the call writes a time to `time`.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return None;
     }
@@ -93,15 +93,15 @@ fn cpu_time(clock: ClockId) -> Duration {
     Duration::from_ns(seconds * 1_000_000_000 + ns)
 }
 
-/// Advises ranges `(start, bytes)` of another process, at most [`IOVECS_MAX`]. Bytes advised, which may be fewer.
+/// Advises ranges `(start, bytes)` of another process, at most [`IOVECS_MAX`]. Returns the bytes advised, which may be fewer.
 pub(crate) fn process_madvise(pidfd: &OwnedFd, ranges: &[(u64, u64)], advice: Advice) -> io::Result<u64> {
     let iovec = |&(start, bytes): &(u64, u64)| libc::iovec {
         iov_base: ptr::without_provenance_mut::<c_void>(word(start)),
         iov_len: word(bytes),
     };
     let iovecs: Vec<libc::iovec> = ranges.iter().take(IOVECS_MAX).map(iovec).collect();
-    // SAFETY: the kernel reads `iovecs.len()` elements of a vector that lives through the call. What they name lies in the other process,
-    // whose contents no kind of `Advice` changes.
+    // SAFETY: the kernel reads `iovecs.len()` elements of a vector that lives through the call. They name memory of the other process,
+    // whose contents no `Advice` changes.
     let advised = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
@@ -115,7 +115,7 @@ pub(crate) fn process_madvise(pidfd: &OwnedFd, ranges: &[(u64, u64)], advice: Ad
     u64::try_from(advised).map_err(|_| io::Error::last_os_error())
 }
 
-/// What `move_pages` writes for a page that it did not come to.
+/// Status of a page that `move_pages` did not reach.
 pub(crate) const NOT_REACHED: i32 = i32::MIN;
 
 /// The node of each page, or a negative error number.
@@ -123,8 +123,8 @@ pub(crate) fn query_nodes(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
     move_or_query(pid, addresses, None)
 }
 
-/// Moves pages to a node, only those that the process has for itself. A node or a negative error number for each, [`NOT_REACHED`] for
-/// those behind one at which the kernel gave up.
+/// Moves pages to a node, but only pages that no other process maps. Returns a node or a negative error number for each, and
+/// [`NOT_REACHED`] for pages after the one at which the kernel gave up.
 pub(crate) fn move_to_node(pid: u32, addresses: &[u64], node: i32) -> io::Result<Vec<i32>> {
     move_or_query(pid, addresses, Some(node))
 }
@@ -153,12 +153,12 @@ fn move_or_query(pid: u32, addresses: &[u64], to: Option<i32>) -> io::Result<Vec
 /// Only pages that no other process maps (`linux/mempolicy.h`).
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
 
-/// Ranges of pages of some categories. How many of `regions` were filled, and the address at which the walk ended.
+/// Ranges of pages of some categories. Returns the number of `regions` filled, and the address at which the walk ended.
 pub(crate) fn pagemap_scan(pagemap: &File, scan: &mut PmScan, regions: &mut [PageRegion]) -> io::Result<usize> {
     scan.regions = regions.as_mut_ptr().expose_provenance() as u64;
     scan.nr_regions = regions.len() as u64;
-    // SAFETY: `scan` is laid out as `struct pm_scan_arg` and names `regions`, of which the kernel fills at most that many. Both live
-    // through the call.
+    // SAFETY: `scan` is laid out as `struct pm_scan_arg` and names `regions` and their number; the kernel fills no more. Both live through
+    // the call.
     let filled = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, ptr::from_mut(scan)) };
     usize::try_from(filled).map_err(|_| io::Error::last_os_error())
 }
@@ -166,15 +166,15 @@ pub(crate) fn pagemap_scan(pagemap: &File, scan: &mut PmScan, regions: &mut [Pag
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: u32 = rustix::ioctl::opcode::read_write::<PmScan>(b'f', 16);
 
-/// Asks the module which version it is of.
+/// Asks the module for its version.
 pub(crate) fn module_version(device: &File) -> io::Result<abi::Version> {
     let mut version = abi::Version::default();
-    // SAFETY: the module writes a `struct isotherm_version`, as which `version` is laid out.
+    // SAFETY: the module writes a `struct isotherm_version`, and `version` has the same layout.
     let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::VERSION as _, ptr::from_mut(&mut version)) };
     answered(answer).map(|()| version)
 }
 
-/// Looks at entries, whose answers are written to them.
+/// Probes entries; the answers are written into them.
 pub(crate) fn module_probe(
     device: &File,
     target: abi::Target,
@@ -187,13 +187,13 @@ pub(crate) fn module_probe(
         count: u32::try_from(entries.len()).map_err(|_| io::Error::from(Errno::INVAL))?,
         flags,
     };
-    // SAFETY: `probe` is laid out as `struct isotherm_probe` and names `entries`, of which it gives the number. Any bytes are valid entries.
+    // SAFETY: `probe` is laid out as `struct isotherm_probe` and names `entries` and their number. Any bytes are valid entries.
     let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::PROBE as _, ptr::from_mut(&mut probe)) };
     answered(answer)
 }
 
-/// Scans entries of `1 << shift` bytes into bitmaps, each of which must have a bit for every entry of the range; bitmaps that are empty are
-/// not wanted.
+/// Scans entries of `1 << shift` bytes into bitmaps, each of which must have a bit for every entry of the range; empty bitmaps are not
+/// filled.
 pub(crate) fn module_scan(device: &File, scan: &mut abi::Scan, shift: u8, bitmaps: [&mut [u64]; 4]) -> io::Result<()> {
     let nr_entries = scan.end.saturating_sub(scan.start).div_ceil(1 << shift.min(63));
     let nr_words = usize::try_from(nr_entries.div_ceil(64)).map_err(|_| io::Error::from(Errno::INVAL))?;
@@ -206,19 +206,20 @@ pub(crate) fn module_scan(device: &File, scan: &mut abi::Scan, shift: u8, bitmap
         return Err(Errno::INVAL.into());
     };
     (scan.young, scan.present, scan.huge, scan.written) = (young, present, huge, written);
-    // SAFETY: `scan` is laid out as `struct isotherm_scan`. The bitmaps that it names were found long enough for all entries of the range.
+    // SAFETY: `scan` is laid out as `struct isotherm_scan`. The bitmaps that it names were checked to be long enough for all entries of the
+    // range.
     let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::SCAN as _, ptr::from_mut(scan)) };
     answered(answer)
 }
 
 /// Drops the cached translations of a process.
 pub(crate) fn module_flush(device: &File, target: abi::Target) -> io::Result<()> {
-    // SAFETY: the module reads a `struct isotherm_flush`, which is a target alone.
+    // SAFETY: the module reads a `struct isotherm_flush`, which only holds a target.
     let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::FLUSH as _, ptr::from_ref(&target)) };
     answered(answer)
 }
 
-/// Marks pages accessed. How many were.
+/// Marks pages accessed. Returns the number of marked pages.
 pub(crate) fn module_activate(device: &File, target: abi::Target, addresses: &[u64]) -> io::Result<u32> {
     let mut activate = abi::Activate {
         target,
@@ -226,7 +227,7 @@ pub(crate) fn module_activate(device: &File, target: abi::Target, addresses: &[u
         count: u32::try_from(addresses.len()).map_err(|_| io::Error::from(Errno::INVAL))?,
         done: 0,
     };
-    // SAFETY: `activate` is laid out as `struct isotherm_activate` and names `addresses`, of which it gives the number; they are only read.
+    // SAFETY: `activate` is laid out as `struct isotherm_activate` and names `addresses` and their number; they are only read.
     let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::ACTIVATE as _, ptr::from_mut(&mut activate)) };
     answered(answer).map(|()| activate.done)
 }
@@ -235,7 +236,7 @@ fn answered(answer: libc::c_int) -> io::Result<()> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// An address or a length as the calls take it. What does not fit is no address of this machine: the call refuses it.
+/// An address or a length as a word. A value that does not fit is no address of this machine, and the call refuses it.
 fn word(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -1,5 +1,5 @@
-//! Calls of the kernel that can block for long (reclaim, moves of pages, settings that wait for a thread of the kernel), on threads of
-//! their own: who asks waits up to a deadline, and nothing else is asked of the same thing until the call has come back
+//! System calls that can block for long (reclaim, page migration, settings that wait for a kernel thread), on threads of their own. A
+//! caller waits up to a deadline, and no other call is made on the same object until the first has returned
 //! (docs/spec/live.md#7-loop).
 
 use std::collections::BTreeMap;
@@ -10,29 +10,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a call is waited for. A piece of 16 MiB takes some milliseconds, and up to a second before a slow disk.
+/// Longest wait for a call. A piece of 16 MiB takes some milliseconds, and up to a second with a slow disk.
 const DEADLINE: Duration = Duration::from_millis(800);
-/// Likewise while another call has not come back, so that many slow ones together hold nobody up.
+/// The same while another call has not returned, so that many slow calls do not add up to a long wait.
 const HURRY: Duration = Duration::from_millis(50);
-/// Calls that have not come back, at most: each holds a thread.
+/// Most calls under way that missed their deadline: each holds a thread.
 const MOST: usize = 16;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotBack {
-    /// The call was made, and has not come back within the deadline.
+    /// The call was made, and has not returned within the deadline.
     Slow,
-    /// It was not made: an earlier one on the same thing has not come back for so long.
+    /// The call was not made: an earlier one on the same object has been under way for this time.
     Earlier(Duration),
-    /// It was not made: too many others have not come back.
+    /// The call was not made: too many others have not returned.
     TooMany,
-    /// It was not made, or ended without an answer: there is no thread for it.
+    /// The call was not made, or ended without an answer, because there is no thread for it.
     NoThread,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads for calls that can block. Copies are the same threads.
+/// Threads for calls that can block. Clones share the threads.
 #[derive(Clone, Default)]
 pub struct Workers(Arc<Mutex<State>>);
 
@@ -42,7 +42,7 @@ struct State {
     away: BTreeMap<String, Away>,
 }
 
-/// A call that has not come back in time.
+/// A call that missed its deadline.
 struct Away {
     jobs: Sender<Job>,
     since: Instant,
@@ -68,7 +68,7 @@ impl Workers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something on a thread of its own, and waits for it. `on`: what it is done to.
+    /// Runs work on a worker thread, and waits for it. `on` names its object.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         on: &str,
@@ -77,7 +77,7 @@ impl Workers {
         self.run_within(on, DEADLINE, work)
     }
 
-    /// Whether a call on this thing has not come back.
+    /// Whether a call on this object has not returned.
     pub fn is_away(&self, on: &str) -> bool {
         let mut state = self.state();
         state.gather();
@@ -107,7 +107,7 @@ impl Workers {
         let (answer, answered) = channel();
         let back = Arc::clone(&is_back);
         let job: Job = Box::new(move || {
-            // Nobody listens any more if it was too slow.
+            // The caller no longer listens if the call was too slow.
             let _ = answer.send(work());
             back.store(true, Ordering::Release);
         });
@@ -128,7 +128,7 @@ impl Workers {
 }
 
 impl State {
-    /// Takes in who has come back.
+    /// Collects calls that have returned.
     fn gather(&mut self) {
         let (back, away) = std::mem::take(&mut self.away)
             .into_iter()
@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-/// A thread that does one job after the other, until nobody can give it any.
+/// Starts a thread that runs jobs until its sender is dropped.
 fn started() -> Option<Sender<Job>> {
     let (jobs, taken) = channel::<Job>();
     let work = move || taken.into_iter().for_each(|job| job());
@@ -150,7 +150,7 @@ fn started() -> Option<Sender<Job>> {
 mod tests {
     use super::*;
 
-    /// Waits without a deadline for what must happen.
+    /// Waits without a deadline for a condition that must come true.
     fn until(mut is_so: impl FnMut() -> bool) {
         while !is_so() {
             thread::yield_now();

@@ -1,4 +1,4 @@
-//! Compaction by the live host, over trees of files that look like machines with one and two nodes.
+//! Compaction by the live host, over trees of files for machines with one and two nodes.
 
 use isotherm_core::compaction::{Budget, CompactExtfrag, Request, Why, ZoneReport};
 use isotherm_core::host::conformance;
@@ -8,7 +8,7 @@ use isotherm_units::{Duration, Instant};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// 1024 free pages alone and one huge page, on each of so many nodes.
+/// 1024 single free pages and one huge page, on each of `nodes` nodes.
 fn scattered(nodes: u32) -> String {
     (0..nodes).map(|node| format!("Node {node}, zone   Normal   1024 0 0 0 0 0 0 0 0 1 0\n")).collect()
 }

@@ -1,5 +1,5 @@
 //! The doctor over whole trees of files, one for each release, and over the same trees damaged file by file. A tree is a text file:
-//! `=== PATH`, then the text of that file; `\0` stands for the byte, and lines with `#` before the first path are comments.
+//! `=== PATH`, then the text of that file; `\0` means that byte, and lines with `#` before the first path are comments.
 
 use isotherm_linux::Root;
 use isotherm_linux::doctor::{Context, Finding, State, examine, names};
@@ -19,7 +19,7 @@ fn files(release: &str) -> Vec<(String, String)> {
     sections.map(file).collect()
 }
 
-/// A machine of these files.
+/// A machine with these files.
 fn tree(files: &[(String, String)]) -> (tempfile::TempDir, Root) {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::below(folder.path());
@@ -35,7 +35,7 @@ fn examined(root: &Root) -> Vec<Finding> {
     examine(&Context { root, child: None, models: &["6.12", "7.2"] })
 }
 
-/// What probes that want a process of our own cannot say of a tree, nor the size of pages.
+/// Findings that need our own process, and the page size, which a tree does not have.
 const OF_A_LIVE_MACHINE: [&str; 4] = ["page size", "PAGEMAP_SCAN", "soft-dirty", "process_madvise"];
 
 fn expected_names() -> Vec<&'static str> {
@@ -60,20 +60,20 @@ fn every_probe_answers_for_each_release() {
     }
 }
 
-/// Ends of files of which a strange text is no other answer: they say something by being there, or what they say is of no interest.
+/// Path endings of files whose damage does not change the answer: only their existence matters, or their content does not.
 const SILENT: &[&str] = &[
     "/proc/self/clear_refs",
     "/proc/self/pagemap",
     "/compact",
     "/memory.reclaim",
-    // Of modules that are off.
+    // Modules that are off.
     "/kdamond_pid",
-    // Nobody that is known; and threads of DAMON whose files say who runs them.
+    // Unknown programs, and DAMON threads whose files name their owner.
     "/1/comm",
     "/702/comm",
     "7.2 /proc/77/comm",
     "6.12 /proc/951/comm",
-    // No group was switched off by it: what the group tells is read all the same.
+    // No group was switched off by it, so its pressure is still read.
     "/cgroup.pressure",
     // Where nothing is promoted, generations are off, zram is not used, a disk is no zram.
     "6.1 /proc/sys/kernel/numa_balancing_promote_rate_limit_MBps",
@@ -139,7 +139,7 @@ fn swap_is_there_or_full_or_missing() {
         (Some(format!("{header}/dev/a partition 1024000 0 -2\n")), State::Works, "1000 of 1000 MiB free on /dev/a"),
         (Some(format!("{header}/dev/a partition 1024000 972800 -2\n")), State::Partly, "nearly full; 50 of 1000 MiB"),
         (Some(format!("{header}/dev/a partition 1024000 1024000 -2\n")), State::Missing, "full: what is paged out"),
-        // Two devices are one sum, and more is used than there is of one: nothing is below 0.
+        // Two devices are summed up, and one uses more than its size: no result is below 0.
         (Some(format!("{header}/a file 1024 2048 -2\n/b file 1024 0 -3\n")), State::Works, "1 of 2 MiB free on /a, /b"),
         (Some(header.to_owned()), State::Missing, "no swap"),
         (Some("max".to_owned()), State::Missing, "is not understood"),
@@ -221,7 +221,7 @@ fn everybody_at_work_is_named_with_what_it_means() {
     );
     let comm = "/proc/830/comm";
     let quiet = [(stat, Some("N")), (comm, Some("cat\n")), ("/proc/77/comm", None)];
-    // Where a module does not say which thread is its own, one thread is not told twice.
+    // If a module does not report its thread, one thread is not reported twice.
     let untold = of_others(&[quiet[1], ("/sys/module/damon_stat/parameters/kdamond_pid", None)]);
     assert!(untold.len() == 1 && untold[0].starts_with("DAMON_STAT (/sys/module"), "{untold:?}");
     assert_eq!(of_others(&quiet), ["nobody else is known to turn the same knobs None"]);
@@ -264,7 +264,7 @@ fn pressure_of_groups_counts_those_that_tell() {
         (finding.state, format!("{} {:?}", finding.words, finding.fix))
     };
     assert_eq!(pressure(&[]).1, "2 of 2 groups at the top tell theirs None");
-    // On kernels that measure it, which Debian's do not.
+    // On kernels that measure it (Debian's do not).
     let irq = "full avg10=0.00 avg60=0.00 avg300=0.00 total=811\n";
     assert!(pressure(&[(&file(user, "irq"), Some(irq))]).1.contains("; time of interrupts too"));
     let (state, words) = pressure(&[(&file(user, "cgroup"), Some("0\n"))]);

@@ -1,4 +1,4 @@
-//! The live Host on this machine, with children of the test as targets: the contract of hosts, and ends, execs and numbers of processes.
+//! The live Host on this machine, with children of the test as targets: the contract of hosts, and exits, execs and PIDs of processes.
 
 use isotherm_core::host::conformance::{Fixture, applying, mappings, probing, tiering};
 use isotherm_core::host::{
@@ -15,7 +15,7 @@ const PROCESS: TargetId = TargetId(2);
 const GONE: TargetId = TargetId(5);
 const HOLE: u64 = 1 << 40;
 
-/// A child that waits for a line and then does what the script says; it ends with the test.
+/// A child that waits for a line and then runs the script; it ends with the test.
 struct Waiting(Child);
 
 impl Waiting {
@@ -45,7 +45,7 @@ impl Drop for Waiting {
     }
 }
 
-/// What becomes of a process once it is no longer what it was.
+/// Next state of a process that differs from `Same`.
 fn next_life(process: &Process) -> Life {
     loop {
         match process.life() {
@@ -55,7 +55,7 @@ fn next_life(process: &Process) -> Life {
     }
 }
 
-/// Present anonymous pages side by side.
+/// Adjacent present anonymous pages.
 fn present(process: &Process) -> AddressRange {
     let page_bytes = 4096.max(rustix::param::page_size() as u64);
     let areas = smaps(process).unwrap();
@@ -133,7 +133,7 @@ fn cold_is_done_where_it_may_be_and_refused_in_words_where_not() {
     assert!(matches!(apply(&mut host, PROCESS, Action::Cold, all), Ok(0) | Err(HostError::NotHere(_))), "with holes");
     let answer = apply(&mut host, PROCESS, Action::Hugepage, range);
     assert!(matches!(answer, Err(HostError::NotHere(words)) if words.contains("DAMON")));
-    // The stack is anonymous: without swap it must never be called done.
+    // The stack is anonymous: without swap it must never be reported as done.
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
     let has_swap = !meminfo.lines().any(|line| line.starts_with("SwapFree:") && line.ends_with(" 0 kB"));
     match apply(&mut host, PROCESS, Action::Pageout, range) {
@@ -208,7 +208,7 @@ fn children_are_found_as_they_come_and_go() {
     assert!(status.success());
 }
 
-/// The map of pages and the scan of it agree on what is present, as far as this kernel has the scan (6.7).
+/// Pagemap and its scan agree on which pages are present, if this kernel has the scan (6.7).
 #[test]
 fn present_pages_are_told_alike_by_both_ways() {
     let child = Waiting::new("true");

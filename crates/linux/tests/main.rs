@@ -1,4 +1,5 @@
-//! What a kernel's files say and take, on trees of files. One program, so that it is linked once.
+//! Tests of reading and writing kernel files, on trees of files. A single program, so that it is
+//! linked once.
 
 mod compacting;
 mod doctor;

@@ -1,4 +1,4 @@
-//! The live host over trees of files that look like machines: gauges, zones and generations.
+//! The live host over trees of files that represent machines: gauges, zones and generations.
 
 use isotherm_core::host::{
     Answer, Compacting, Eviction, Gauge, Gauging, Generational, HostError, Lruvec, Metric, NodeId, TargetId, ZoneId,
@@ -133,7 +133,8 @@ fn generations_are_read_and_what_a_refusing_kernel_answers_is_passed_on() {
     host.read_generations(&mut listings).unwrap();
     assert_eq!((listings[0].path.as_str(), listings[0].rows.len()), ("/app.slice/web", 2));
     assert!(host.generation_capabilities().evict);
-    // A file keeps what was written, which is no listing: the read-back of the eviction says so.
+    // A plain file keeps the written command, which is no listing: the read-back of the eviction
+    // reports that.
     let lruvec = Lruvec { memcg: 2, node: NodeId(0) };
     let order = Eviction { lruvec, min_gen_nr: 4, swappiness: Swappiness::Of(60), limit_pages: None };
     let mut answers = Vec::new();

@@ -1,4 +1,4 @@
-//! Processes, families, maps and numbers of mappings, from trees of files.
+//! Processes, families, maps and counts of mappings, from trees of files.
 
 use isotherm_linux::{ClearRefs, ClearedPages, Family, LiveError, Member, Process, Root, maps, smaps};
 use isotherm_units::{Duration, Instant};
@@ -34,7 +34,7 @@ fn pids(members: impl IntoIterator<Item = Member>) -> Vec<u32> {
     members.into_iter().map(|member| member.pid).collect()
 }
 
-/// What it said no to, by kind.
+/// Kind of a refusal.
 fn refusal(root: &Root, pid: u32) -> String {
     match Process::open(root, pid) {
         Ok(_) => "opened".to_owned(),
@@ -111,7 +111,7 @@ fn a_family_follows_children_where_they_are_listed_and_where_not() {
         let changes = family.update().unwrap();
         assert_eq!((pids(changes.came), pids(changes.went)), (vec![], vec![820]), "{release}");
         assert_eq!(pids(family.members()), [812, 821], "{release}: known before, so still a member");
-        // The number 821 is given to another.
+        // PID 821 is reused.
         let stat = root.path("/proc/821/stat");
         fs::write(&stat, fs::read_to_string(&stat).unwrap().replace(" 88201 ", " 90000 ").replace(" 820 ", " 1 "))
             .unwrap();

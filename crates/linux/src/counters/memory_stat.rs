@@ -5,7 +5,7 @@ use crate::{LiveError, Root};
 use isotherm_texts::numa_stat::{self, KindByNode};
 use std::path::Path;
 
-/// Reads those of the group whose folder is given from the root on. Sizes are bytes; refaults, faults and scans are events in pages.
+/// Reads those of the group in `folder`, a path below the root. Sizes are bytes; refaults, faults and scans are events in pages.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
@@ -13,7 +13,7 @@ pub fn read(root: &Root, folder: &Path) -> Result<Counters, LiveError> {
     parsed(root, folder.join("memory.stat"), Counters::parse)
 }
 
-/// Reads `memory.events` of the same group: how often it met its limits.
+/// Reads `memory.events` of the same group: how many times it reached its limits.
 ///
 /// # Errors
 /// As of [`read`].
@@ -21,7 +21,7 @@ pub fn read_events(root: &Root, folder: &Path) -> Result<Counters, LiveError> {
     parsed(root, folder.join("memory.events"), Counters::parse)
 }
 
-/// What `memory.numa_stat` says: of each kind, bytes by node.
+/// Reads `memory.numa_stat`: bytes of each kind by node.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].

@@ -1,4 +1,4 @@
-//! Counters of the kernel, a file for each source. Fields that are not known are kept or passed over; what is no such file at all is
+//! Counters of the kernel, a file for each source. Unknown fields are kept or skipped; a file of another format is
 //! [`LiveError::Strange`] with the path.
 
 pub mod buddyinfo;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 use crate::{LiveError, Root};
 
-/// Reads and parses a file; what a parser refuses is an error with the path.
+/// Reads and parses a file; a parser's error gets the path.
 pub(crate) fn parsed<T, E: Display>(
     root: &Root,
     path: impl AsRef<Path>,
@@ -29,7 +29,7 @@ pub(crate) fn parsed<T, E: Display>(
     parse(&text).map_err(|found| LiveError::strange(root.path(path), found.to_string()))
 }
 
-/// What [`LiveError::Strange`] says of a parser's error that is a sentence.
+/// Text of [`LiveError::Strange`] for a parser's error that is a sentence.
 pub(crate) fn unknown(error: impl Display) -> String {
     format!("an unknown text ({error})")
 }

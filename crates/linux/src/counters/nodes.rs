@@ -1,4 +1,4 @@
-//! NUMA nodes: which are there, their memory and CPUs, tiers, and where demoted pages go.
+//! NUMA nodes: their memory and CPUs, tiers, and targets of demotion.
 
 use super::{Counters, meminfo, parsed};
 use crate::{LiveError, Root};
@@ -8,27 +8,27 @@ use isotherm_texts::numbers;
 const NODES: &str = "/sys/devices/system/node";
 const TIERS: &str = "/sys/devices/virtual/memory_tiering";
 
-/// A node that is online.
+/// An online node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub id: NodeId,
-    /// Its `meminfo`, in bytes. Empty for a node without memory of which the kernel says nothing.
+    /// Its `meminfo`, in bytes. Empty for a node without memory that the kernel does not describe.
     pub memory: Counters,
-    /// Numbers of its CPUs; none for a node of memory alone.
+    /// Numbers of its CPUs; empty for a node that only has memory.
     pub cpus: Vec<u32>,
-    /// Distance to each online node, in their order; empty where it is not known. 10 is the node itself.
+    /// Distance to each online node, in their order; empty if not known. 10 is the distance to itself.
     pub distances: Vec<u32>,
 }
 
 /// Nodes of about the same speed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tier {
-    /// The kernel's number: a smaller one is faster.
+    /// The kernel's number: smaller is faster.
     pub rank: u32,
     pub nodes: Vec<NodeId>,
 }
 
-/// The nodes that are online, ascending. A kernel without NUMA has one node 0 with the memory of the whole system.
+/// The online nodes, ascending. A kernel without NUMA has one node 0 with the memory of the whole system.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
@@ -51,7 +51,7 @@ pub fn read(root: &Root) -> Result<Vec<Node>, LiveError> {
     online.into_iter().map(node).collect()
 }
 
-/// Memory tiers, fastest first; none on kernels before 6.1.
+/// Memory tiers, fastest first; empty on kernels before 6.1.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
@@ -73,8 +73,8 @@ pub fn tiers(root: &Root) -> Result<Vec<Tier>, LiveError> {
     Ok(tiers)
 }
 
-/// Where the kernel demotes pages of `from` to: the nearest nodes of the next slower tier. It is worked out as the kernel does,
-/// because no file says it; none for the slowest tier, and where distances are not known all nodes of the next tier.
+/// Targets to which the kernel demotes pages of `from`: the nearest nodes of the next slower tier. Computed as the kernel does,
+/// because no file has them. Empty for the slowest tier; all nodes of the next tier if distances are not known.
 pub fn demotion_targets(nodes: &[Node], tiers: &[Tier], from: NodeId) -> Vec<NodeId> {
     let Some(at) = tiers.iter().position(|tier| tier.nodes.contains(&from)) else { return Vec::new() };
     let Some(next) = tiers.get(at + 1) else { return Vec::new() };
@@ -87,7 +87,7 @@ pub fn demotion_targets(nodes: &[Node], tiers: &[Tier], from: NodeId) -> Vec<Nod
     next.nodes.iter().copied().filter(|&to| distance(to) == nearest || nearest.is_none()).collect()
 }
 
-/// `None` for a file that is not there.
+/// `None` for a missing file.
 fn optional<T>(read: Result<T, LiveError>) -> Result<Option<T>, LiveError> {
     match read {
         Ok(value) => Ok(Some(value)),

@@ -5,7 +5,7 @@ use crate::{LiveError, Root};
 use isotherm_texts::pressure::{Pressure, parse};
 use std::path::Path;
 
-/// What tasks wait for.
+/// Resource that tasks wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     Memory,
@@ -14,7 +14,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// The word in names of files.
+    /// Name in file names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -32,7 +32,7 @@ pub fn of_system(root: &Root, resource: Resource) -> Result<Pressure, LiveError>
     read(root, &Path::new("/proc/pressure").join(resource.name()))
 }
 
-/// Pressure of the cgroup whose folder is given from the root on.
+/// Pressure of the cgroup in `folder`, a path below the root.
 ///
 /// # Errors
 /// As of [`of_system`].

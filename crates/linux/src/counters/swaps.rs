@@ -1,11 +1,11 @@
-//! Swap devices, and what zram makes of them.
+//! Swap devices, and the use of zram devices.
 
 use super::parsed;
 use crate::{LiveError, Root};
 pub use isotherm_texts::swaps::{Swap, ZramUse};
 use isotherm_texts::swaps::{parse, parse_zram};
 
-/// The swap devices, as `/proc/swaps` has them. None where swap is off or not built.
+/// The swap devices in `/proc/swaps`; empty if swap is off or not built in.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
@@ -13,7 +13,7 @@ pub fn read(root: &Root) -> Result<Vec<Swap>, LiveError> {
     if root.has("/proc/swaps") { parsed(root, "/proc/swaps", parse) } else { Ok(Vec::new()) }
 }
 
-/// What a zram device (`zram0`) holds.
+/// Contents of a zram device (`zram0`).
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].

@@ -1,4 +1,4 @@
-//! The kernel's DAMON through its files in sysfs (docs/spec/live-linux.md): what it can do here, who uses it, and monitoring with it.
+//! The kernel's DAMON through its files in sysfs (docs/spec/live-linux.md): its features, its users, and monitoring with it.
 
 mod session;
 
@@ -7,25 +7,25 @@ pub use session::{DamonTarget, Options, Session, Snapshot, TriedRegion, Tuned};
 use crate::{LiveError, Root};
 use isotherm_texts::damon::{ADMIN, NR_KDAMONDS};
 
-/// The module that watches the whole machine; on by default on 7.2.
+/// The module that monitors the whole machine; on by default on 7.2.
 const STAT_ENABLED: &str = "/sys/module/damon_stat/parameters/enabled";
 /// Modules of the kernel that run DAMON, and their folders.
 const MODULES: [(&str, &str); 3] =
     [("DAMON_STAT", "damon_stat"), ("DAMON_LRU_SORT", "damon_lru_sort"), ("DAMON_RECLAIM", "damon_reclaim")];
-/// Operations that kernels without a list of them are taken to have.
+/// Operations assumed for kernels that do not list them.
 const OPERATIONS_WITHOUT_LIST: [&str; 2] = ["vaddr", "paddr"];
 
-/// Somebody who uses DAMON.
+/// A user of DAMON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamonUser {
     /// A module of the kernel that is on: `DAMON_STAT`, `DAMON_LRU_SORT`, `DAMON_RECLAIM`.
     Module(&'static str),
-    /// A kdamond that was made through sysfs.
+    /// A kdamond created through sysfs.
     Kdamond {
-        /// Its number in sysfs.
+        /// Number in sysfs.
         number: u32,
         is_on: bool,
-        /// Of its thread, while it is on.
+        /// PID of its thread, while it is on.
         pid: Option<u32>,
     },
 }
@@ -55,8 +55,8 @@ pub(crate) fn module_thread(root: &Root, name: &str) -> Option<u32> {
     root.value(format!("/sys/module/{folder}/parameters/kdamond_pid")).ok()
 }
 
-/// The operations that contexts can have here: `vaddr`, `fvaddr`, `paddr`. Known only where a context exists, because the kernel
-/// lists them in it: otherwise those that every kernel with these files has.
+/// Operations that contexts can have on this kernel: `vaddr`, `fvaddr`, `paddr`. The kernel lists them only in an existing context;
+/// without one, the operations that every kernel with these files has.
 ///
 /// # Errors
 /// [`LiveError::NotHere`] for a kernel without DAMON in sysfs.
@@ -81,7 +81,7 @@ fn needs_sysfs(root: &Root) -> Result<(), LiveError> {
     })
 }
 
-/// Who uses DAMON just now: modules first, then kdamonds by number. Nothing is changed.
+/// Current users of DAMON: modules first, then kdamonds by number. Changes nothing.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`]. A kernel without DAMON has no users.
@@ -92,7 +92,7 @@ pub fn users(root: &Root) -> Result<Vec<DamonUser>, LiveError> {
         if !root.has(&path) {
             continue;
         }
-        // As the kernel writes and takes it: kernel/params.c: param_get_bool, param_set_bool (7.2).
+        // In the kernel's format: kernel/params.c: param_get_bool, param_set_bool (7.2).
         match root.value::<String>(&path)?.as_str() {
             "Y" | "y" | "1" => users.push(DamonUser::Module(name)),
             "N" | "n" | "0" => {}
@@ -103,7 +103,7 @@ pub fn users(root: &Root) -> Result<Vec<DamonUser>, LiveError> {
     }
     if root.has(ADMIN) {
         let kdamonds: u32 = root.value(NR_KDAMONDS)?;
-        // A machine has a handful; more come from no kernel.
+        // A machine has a few; no kernel has more than this.
         for number in 0..kdamonds.min(4096) {
             let is_on = root.read(format!("{ADMIN}/{number}/state"))?.trim() == "on";
             let pid = root.value::<i64>(format!("{ADMIN}/{number}/pid")).ok().and_then(|pid| u32::try_from(pid).ok());

@@ -1,4 +1,4 @@
-//! One kdamond of our own that monitors a target and changes nothing.
+//! Our own kdamond, which monitors a target and changes nothing.
 
 use super::{DamonUser, STAT_ENABLED, needs_sysfs, users};
 use crate::knobs::Knobs;
@@ -8,12 +8,12 @@ use isotherm_core::monitor::Attributes;
 use isotherm_texts::damon::{self, ADMIN, CONTEXT, NR_KDAMONDS, STATE};
 use isotherm_units::Duration;
 
-/// What is monitored.
+/// Target of monitoring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamonTarget {
-    /// All of a process; the kernel follows its mappings (`vaddr`).
+    /// All memory of a process; the kernel follows its mappings (`vaddr`).
     Process(u32),
-    /// Ranges of a process, for good (`fvaddr`): finds borders faster, because no region lies in holes.
+    /// Fixed ranges of a process (`fvaddr`): finds borders faster, because no region lies in a hole.
     Ranges(u32, Vec<AddressRange>),
     /// Ranges of physical memory (`paddr`).
     Physical(Vec<AddressRange>),
@@ -48,10 +48,10 @@ fn context(attributes: &Attributes, target: &DamonTarget) -> damon::Context {
     }
 }
 
-/// What a session may do to get DAMON.
+/// What a session may change to get DAMON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Switches DAMON_STAT off for the session, and on again afterwards.
+    /// Switches DAMON_STAT off during the session, and on again afterwards.
     pub takes_damon_stat: bool,
 }
 
@@ -59,16 +59,16 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriedRegion {
     pub range: AddressRange,
-    /// Samples of the last aggregation in which it was found accessed.
+    /// Number of samples of the last aggregation that found it accessed.
     pub nr_accesses: u32,
-    /// Aggregations for which its access frequency has hardly changed.
+    /// Number of aggregations for which its access frequency has hardly changed.
     pub age: u32,
 }
 
 /// The regions of one aggregation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Ascending.
+    /// Regions, ascending.
     pub regions: Vec<TriedRegion>,
 }
 
@@ -79,22 +79,22 @@ pub struct Tuned {
     pub aggr_interval: Duration,
 }
 
-/// A running kdamond of our own. When it is stopped or dropped, everything is as it was.
+/// Our own running kdamond. Stopping or dropping it restores everything.
 #[derive(Debug)]
 pub struct Session {
     root: Root,
     pid: Option<u32>,
-    /// DAMON_STAT's switch, where it was taken.
+    /// DAMON_STAT's switch, if it was changed.
     stat: Knobs,
     is_running: bool,
 }
 
 impl Session {
-    /// Starts to monitor. A kdamond that somebody else made is never touched, not even one that is off.
+    /// Starts to monitor. A kdamond of another program is never touched, even if it is off.
     ///
     /// # Errors
     /// [`LiveError::Busy`] with the names of those who use DAMON; [`LiveError::NotHere`]; [`LiveError::Refused`] for attributes out of
-    /// their limits or that the kernel did not take; [`LiveError::Io`]. Nothing is left behind.
+    /// range, or refused by the kernel; [`LiveError::Io`]. Nothing is left behind.
     pub fn start(
         root: &Root,
         attributes: &Attributes,
@@ -114,9 +114,9 @@ impl Session {
         if takes_stat {
             session.stat.set(STAT_ENABLED, "N")?;
         }
-        // If somebody came first after all, the kernel refuses this, and theirs is not touched.
+        // If another program was faster, the kernel refuses this, and its kdamond is not touched.
         session.set(NR_KDAMONDS.to_owned(), "1")?;
-        // From here on the kdamond is ours: dropping the session puts everything back.
+        // From here on the kdamond is ours: dropping the session restores everything.
         session.is_running = true;
         session.configure(attributes, target)?;
         session.state("on").map_err(|error| match &error {
@@ -163,7 +163,7 @@ impl Session {
         self.root.write(STATE, word)
     }
 
-    /// Whether the kdamond still runs. It ends by itself when its process does.
+    /// Whether the kdamond still runs. It ends when its process ends.
     pub fn is_on(&self) -> bool {
         self.root.read(STATE).is_ok_and(|state| state.trim() == "on")
     }
@@ -175,12 +175,12 @@ impl Session {
     pub fn snapshot(&self) -> Result<Snapshot, LiveError> {
         self.command("update_schemes_tried_regions")?;
         let snapshot = self.regions()?;
-        // Hundreds of folders in sysfs are given back.
+        // Frees hundreds of sysfs directories.
         self.command("clear_schemes_tried_regions")?;
         Ok(snapshot)
     }
 
-    /// What the scheme last saw.
+    /// Regions that the scheme last reported.
     fn regions(&self) -> Result<Snapshot, LiveError> {
         let folder = format!("{CONTEXT}/schemes/0/tried_regions");
         let path = self.root.path(&folder);
@@ -188,7 +188,7 @@ impl Session {
         let mut regions = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| LiveError::io("read", &path, error))?;
-            // Next to the regions stands a file with their sum.
+            // The folder of regions also has a file with their sum.
             let name = entry.file_name();
             let Some(number) = name.to_str().and_then(|name| name.parse::<u64>().ok()) else { continue };
             let place = format!("{folder}/{number}");
@@ -240,10 +240,10 @@ impl Session {
         cpu_ticks(&stat)?.checked_mul(1_000_000)?.checked_div(per_second).map(Duration::from_us)
     }
 
-    /// Stops, and puts everything back as it was.
+    /// Stops, and restores everything.
     ///
     /// # Errors
-    /// [`LiveError::Io`] for what could not be put back.
+    /// [`LiveError::Io`] for what could not be restored.
     pub fn stop(mut self) -> Result<(), LiveError> {
         self.put_back()
     }
@@ -277,12 +277,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Who wants to know how it went calls `stop`.
+        // Callers that need the result call `stop`.
         let _ = self.put_back();
     }
 }
 
-/// `utime` and `stime` of a line of `/proc/PID/stat` of a thread named kdamond; its PID may be another's by now.
+/// `utime` plus `stime` in a line of `/proc/PID/stat`, if the thread is named kdamond; the PID may have been reused.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (before, after) = stat.rsplit_once(')')?;
     before.split_once('(')?.1.strip_prefix("kdamond")?;
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// The folders that the kernel makes when the counts are written.
+    /// The folders that the kernel creates when the counts are written.
     fn tree(stat: &str, nr_kdamonds: &str, state: &str) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::below(folder.path());
@@ -382,7 +382,7 @@ mod tests {
             regions.iter().map(|region| (region.range.start, region.nr_accesses)).collect::<Vec<_>>(),
             [(4096, 20), (8192, 0)]
         );
-        // A file does not go back to `on` by itself after a command, so the kdamond of this tree ends with it.
+        // A plain file does not return to `on` after a command, so the kdamond of this tree ends with it.
         let gone = session.snapshot().unwrap_err();
         assert!(matches!(gone, LiveError::Gone(_)), "{gone}");
         session.stop().unwrap();

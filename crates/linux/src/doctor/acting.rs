@@ -1,4 +1,4 @@
-//! Ways to change something. Only looked at: nothing is tried on anybody else.
+//! Ways to change something. They are only checked: nothing is tried on another process.
 
 use super::{AS_ROOT, Context, Finding, Part, State, chosen, said};
 use crate::cgroup::Hierarchy;

@@ -1,4 +1,4 @@
-//! A process of our own that probes look at: it holds some memory, and touches half of it when told to.
+//! A child process for probes: it holds some memory, and touches half of it on request.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -12,19 +12,19 @@ use crate::{LiveError, Process, Root};
 /// Memory that the child holds.
 const BYTES: usize = 16 << 20;
 
-/// The child, ended when this is dropped.
+/// The child; dropping this ends it.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
     talk: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
-    /// Where its memory is, whole pages.
+    /// Range of its memory, whole pages.
     range: AddressRange,
-    /// It, as anything else would see it.
+    /// The child as a process, as others see it.
     seen: Process,
 }
 
 impl Child {
-    /// Starts `program`, which must call [`child_main`] when it is given `arguments`.
+    /// Starts `program`, which must call [`child_main`] when run with `arguments`.
     ///
     /// # Errors
     /// It cannot be started, does not answer, or cannot be read.
@@ -67,12 +67,12 @@ impl Child {
         self.range
     }
 
-    /// It, as anything else would see it.
+    /// The child as a process, as others see it.
     pub fn process(&self) -> &Process {
         &self.seen
     }
 
-    /// Has it touch the lower half of its memory; `false` if it does not answer.
+    /// Makes it touch the lower half of its memory; `false` if it does not answer.
     pub fn touch_half(&self) -> bool {
         let Ok(mut talk) = self.talk.lock() else { return false };
         let mut answer = [0u8];
@@ -82,16 +82,17 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It ends by itself when its input does; this is for one that hangs.
+        // It ends when its input ends; the kill is for a child that hangs.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What the child does: says where its memory is, touches half of it for each byte that it reads, and ends with its input.
+/// Main function of the child: writes the range of its memory, touches half of it for each byte that it reads, and ends
+/// with its input.
 ///
 /// # Errors
-/// Its output is gone.
+/// Its output is closed.
 pub fn child_main(input: &mut dyn Read, output: &mut dyn Write) -> std::io::Result<()> {
     let page = usize::try_from(crate::page_bytes()).unwrap_or(1 << 16);
     let mut memory = vec![0u8; BYTES + page];

@@ -10,7 +10,7 @@ pub(super) fn kernel(context: &Context<'_>) -> Vec<Finding> {
     };
     let number = numbers(&version);
     let known = context.models.iter().filter_map(|model| Some((numbers(model)?, *model)));
-    // A major number is nearer than any minor one.
+    // A difference in the major number outweighs any in the minor one.
     let nearest = number.and_then(|(major, minor)| {
         known.min_by_key(|((of_major, of_minor), _)| (major.abs_diff(*of_major), minor.abs_diff(*of_minor)))
     });
@@ -44,7 +44,7 @@ pub(super) fn pages(context: &Context<'_>) -> Vec<Finding> {
     vec![Finding::new(Part::Machine, "page size", state, words)]
 }
 
-/// Capabilities that watching wants, by their bits: capabilities(7).
+/// Capabilities that monitoring needs, by their bits: capabilities(7).
 const RIGHTS: [(&str, u32, &str); 4] = [
     ("CAP_SYS_ADMIN", 21, "DAMON, generations, the module, page frames"),
     ("CAP_SYS_PTRACE", 19, "other users' processes"),

@@ -1,5 +1,5 @@
-//! What works on this machine, by trying it: on a child process of our own where something must be touched, and by reading otherwise.
-//! Nothing that somebody else uses is touched; that it is in use is the answer then.
+//! Finds out what works on this machine by trying it: on our own child process where memory must be touched, and by reading
+//! otherwise. A feature that another program uses is not touched; the answer is then that it is in use.
 //!
 //! A new probe is a function, a line of `PROBES`, and a row of docs/use/watch.md#doctor.
 
@@ -17,44 +17,44 @@ pub use child::{Child, child_main};
 use crate::{LiveError, Root};
 use serde::Serialize;
 
-/// How much of something there is.
+/// How far a feature works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It was tried, or read, and works.
+    /// The feature was tried or read, and works.
     Works,
     /// Some of it works.
     Partly,
-    /// Somebody else uses it.
+    /// Another program uses it.
     Busy,
-    /// It is not there, or not allowed.
+    /// It is missing, or not allowed.
     Missing,
 }
 
-/// What is looked at.
+/// Part of the machine that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// The kernel, its pages, our rights, others at work.
+    /// The kernel, its pages, our rights, other programs.
     Machine,
     /// Ways to see which memory is used.
     Watching,
-    /// Ways to change something. Not tried on anybody.
+    /// Ways to change something. Not tried on any process.
     Acting,
     /// Numbers about the machine and its groups.
     Numbers,
 }
 
-/// The answer of a probe.
+/// Result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub part: Part,
     /// Short name, the same on all machines.
     pub name: &'static str,
     pub state: State,
-    /// What was seen.
+    /// Result as text.
     pub words: String,
-    /// A command or setting that would give what is missing.
+    /// A command or setting that would fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -71,7 +71,7 @@ impl Finding {
     }
 }
 
-/// What a terminal may show, however strange or long the file was that it comes from.
+/// Text that is safe to print, however strange or long the file was.
 fn plain(words: &str) -> String {
     const SHOWN: usize = 700;
     let shown = words.chars().take(SHOWN).map(|letter| if letter.is_control() { '?' } else { letter });
@@ -82,7 +82,7 @@ fn plain(words: &str) -> String {
     plain
 }
 
-/// An error's words beside the name of what was looked at.
+/// Text of an error, next to the name of what was checked.
 fn said(error: &LiveError) -> String {
     match error {
         LiveError::NotHere { needs, .. } => needs.clone(),
@@ -95,22 +95,22 @@ fn chosen(text: &str) -> Option<&str> {
     text.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
 
-/// What gives rights.
+/// How to get the rights.
 const AS_ROOT: &str = "run it as root: sudo isotherm doctor";
 
-/// What probes look at.
+/// Input of probes.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub root: &'a Root,
-    /// A process of our own that touches memory when told to; `None` below a root of files, and where it could not be started.
+    /// Our own process that touches memory on request; `None` below a root of files, and if it could not be started.
     pub child: Option<&'a Child>,
-    /// Releases whose rules the simulated machine has, oldest first, as `6.12`.
+    /// Releases that the simulated machine models, oldest first, such as `6.12`.
     pub models: &'a [&'a str],
 }
 
 type Probe = fn(&Context<'_>) -> Vec<Finding>;
 
-/// All probes, in the order in which they are shown, each with the name of its findings.
+/// All probes, in display order, each with the name of its findings.
 const PROBES: &[(&str, Probe)] = &[
     ("kernel", machine::kernel),
     ("page size", machine::pages),
@@ -137,15 +137,15 @@ const PROBES: &[(&str, Probe)] = &[
     ("zones and free blocks", numbers::zones),
 ];
 
-/// Names of all probes, in the order in which they are shown. Without a process of our own some have no findings.
+/// Names of all probes, in display order. Without our own child process, some have no findings.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PROBES.iter().map(|(name, _)| *name)
 }
 
-/// Ways to watch processes, best first: one that works is enough.
+/// Ways to monitor processes, best first; one that works is enough.
 const WATCHERS: &[Probe] = &[watching::damon, watching::module, watching::clear_refs];
 
-/// Tries the ways to watch processes alone, best first.
+/// Tries only the ways to monitor processes, best first.
 pub fn watchers(context: &Context<'_>) -> Vec<Finding> {
     WATCHERS.iter().flat_map(|probe| probe(context)).collect()
 }
@@ -155,11 +155,11 @@ pub fn examine(context: &Context<'_>) -> Vec<Finding> {
     PROBES.iter().flat_map(|(_, probe)| probe(context)).collect()
 }
 
-/// Names of what [`watchers`] finds, in its order.
+/// Names of the findings of [`watchers`], in its order.
 pub const WATCHES: [&str; 3] = ["DAMON", "accessed-bit module", "clear_refs and smaps"];
 
-/// How far the findings go for what the usual verbs begin with: a way to watch processes, and pressure. What only some machines have
-/// (swap, a second node, the module beside DAMON) is told, and does not count here.
+/// How far the usual verbs can work: they need a way to monitor processes, and pressure. Features that only some machines have (swap,
+/// a second node, the module in addition to DAMON) are reported, but do not count here.
 pub fn verdict(findings: &[Finding]) -> State {
     let watching = findings.iter().filter(|finding| WATCHES.contains(&finding.name)).map(|finding| finding.state).min();
     let has_pressure = findings.iter().any(|finding| finding.name == "pressure" && finding.state == State::Works);
@@ -194,7 +194,7 @@ mod tests {
         findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("no finding `{name}`"))
     }
 
-    /// The files of a usual machine with 7.2, as far as probes look.
+    /// The files of a usual machine with 7.2 that probes read.
     const USUAL: &[(&str, &str)] = &[
         ("/proc/sys/kernel/osrelease", "7.2.13+deb14-amd64\n"),
         ("/proc/self/status", "Name:\tx\nCapEff:\t000001ffffffffff\n"),

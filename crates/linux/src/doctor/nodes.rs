@@ -1,4 +1,4 @@
-//! Nodes of different speed: tiers, and who moves pages between them.
+//! Nodes of different speed: tiers, and what moves pages between them.
 
 use super::{Context, Finding, Part, State, said};
 use crate::LiveError;
@@ -126,7 +126,7 @@ pub(super) fn balancing(context: &Context<'_>) -> Vec<Finding> {
     } else if mode & TO_FAST != 0 {
         finding(State::Partly, "promotes hot pages to faster nodes, of which there are none".to_owned())
     } else if mode & TO_CPUS != 0 {
-        // It moves pages of whatever is measured as well: docs/spec/live-linux.md#s6.
+        // It also moves pages of the measured program: docs/spec/live-linux.md#s6.
         let words = "moves pages to the nodes of the processors that use them, also while isotherm places or measures";
         let moves = finding(State::Works, words.to_owned());
         if nr_tiers > 1 { Finding { state: State::Partly, ..moves }.fix(promote) } else { moves }
@@ -137,7 +137,7 @@ pub(super) fn balancing(context: &Context<'_>) -> Vec<Finding> {
     }]
 }
 
-/// `0, 1`.
+/// Node numbers, as `0, 1`.
 fn numbers(nodes: &[isotherm_core::host::NodeId]) -> String {
     let numbers: Vec<String> = nodes.iter().map(|node| node.0.to_string()).collect();
     numbers.join(", ")

@@ -42,13 +42,13 @@ pub(super) fn pressure_of_groups(context: &Context<'_>) -> Vec<Finding> {
     }
     let (mut nr_told, mut off, mut failed) = (0, Vec::new(), None);
     for group in &groups {
-        // Since 6.1: 0 where somebody switched the group's pressure off.
+        // Since 6.1: 0 if pressure is switched off for the group.
         let switch = group.folder().join("cgroup.pressure");
         let is_off = context.root.value::<u32>(&switch).is_ok_and(|value| value == 0);
         match pressure::of_group(context.root, group.folder(), Resource::Memory) {
             _ if is_off => off.push(switch),
             Ok(_) => nr_told += 1,
-            // The first is enough: the others say the same.
+            // The first error is enough: the others are the same.
             Err(error) => _ = failed.get_or_insert(error),
         }
     }

@@ -1,5 +1,5 @@
-//! Who else turns the knobs that isotherm turns, or clears the bits that it reads: found by files and by names in `/proc`, with what
-//! it means for us. Nobody is stopped.
+//! Finds other programs that change the knobs that isotherm changes, or clear the bits that it reads, by files and by names in
+//! `/proc`, and says what that means for us. No program is stopped.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use isotherm_texts::damon::ADMIN;
 
 const NAME: &str = "others at work";
 
-/// A program that is known.
+/// A known program.
 struct Program {
-    /// Names that the kernel knows it by (at most 15 letters), or names of its script.
+    /// Its names in the kernel (at most 15 letters), or names of its script.
     names: &'static [&'static str],
-    /// What it does to what we do.
+    /// Its effect on our work.
     means: &'static str,
-    /// What can be done about it.
+    /// How to avoid that.
     way: &'static str,
 }
 
@@ -94,18 +94,18 @@ fn busy(who: &str, means: &str) -> Finding {
     Finding::new(Part::Machine, NAME, State::Busy, format!("{who}: {means}"))
 }
 
-/// PIDs of this command and of the child that it probes. A tree of files has neither.
+/// PIDs of this command and of its child for probes; none in a tree of files.
 fn ours(context: &Context<'_>) -> Vec<u32> {
     let own = context.root.is_real().then(std::process::id);
     own.into_iter().chain(context.child.map(|child| child.process().pid())).collect()
 }
 
-/// A process, by its names.
+/// A process and its names.
 struct Running {
     pid: u32,
-    /// The one that the kernel has for it.
+    /// Its name in the kernel.
     name: String,
-    /// Of the script, where an interpreter runs one.
+    /// Name of the script, if it is an interpreter.
     script: Option<String>,
 }
 
@@ -116,7 +116,7 @@ impl Running {
     }
 }
 
-/// All processes and kernel threads, by PID. Those that went meanwhile are nobody.
+/// All processes and kernel threads, by PID. Those that ended meanwhile are skipped.
 fn processes(root: &Root) -> Vec<Running> {
     let entries = std::fs::read_dir(root.path("/proc")).into_iter().flatten().flatten();
     let pids: BTreeSet<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -127,7 +127,7 @@ fn processes(root: &Root) -> Vec<Running> {
     pids.into_iter().filter_map(running).collect()
 }
 
-/// `damo` of `python3 -E /usr/bin/damo record`: the first word that is no option is the script.
+/// `damo` of `python3 -E /usr/bin/damo record`: the first argument that is not an option is the script.
 fn script(root: &Root, pid: u32, name: &str) -> Option<String> {
     const INTERPRETERS: [&str; 4] = ["python", "sh", "bash", "perl"];
     if !INTERPRETERS.iter().any(|interpreter| name.starts_with(interpreter)) {
@@ -138,7 +138,7 @@ fn script(root: &Root, pid: u32, name: &str) -> Option<String> {
     path.rsplit('/').next().map(str::to_owned)
 }
 
-/// Modules of DAMON that are on, kdamonds that are there, and threads of DAMON that belong to neither.
+/// DAMON modules that are on, existing kdamonds, and DAMON threads that belong to neither.
 fn of_damon(root: &Root, processes: &[Running]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let threads: Vec<u32> =
@@ -151,7 +151,7 @@ fn of_damon(root: &Root, processes: &[Running]) -> Vec<Finding> {
         }
     };
     let mut explained = BTreeSet::new();
-    // Modules that run a thread, and do not tell which.
+    // Number of modules that run a thread and do not report its PID.
     let mut nr_untold = 0;
     for user in &users {
         match user {

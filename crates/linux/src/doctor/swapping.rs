@@ -1,4 +1,4 @@
-//! Where anonymous memory goes: swap, and memory that is compressed.
+//! Targets of anonymous memory: swap, and compressed memory.
 
 use super::{Context, Finding, Part, State, chosen, said};
 use crate::Root;
@@ -28,7 +28,7 @@ pub(super) fn swap(context: &Context<'_>) -> Vec<Finding> {
     let names: Vec<&str> = devices.iter().map(|device| device.path.as_str()).collect();
     let words = format!("{} of {} MiB free on {}", free >> 20, total >> 20, names.join(", "));
     vec![if free == 0 {
-        // docs/spec/live-linux.md#s2: the call returns as if it had done it.
+        // docs/spec/live-linux.md#s2: the call returns success.
         let harm = "full: what is paged out stays, and counts as used again";
         Finding::new(PART, NAME, State::Missing, format!("{harm}; {words}")).fix("more swap, or fewer programs")
     } else if free < total / 10 {
@@ -45,7 +45,7 @@ pub(super) fn zram(context: &Context<'_>) -> Vec<Finding> {
         let words = "no zram device: swap is as slow as its disk";
         return vec![Finding::new(PART, NAME, State::Missing, words).fix(ZRAM_SWAP)];
     }
-    // What /proc/swaps says wrong is told by the probe of swap.
+    // The probe of swap reports errors in /proc/swaps.
     let swaps = swaps::read(context.root).unwrap_or_default();
     devices.iter().map(|device| of_device(context.root, device, &swaps)).collect()
 }

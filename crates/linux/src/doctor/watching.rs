@@ -41,7 +41,7 @@ pub(super) fn damon(context: &Context<'_>) -> Vec<Finding> {
     let Some(child) = context.child else {
         return vec![Finding::new(PART, NAME, State::Partly, format!("({operations}) {NO_CHILD}"))];
     };
-    // Nobody has it: a session on our own child, stopped at once.
+    // DAMON is free: tries a session on our own child, and stops it at once.
     let target = damon::DamonTarget::Process(child.process().pid());
     let tried = damon::Session::start(context.root, &Attributes::default(), &target, damon::Options::default())
         .and_then(|session| session.snapshot().and_then(|snapshot| session.stop().map(|()| snapshot)));
@@ -111,7 +111,7 @@ pub(super) fn clear_refs(context: &Context<'_>) -> Vec<Finding> {
             let range = child.range();
             let bytes: u64 =
                 areas.iter().filter(|area| area.mapping.range.overlaps(range)).map(|area| area.referenced_bytes).sum();
-            // Some pages stay in caches of translations, and are missed: docs/spec/live-linux.md.
+            // Some pages stay in TLBs, and are missed: docs/spec/live-linux.md.
             let is_half = bytes * 10 >= range.len() * 3 && bytes * 10 <= range.len() * 7;
             let state = if is_half { State::Works } else { State::Partly };
             let (seen, all) = (bytes >> 10, range.len() >> 10);
@@ -129,7 +129,8 @@ pub(super) fn clear_refs(context: &Context<'_>) -> Vec<Finding> {
 
 pub(super) fn generations(context: &Context<'_>) -> Vec<Finding> {
     const NAME: &str = "generations";
-    // First what anybody may read: without rights debugfs is closed, on a kernel without generations as well.
+    // First the files that every user may read: without rights debugfs is closed, even on a kernel without
+    // generations.
     match lru_gen::enabled(context.root) {
         Ok(enabled) if enabled.core => {}
         Ok(_) => {
@@ -157,7 +158,7 @@ pub(super) fn generations(context: &Context<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Why generations of a kernel that has them cannot be read.
+/// Why generations cannot be read on a kernel that has them.
 fn unread_generations(error: &LiveError) -> Finding {
     let finding = |words: String| Finding::new(PART, "generations", State::Missing, words);
     match error {
@@ -214,7 +215,7 @@ pub(super) fn soft_dirty(context: &Context<'_>) -> Vec<Finding> {
         let answers = child.touch_half();
         count().map(|after| (before, after, answers))
     });
-    // What belongs to the child alone can be mapped by others; its mappings tell that it is there at all.
+    // The mappings of the child show that it still exists.
     let is_there = maps(process).is_ok();
     vec![match tried {
         Ok((0, after, true)) if after > 0 && is_there => {

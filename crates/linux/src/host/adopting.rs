@@ -1,4 +1,4 @@
-//! Processes that become targets while the host is at work.
+//! Adds processes as targets while the host is running.
 
 use super::{LiveHost, LiveTarget, answer};
 use crate::module::Module;
@@ -8,7 +8,7 @@ use crate::{LiveError, sys};
 use isotherm_core::host::{AddressRange, Adopting, HostError, TargetId};
 
 impl Adopting for LiveHost {
-    /// Opens the accessed-bit module, if that was not done before.
+    /// Opens the accessed-bit module, unless it is open already.
     fn can_look(&mut self) -> Result<(), HostError> {
         if self.module.is_none() {
             self.module = Some(Module::open(&self.root).map_err(|error| HostError::Failed(error.to_string()))?);

@@ -10,7 +10,7 @@ use crate::{LiveError, sys};
 use isotherm_core::host::{Action, AddressRange, Applied, Applying, HostError, Order, SchemeCapabilities, TargetId};
 use std::io;
 
-/// `lru-deprio` is `MADV_COLD`: pages leave the active list, or their young generation, and lose their accessed bits.
+/// `lru-deprio` is `MADV_COLD`: pages leave the active list, or their young generation, and their accessed bits are cleared.
 const ACTIONS: [(Action, Advice); 5] = [
     (Action::Willneed, Advice::WillNeed),
     (Action::Cold, Advice::Cold),
@@ -18,7 +18,7 @@ const ACTIONS: [(Action, Advice); 5] = [
     (Action::Pageout, Advice::PageOut),
     (Action::Collapse, Advice::Collapse),
 ];
-/// Bytes whose pages are marked accessed in one go.
+/// Bytes whose pages are marked accessed at once.
 const SORTED_AT_ONCE: u64 = 16 << 20;
 /// Number of CAP_SYS_NICE.
 const SYS_NICE: u32 = 23;
@@ -66,7 +66,7 @@ impl Applying for LiveHost {
 }
 
 impl LiveHost {
-    /// Whether `process_madvise` may be called on others, or what it takes.
+    /// Whether `process_madvise` may be called on other processes, or what is needed for it.
     fn may_advise(&self) -> Result<(), &'static str> {
         if !self.root.is_real() {
             return Err(NEEDS_CALL);
@@ -75,8 +75,8 @@ impl LiveHost {
         if has_capability(&status, SYS_NICE) { Ok(()) } else { Err(NEEDS_NICE) }
     }
 
-    /// Advises the mapped parts of a range. The bytes if all of it is mapped and was advised, else 0: as the kernel's own monitor counts.
-    /// `cold` and `pageout` would split a huge page of which the range has a part, so such parts at its ends are left out.
+    /// Advises the mapped parts of a range. Returns the bytes if all of it is mapped and was advised, else 0, as the kernel's own monitor
+    /// counts. `cold` and `pageout` would split a huge page that is partly in the range, so such parts at its ends are left out.
     fn advise(&self, process: &Process, range: AddressRange, advice: Advice) -> Result<u64, LiveError> {
         let Some(pidfd) = process.pidfd() else { return Ok(0) };
         let mut range = inward(range, sys::page_bytes());
@@ -105,7 +105,8 @@ impl LiveHost {
     }
 
     /// Marks the pages of a range as accessed, twice unless `once`: once makes a page of the inactive list referenced, and twice active
-    /// (`folio_mark_accessed`, mm/swap.c). Generations count two references, and keep it where it is. The bytes that were there.
+    /// (`folio_mark_accessed`, mm/swap.c). Generations count two references, and keep it where it is. Returns the bytes that were
+    /// present.
     fn prioritise(&self, process: &Process, range: AddressRange, once: bool) -> Result<u64, LiveError> {
         let module = self.module.as_ref().ok_or_else(|| LiveError::Refused(NEEDS_MODULE.to_owned()))?;
         let page_bytes = sys::page_bytes();
@@ -129,7 +130,7 @@ impl LiveHost {
         Ok(bytes)
     }
 
-    /// Without free swap `MADV_PAGEOUT` says that it is done, leaves the pages where they are, and makes all of them active.
+    /// Without free swap `MADV_PAGEOUT` returns success, leaves the pages in memory, and activates all of them.
     fn refuse_without_swap(&self, needed: u64) -> Result<(), LiveError> {
         let free = swap_free_bytes(&self.root.read("/proc/meminfo")?).unwrap_or(0);
         if needed > free {
@@ -141,14 +142,14 @@ impl LiveHost {
     }
 }
 
-/// Bytes of these parts that are present and go to swap when they are reclaimed. Before Linux 6.7 what may go there counts whole.
+/// Bytes of these parts that are present and go to swap on reclaim. Before Linux 6.7 all bytes that may go there count.
 fn swap_needed(process: &Process, parts: &[(AddressRange, &Mapping)]) -> Result<u64, LiveError> {
     let mut needed = 0;
     for (part, mapping) in parts.iter().filter(|(_, mapping)| mapping.may_need_swap()) {
         needed += match pagemap_scan(process, *part, Categories::PRESENT, Categories::FILE)? {
             None => part.len(),
             Some(regions) => {
-                // Pages of shared memory count as those of a file; of a private mapping, such pages were not written.
+                // Pages of shared memory count as file pages; in a private mapping, file pages are those not written.
                 let goes = |region: &&PageRegion| mapping.is_shared || !region.categories().has(Categories::FILE);
                 regions.iter().filter(goes).map(|region| region.end - region.start).sum()
             }
@@ -163,7 +164,7 @@ fn inward(range: AddressRange, page_bytes: u64) -> AddressRange {
     AddressRange::new(start, (range.end / page_bytes * page_bytes).max(start))
 }
 
-/// A range without the part of a huge page at its start, and at its end.
+/// A range without partial huge pages at its start and end.
 fn without_parts(range: AddressRange, huge_bytes: u64, start_is_huge: bool, end_is_huge: bool) -> AddressRange {
     let start = if start_is_huge { range.start.next_multiple_of(huge_bytes) } else { range.start };
     let end = if end_is_huge { range.end / huge_bytes * huge_bytes } else { range.end };
@@ -178,7 +179,7 @@ fn parts(range: AddressRange, mappings: &[Mapping]) -> Vec<(AddressRange, &Mappi
     within.map(|mapping| (part(mapping), mapping)).collect()
 }
 
-/// Advises ranges `(start, bytes)` in batches: goes on behind what was advised, and passes over a range that is refused. Bytes advised.
+/// Advises ranges `(start, bytes)` in batches: continues after the advised bytes, and skips a refused range. Returns the bytes advised.
 ///
 /// # Errors
 /// The process has ended, or may not be advised at all.
@@ -206,7 +207,7 @@ fn advise_all(ranges: &[(u64, u64)], mut advise: impl FnMut(&[(u64, u64)]) -> io
             {
                 return Err(error);
             }
-            // A hole that came meanwhile, locked memory, device memory, contention: not this range.
+            // A new hole, locked memory, device memory or contention: skip this range.
             Err(_) => first += 1,
         }
     }
@@ -235,7 +236,7 @@ mod tests {
         Err(io::Error::from_raw_os_error(number))
     }
 
-    /// A kernel that advises up to the first bad range, as docs/spec/live-linux.md#2-interfaces-that-act saw it.
+    /// A kernel that advises up to the first bad range, as observed in docs/spec/live-linux.md#2-interfaces-that-act.
     fn kernel(bad: u64, most: u64) -> impl FnMut(&[(u64, u64)]) -> io::Result<u64> {
         move |ranges| {
             if ranges.len() > 1024 {

@@ -1,4 +1,4 @@
-//! How fragmented zones are, how busy the machine is, and compaction of a node by a process of our own.
+//! Fragmentation of zones, load of the machine, and compaction of a node by our own process.
 
 use super::LiveHost;
 use crate::counters::{buddyinfo, pagetypeinfo, pressure, vmstat, zoneinfo};
@@ -11,14 +11,14 @@ use isotherm_texts::buddyinfo::ZoneBlocks;
 use isotherm_texts::pagetypeinfo::PageTypes;
 use std::time::{Duration, Instant};
 
-/// Migrate types are read so often at most: the kernel holds each zone's lock meanwhile.
+/// Shortest time between two reads of migrate types: the kernel holds each zone's lock meanwhile.
 const TYPES_KEPT: Duration = Duration::from_secs(10);
 
-/// Free blocks by migrate type, where they may be read, and when they were.
+/// Free blocks by migrate type, if readable, and the time of reading.
 pub(super) type Types = Option<(Instant, Option<PageTypes>)>;
 
 impl Compacting for LiveHost {
-    /// The kernel compacts a node as a whole, down to no level.
+    /// The kernel compacts a whole node, and has no target level.
     fn compaction_granularity(&self) -> Option<Granularity> {
         self.compactors.granularity(&self.root)
     }
@@ -33,9 +33,9 @@ impl Compacting for LiveHost {
         Ok(())
     }
 
-    /// A process of our own writes to the node's file; this call only looks how far it has come, and ends it at the mark. The
-    /// kernel's way is always [`CompactMode::Sync`](isotherm_core::host::CompactMode::Sync), `max_scanned` is not heeded, and
-    /// how long tasks waited is not known. Pages moved and looked at are the whole machine's meanwhile.
+    /// Our own process writes to the node's file; this call only checks its progress, and ends it at the mark. The kernel's way is
+    /// always [`CompactMode::Sync`](isotherm_core::host::CompactMode::Sync), `max_scanned` is ignored, and the time that tasks
+    /// waited is unknown. Pages moved and scanned are those of the whole machine meanwhile.
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
         const NEEDS: &str = "needs /sys/devices/system/node/nodeN/compact, and a program that writes to it";
         if self.compaction_granularity().is_none() {
@@ -51,7 +51,7 @@ impl Compacting for LiveHost {
         self.compactors.cease(node);
     }
 
-    /// `has_reclaimed` is always false: no file says it of a node.
+    /// `has_reclaimed` is always false: no file reports it for a node.
     fn compaction_signals(&mut self, node: NodeId) -> Result<CompactionSignals, HostError> {
         signals(&self.root, node).map_err(failed)
     }
@@ -64,7 +64,7 @@ fn failed(error: LiveError) -> HostError {
     }
 }
 
-/// The zones that have memory, without free blocks by migrate type: for those who look often.
+/// The zones that have memory, without free blocks by migrate type, for frequent readers.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
@@ -72,7 +72,7 @@ pub fn free_zones(root: &Root) -> Result<Vec<ZoneState>, LiveError> {
     zones(root, None)
 }
 
-/// Migrate types are known to root only.
+/// Only root can read migrate types.
 fn types(root: &Root) -> Result<Option<PageTypes>, LiveError> {
     match pagetypeinfo::read(root) {
         Err(error) if error.is_missing() || error.is_denied() => Ok(None),
@@ -80,7 +80,7 @@ fn types(root: &Root) -> Result<Option<PageTypes>, LiveError> {
     }
 }
 
-/// The zones that have memory, by node, then from low addresses to high.
+/// The zones that have memory, by node, then by ascending address.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
@@ -98,7 +98,7 @@ fn zones(root: &Root, types: Option<&PageTypes>) -> Result<Vec<ZoneState>, LiveE
             blocks: row.blocks,
             present: zone.present,
             marks: Marks { min: zone.min, low: zone.low, high: zone.high },
-            // Types are older than counts: more is free of one type than of all for a moment.
+            // Types are older than counts, so for a moment one type can have more free pages than the whole zone.
             movable: movable.filter(|movable| movable.pages() <= row.blocks.pages()),
             exact_yield: None,
         });
@@ -122,7 +122,7 @@ fn signals(root: &Root, node: NodeId) -> Result<CompactionSignals, LiveError> {
     })
 }
 
-/// Whether the thread `kswapdN` runs or waits for a device. Found by its name: kernel threads have low numbers, but not fixed ones.
+/// Whether the thread `kswapdN` runs or waits for a device. Found by its name: kernel threads have low PIDs, but not fixed ones.
 pub(super) fn is_kswapd_working(root: &Root, node: NodeId) -> bool {
     let Ok(entries) = std::fs::read_dir(root.path("/proc")) else { return false };
     let named = format!("({})", format_args!("kswapd{}", node.0));
@@ -130,7 +130,7 @@ pub(super) fn is_kswapd_working(root: &Root, node: NodeId) -> bool {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         root.read(format!("/proc/{pid}/stat")).ok()
     });
-    // `PID (name) state parent …`; kernel threads are children of 2, so no process can take this name for its own.
+    // `PID (name) state parent …`; kernel threads are children of 2, so no other process can use this name.
     let is_it = |stat: &str| {
         let (_, rest) = stat.split_once(' ')?;
         let mut words = rest.strip_prefix(named.as_str())?.split_whitespace();

@@ -1,4 +1,4 @@
-//! Processes of our own that compact a node: the write blocks until the whole node was gone through, and only SIGKILL ends it before
+//! Processes of our own that compact a node: the write blocks until the whole node was scanned, and only SIGKILL ends it earlier
 //! (docs/spec/compaction.md#s7-2). So the loop never waits for it.
 
 use super::compacting::{free_zones, is_kswapd_working};
@@ -13,26 +13,26 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration as Wait, Instant};
 
-/// A node that was gone through as a whole counts as such for its other zones so long.
+/// Time for which a compaction of a whole node also counts for its other zones.
 const FRESH: Wait = Wait::from_secs(2);
-/// How long a process that was killed is waited for. It may be stuck behind a device; then it is left to end by itself.
+/// Longest wait for a killed process. It may be stuck in I/O; then it is left to end by itself.
 const DYING: Wait = Wait::from_millis(100);
 
-/// The program that compacts: it is given the path of the file to write to as its last argument.
+/// The program that compacts: its last argument is the path of the file to write to.
 #[derive(Clone, Debug)]
 struct Program {
     path: PathBuf,
     arguments: Vec<OsString>,
 }
 
-/// At most one process a node.
+/// Compacting processes, at most one for each node.
 #[derive(Debug, Default)]
 pub(super) struct Compactors {
     program: Option<Program>,
     running: BTreeMap<NodeId, Running>,
-    /// Killed, and not ended yet.
+    /// Processes that were killed and have not ended yet.
     dying: Vec<(NodeId, Child)>,
-    /// Other zones of a node that was gone through just now.
+    /// Other zones of a node that was just compacted.
     covered: BTreeMap<NodeId, (Instant, BTreeSet<ZoneId>)>,
     kswapd: BTreeMap<NodeId, (Instant, bool)>,
 }
@@ -41,9 +41,9 @@ pub(super) struct Compactors {
 struct Running {
     child: Child,
     seen: Seen,
-    /// CPU time that it had taken by then.
+    /// CPU time used at the last check.
     cpu_ns: u64,
-    /// Most huge pages of the zone that were free so far.
+    /// Largest number of free huge pages of the zone so far.
     huge_most: u64,
 }
 
@@ -55,7 +55,7 @@ struct Seen {
     scanned_free: u64,
 }
 
-/// The file by which a node is compacted. A kernel without NUMA has the machine's.
+/// The file that compacts a node; on a kernel without NUMA, the one for the machine.
 pub(super) fn file_of(root: &Root, node: NodeId) -> String {
     let file = format!("/sys/devices/system/node/node{}/compact", node.0);
     if node == NodeId(0) && !root.has("/sys/devices/system/node") {
@@ -65,7 +65,7 @@ pub(super) fn file_of(root: &Root, node: NodeId) -> String {
     }
 }
 
-/// What the kernel counts on the whole machine. Of kcompactd's own work nothing is ours.
+/// Counters of the whole machine. Work of kcompactd does not count as ours.
 fn look(root: &Root) -> Result<Seen, LiveError> {
     let events = vmstat::read(root)?;
     let get = |name| events.get(name).unwrap_or(0);
@@ -86,7 +86,7 @@ impl Compactors {
         is_there.then_some(Granularity::Node)
     }
 
-    /// Looks how far it has come.
+    /// Checks the progress of a compaction.
     pub(super) fn step(&mut self, root: &Root, step: &CompactStep) -> Result<Compacted, LiveError> {
         let node = step.zone.node;
         let states = free_zones(root)?;
@@ -114,7 +114,7 @@ impl Compactors {
         }
         let is_reclaiming = step.stops_for_reclaim && self.is_reclaiming(root, node);
         let Some(running) = self.running.get_mut(&node) else { return over(CompactEnd::Contended) };
-        // Of one that has ended nothing is known once it was waited for.
+        // After the wait, nothing is known about an ended process.
         let cpu = sys::cpu_time_of(running.child.id()).map_or(running.cpu_ns, Duration::ns);
         let spent = cpu.saturating_sub(std::mem::replace(&mut running.cpu_ns, cpu));
         let file = || root.path(file_of(root, node));
@@ -137,7 +137,7 @@ impl Compactors {
             self.covered.insert(node, (Instant::now(), others.collect()));
         }
         let (before, huge_most) = (running.seen, running.huge_most);
-        // The kernel adds up pages looked at when it leaves a zone: so it ends first.
+        // The kernel adds up scanned pages when it leaves a zone, so the process is ended first.
         if end.is_some() {
             self.cease(node);
         }
@@ -156,7 +156,7 @@ impl Compactors {
             running.seen = now;
             running.huge_most = huge_most.max(huge);
             if work.pages_moved >= step.max_moved {
-                // The budget is used up: who asked sees it at the next step.
+                // The budget is exhausted; the caller sees that at the next step.
                 self.cease(node);
             }
         }
@@ -185,7 +185,7 @@ impl Compactors {
     /// Ends the process of a node, if there is one.
     pub(super) fn cease(&mut self, node: NodeId) {
         let Some(mut running) = self.running.remove(&node) else { return };
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = running.child.kill();
         let since = Instant::now();
         while since.elapsed() < DYING {
@@ -202,14 +202,14 @@ impl Compactors {
         self.dying.iter().any(|(other, _)| *other == node)
     }
 
-    /// Whether a zone was gone through with another one of its node just now. Told once.
+    /// Whether a zone was just compacted together with another one of its node. Reported once.
     fn is_covered(&mut self, zone: ZoneId) -> bool {
         let Some((at, zones)) = self.covered.get_mut(&zone.node) else { return false };
         at.elapsed() < FRESH && zones.remove(&zone)
     }
 
     fn is_reclaiming(&mut self, root: &Root, node: NodeId) -> bool {
-        // A look goes over all processes.
+        // A check reads all processes.
         const KEPT: Wait = Wait::from_millis(500);
         let (at, is_so) = self.kswapd.entry(node).or_insert_with(|| (Instant::now(), is_kswapd_working(root, node)));
         if at.elapsed() >= KEPT {

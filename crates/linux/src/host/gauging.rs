@@ -44,7 +44,7 @@ impl Gauging for LiveHost {
 
 const NOT_HERE: &str = "this machine does not tell one of these numbers: PSI needs `psi=1`, groups need cgroup v2 with the memory controller";
 
-/// One number; `None` for a node or a group that is not there.
+/// Value of a gauge; `None` for a missing node or group.
 fn read(root: &Root, gauge: &Gauge) -> Result<Option<u64>, LiveError> {
     let lists =
         |names: &[&str]| Ok(vmstat::read(root)?.sum(names).map(|pages| pages.saturating_mul(crate::sys::page_bytes())));
@@ -89,7 +89,7 @@ fn memory(root: &Root, node: Option<NodeId>, name: &str) -> Result<Option<u64>, 
     Ok(nodes.iter().find(|other| other.id == node).and_then(|node| node.memory.get(name)))
 }
 
-/// The folder of the group with this inode number, from the root on.
+/// The folder of the group with this inode number, below the root.
 fn folder_of(root: &Root, memcg: u64) -> Result<Option<PathBuf>, LiveError> {
     Ok(Hierarchy::find(root)?.numbered(memcg).map(|group| group.folder().to_owned()))
 }

@@ -49,11 +49,11 @@ impl Generational for LiveHost {
 }
 
 impl LiveHost {
-    /// Evicts, and reads back what is gone: the kernel itself does not say.
+    /// Evicts, and reads back the number of evicted pages, because the kernel does not report it.
     fn evicted(&self, order: &Eviction) -> Result<Answer, LiveError> {
         let before = self.evictable(order)?;
         let is_slow = match lru_gen::evict(&self.root, order) {
-            // What goes from now on is not counted: nobody waits for it.
+            // Later evictions are not counted, because no caller waits for them.
             Err(error) if error.is_slow() => true,
             done => done.map(|()| false)?,
         };
@@ -64,7 +64,7 @@ impl LiveHost {
         Ok(if is_done { Answer::Done { bytes } } else { Answer::Partly { bytes } })
     }
 
-    /// Pages of the group on the node in generations up to that of the order, of the types that it takes.
+    /// Pages of the group on the node in generations up to that of the order, of the types in the order.
     fn evictable(&self, order: &Eviction) -> Result<u64, LiveError> {
         let listings = lru_gen::read(&self.root)?;
         let rows = listings.iter().filter(|listing| listing.lruvec == order.lruvec).flat_map(|listing| &listing.rows);

@@ -1,4 +1,4 @@
-//! What processes map.
+//! Mappings of processes.
 
 use super::{LiveHost, answer};
 use crate::maps::maps;

@@ -1,10 +1,10 @@
-//! Marks that scans leave on pages. The kernel's own ones (`PG_idle`, `PG_young`) are not to be had from outside, so they are kept here, by
-//! address: a byte a page of blocks that have any.
+//! Marks that scans leave on pages. The kernel's own ones (`PG_idle`, `PG_young`) are not accessible from outside, so they are kept here by
+//! address: one byte for each page, in blocks that have any mark.
 
 use isotherm_core::host::{AddressRange, PageMarks};
 use std::collections::BTreeMap;
 
-/// Pages of a block.
+/// Pages in a block.
 const BLOCK_PAGES: u64 = 512;
 
 /// Marks of one address space.

@@ -1,4 +1,4 @@
-//! The live machine as a Host of `isotherm-core`: which target is which process, and the roles, a file each.
+//! The live machine as a Host of `isotherm-core`: its targets, and its roles, one file each.
 
 mod adopting;
 mod applying;
@@ -25,7 +25,7 @@ use physical::Physical;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What a target is on this machine.
+/// A target on this machine.
 #[derive(Debug)]
 pub enum LiveTarget {
     /// Virtual memory of a process.
@@ -34,13 +34,13 @@ pub enum LiveTarget {
     Physical,
 }
 
-/// Answers what `core` asks, from the machine below a [`Root`].
+/// Answers requests of `core` from the machine below a [`Root`].
 #[derive(Debug, Default)]
 pub struct LiveHost {
     pub(crate) root: Root,
     pub(crate) targets: BTreeMap<TargetId, LiveTarget>,
     pub(crate) module: Option<Module>,
-    /// What scans noted of pages, by target.
+    /// Marks that scans left on pages, by target.
     pub(crate) marks: BTreeMap<TargetId, Marks>,
     physical: Physical,
     types: compacting::Types,
@@ -58,25 +58,25 @@ impl LiveHost {
         self.module = module;
     }
 
-    /// Lets it compact, by a program that is given the path of a file as its last argument, writes `1` to it, and ends with its
-    /// parent. Without one it only tells how scattered free memory is.
+    /// Enables compaction, by a program that takes the path of a file as its last argument, writes `1` to it, and ends with its
+    /// parent. Without one the host only reports how scattered free memory is.
     pub fn use_compactor(&mut self, program: impl Into<PathBuf>, arguments: &[&str]) {
         self.compactors.set_program(program.into(), arguments.iter().map(Into::into).collect());
     }
 
-    /// Gives a number to a target. One that had this number before is dropped.
+    /// Adds a target under a number, and drops a previous one with this number.
     pub fn add(&mut self, number: TargetId, target: LiveTarget) {
         self.marks.remove(&number);
         self.targets.insert(number, target);
     }
 
-    /// Drops a target, which is [`HostError::Gone`] from now on.
+    /// Drops a target; later requests for it get [`HostError::Gone`].
     pub fn remove(&mut self, number: TargetId) -> Option<LiveTarget> {
         self.marks.remove(&number);
         self.targets.remove(&number)
     }
 
-    /// Whether a target lives, and runs the program that it ran when it was added. Physical memory does.
+    /// Whether a target lives, and runs the same program as when it was added. Always true for physical memory.
     pub fn is_as_added(&self, number: TargetId) -> bool {
         match self.targets.get(&number) {
             Some(LiveTarget::Process(process)) => process.check().is_ok(),
@@ -89,7 +89,7 @@ impl LiveHost {
         self.targets.get(&number).ok_or(HostError::Gone(number))
     }
 
-    /// The process of a target, which lives and runs the program that it ran when it was added.
+    /// The process of a target, checked to live and to run the same program as when it was added.
     pub(crate) fn process(&self, number: TargetId, physical: &'static str) -> Result<&Process, HostError> {
         match self.target(number)? {
             LiveTarget::Process(process) => process.check().map(|()| process).map_err(|error| answer(number, error)),
@@ -97,7 +97,7 @@ impl LiveHost {
         }
     }
 
-    /// A process and the module that looks at it.
+    /// A process and the module that probes it.
     pub(crate) fn looked_at(
         &self,
         number: TargetId,
@@ -109,7 +109,7 @@ impl LiveHost {
     }
 }
 
-/// A failure as an answer to `core`.
+/// Converts a failure to an answer to `core`.
 pub(crate) fn answer(target: TargetId, error: LiveError) -> HostError {
     match error {
         LiveError::Gone(_) => HostError::Gone(target),
@@ -117,14 +117,14 @@ pub(crate) fn answer(target: TargetId, error: LiveError) -> HostError {
     }
 }
 
-/// CPU time of all threads of this process while something is done, for what a worker does.
+/// Result of work, and CPU time of all threads of this process meanwhile; for work on a worker.
 pub(crate) fn measured_with_workers<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = sys::own_cpu_time().ns();
     let done = work();
     (done, Duration::from_ns(sys::own_cpu_time().ns().saturating_sub(before)))
 }
 
-/// CPU time of this thread while something is done.
+/// Result of work, and CPU time of this thread meanwhile.
 pub(crate) fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = sys::thread_cpu_time().ns();
     let done = work();

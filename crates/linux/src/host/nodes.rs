@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NODES: &str = "/sys/devices/system/node";
 const TIERS: &str = "/sys/devices/virtual/memory_tiering";
 
-/// All nodes, in the order of their numbers. A machine without NUMA has node 0. Without tiers, all nodes are of the top one.
+/// All nodes, by number. A machine without NUMA has node 0. Without tiers, all nodes are in the top tier.
 pub(super) fn nodes(root: &Root) -> Vec<TierNode> {
     let list = |file: &str| root.read(format!("{NODES}/{file}")).ok().and_then(|text| node_list(&text));
     let Some(online) = list("online") else {
@@ -19,7 +19,7 @@ pub(super) fn nodes(root: &Root) -> Vec<TierNode> {
     };
     let (memory, processors) = (list("has_memory"), list("has_cpu").unwrap_or_default());
     let tiers = tiers(root);
-    // As the kernel has it: the slowest tier that has processors, and those above it. Smaller numbers are faster.
+    // As in the kernel: the slowest tier with processors, and those above it. Smaller numbers are faster.
     let slowest = tiers.iter().filter(|(_, nodes)| !nodes.is_disjoint(&processors)).map(|(&tier, _)| tier).max();
     let tier_of = |node: u32| tiers.iter().find(|(_, nodes)| nodes.contains(&node)).map(|(&tier, _)| tier);
     let is_top_tier = |node: u32| match (tier_of(node), slowest) {
@@ -44,7 +44,7 @@ fn tiers(root: &Root) -> BTreeMap<u32, BTreeSet<u32>> {
     entries.flatten().filter_map(tier).collect()
 }
 
-/// `0-2,5`; `None` if it is not of that form.
+/// Parses `0-2,5`; `None` for another format.
 fn node_list(text: &str) -> Option<BTreeSet<u32>> {
     numbers::list(text).ok().map(BTreeSet::from_iter)
 }

@@ -1,4 +1,4 @@
-//! Accessed bits of page frames, looked at through the mappings of their pages. Upper entries rule mappings out
+//! Accessed bits of page frames, probed through the mappings of their pages. Upper entries rule mappings out
 //! (docs/spec/page-table-profiling.md#s7-3).
 
 use crate::LiveError;
@@ -9,11 +9,12 @@ use crate::{Root, sys};
 use isotherm_core::host::{HostError, Level, Probe, ProbeResult, Seen};
 use std::time::{Duration, Instant};
 
-/// Mappings are read again after this time, or after so many times the time that it took: half a percent of a processor.
+/// Mappings are read again after this time, or after a multiple of the time that reading took: half a percent of a
+/// processor.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 const READ_AGAIN_FACTOR: u32 = 200;
 
-/// Looks at pages of processes, which have numbers.
+/// Probes pages of processes, which are given by number.
 trait Eyes {
     /// As [`Module::probe`].
     fn look(&self, process: u32, probes: &[Probe], look: Look, results: &mut [ProbeResult]) -> Result<(), LiveError>;
@@ -37,7 +38,7 @@ impl Eyes for LiveEyes<'_> {
     }
 }
 
-/// One mapping of a probed frame.
+/// A mapping of a probed frame.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     process: u32,
@@ -48,12 +49,12 @@ struct Way {
     seen: Seen,
 }
 
-/// What is known of physical memory between clears and tests.
+/// State of physical memory between clears and tests.
 #[derive(Debug, Default)]
 pub(super) struct Physical {
     map: ReverseMap,
     read_next: Option<Instant>,
-    /// Of the last clear, and through which mappings it went.
+    /// Probes of the last clear, and the mappings that it used.
     probes: Vec<Probe>,
     ways: Vec<Way>,
 }
@@ -62,7 +63,7 @@ impl Physical {
     /// Clears the accessed bits of these frames in all entries that map them, up to the level of each probe.
     ///
     /// # Errors
-    /// What [`ReverseMap::read`] says, and failures of the module.
+    /// Those of [`ReverseMap::read`], and failures of the module.
     pub(super) fn clear(
         &mut self,
         root: &Root,
@@ -82,7 +83,7 @@ impl Physical {
         Ok(())
     }
 
-    /// Tests them, through the mappings that were there when they were cleared.
+    /// Tests them, through the mappings that existed at the clear.
     ///
     /// # Errors
     /// Failures of the module.
@@ -100,10 +101,10 @@ impl Physical {
         Ok(())
     }
 
-    /// Drops the cached translations of all processes that map what was cleared last.
+    /// Flushes the TLB entries of all processes that map the last cleared frames.
     ///
     /// # Errors
-    /// [`HostError::Failed`]. Who has ended has none.
+    /// [`HostError::Failed`]. Ended processes need no flush.
     pub(super) fn flush(&self, module: &Module) -> Result<(), HostError> {
         let mut processes: Vec<u32> = self.ways.iter().map(|way| way.process).collect();
         processes.sort_unstable();
@@ -127,12 +128,12 @@ impl Physical {
             };
             self.ways.extend(self.map.mappers(frame).filter_map(way));
         }
-        // A call to the module is for one process.
+        // A call to the module is for a single process.
         self.ways.sort_by_key(|way| way.process);
     }
 }
 
-/// Clears leaves first, then what lies above: an access in between leaves its mark at both.
+/// Clears leaves first, then upper levels: an access in between sets the bits of both.
 fn clear(ways: &mut Vec<Way>, probes: &[Probe], eyes: &dyn Eyes) -> Result<(), LiveError> {
     for ways in ways.chunk_by_mut(|one, other| one.process == other.process) {
         let process = ways[0].process;
@@ -150,12 +151,12 @@ fn clear(ways: &mut Vec<Way>, probes: &[Probe], eyes: &dyn Eyes) -> Result<(), L
             first += levels(way).count();
         }
     }
-    // The page may be elsewhere by now, or another in its place.
+    // The page may have moved or been replaced.
     ways.retain(|way| eyes.frame_at(way.process, way.address) == Some(way.frame));
     Ok(())
 }
 
-/// Asks entries from the top down, and goes on below those that are set.
+/// Tests entries from the top level down, and continues below those that are set.
 fn test(ways: &mut [Way], probes: &[Probe], eyes: &dyn Eyes) -> Result<(), LiveError> {
     for ways in ways.chunk_by_mut(|one, other| one.process == other.process) {
         let process = ways[0].process;
@@ -189,7 +190,7 @@ fn test(ways: &mut [Way], probes: &[Probe], eyes: &dyn Eyes) -> Result<(), LiveE
     Ok(())
 }
 
-/// One use is enough; what is not known of one mapping is not known of the page, unless another was used.
+/// One accessed mapping is enough. If a mapping is unknown, the page is unknown, unless another mapping was accessed.
 fn answer(ways: &[Way], results: &mut [ProbeResult]) {
     results.fill(ProbeResult { seen: Seen::NotMapped, level: Level::LEAF });
     let weight = |seen: Seen| match seen {
@@ -295,7 +296,7 @@ mod tests {
         world.access(1, 0);
         test(&mut ways, &probes, &world).unwrap();
         assert_eq!(seen(&ways), [Seen::Idle, Seen::Unknown], "another page is there now");
-        // Gone before the clear: no such mapping. Between clear and test: not known.
+        // Unmapped before the clear: no such mapping. Unmapped between clear and test: unknown.
         world.frames.borrow_mut().remove(&(0, 0));
         clear(&mut ways, &probes, &world).unwrap();
         assert_eq!(ways.len(), 1);

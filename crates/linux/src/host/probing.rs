@@ -1,4 +1,5 @@
-//! Accessed bits, by the kernel module. What the kernel keeps by frame, `kpageflags` and `kpagecgroup` tell.
+//! Accessed bits, by the kernel module. Data that the kernel keeps by frame comes from `kpageflags` and
+//! `kpagecgroup`.
 
 use super::{LiveHost, LiveTarget, answer};
 use crate::module::{Look, NEEDS_MODULE};
@@ -18,7 +19,7 @@ impl Probing for LiveHost {
         match (&self.module, self.targets.get(&target)) {
             (Some(module), Some(LiveTarget::Process(_))) => {
                 let shifts = module.shifts().to_vec();
-                // Where kernel and programs have top tables of their own, the bits of the top mean nothing.
+                // If kernel and programs have separate top-level tables, the top-level bits mean nothing.
                 let highest = u8::try_from(shifts.len().saturating_sub(2)).unwrap_or(0);
                 let scan_children = shifts.len() > 1;
                 Capabilities { shifts, highest_level: Level(highest), flush: true, scan_children, rules_out: false }
@@ -115,7 +116,7 @@ impl Probing for LiveHost {
     }
 }
 
-/// The number of a frame in a file that has one each; `None` behind the end of memory.
+/// The value of a frame in a file with one for each frame; `None` after the end of memory.
 fn number_at(file: &File, frame: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, frame.checked_mul(8)?).ok()?;

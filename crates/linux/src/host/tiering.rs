@@ -18,7 +18,7 @@ use std::io;
 
 const PHYSICAL: &str = "this is asked of processes: physical memory has no areas, and its pages are moved by DAMON";
 const REAL_ROOT: &str = "nodes of pages are told by a system call, which needs a real machine and not a tree of files";
-/// Pages of one `move_pages`, and entries scanned in one go.
+/// Pages of one `move_pages`, and entries scanned at once.
 const BATCH: usize = 4096;
 /// Pages under one table of the leaf level.
 const TABLE_PAGES: u64 = 512;
@@ -46,7 +46,7 @@ impl Tiering for LiveHost {
     }
 
     fn areas(&mut self, target: TargetId, out: &mut Vec<Area>) -> Result<(), HostError> {
-        // Areas are asked for scans alone, and `smaps` walks the page tables.
+        // Areas are needed only for scans, and `smaps` walks the page tables.
         let (process, _) = self.looked_at(target, PHYSICAL, NEEDS_MODULE)?;
         let areas = smaps(process).map_err(|error| answer(target, error))?;
         let is_numa = nodes(&self.root).iter().filter(|node| node.has_memory).count() > 1;
@@ -127,7 +127,7 @@ impl Tiering for LiveHost {
                     *result = judged;
                     continue;
                 }
-                // Nobody needs the size of a page where there is room for any.
+                // The size of a page matters only if room is limited.
                 let pages = if order.keeps_high_watermark { folio_pages(process, order.pages[index])? } else { 1 };
                 if taken + u64::from(pages) <= room {
                     taken += u64::from(pages);
@@ -150,7 +150,7 @@ impl Tiering for LiveHost {
     }
 }
 
-/// Moves those pages of an order, looks where they are afterwards, and tries busy ones once more.
+/// Moves these pages of an order, reads their nodes afterwards, and retries busy ones once.
 fn move_some(
     root: &Root,
     process: &Process,
@@ -167,7 +167,7 @@ fn move_some(
             let status = root
                 .blocking("move pages of", &format!("process {pid}"), move || sys::move_to_node(pid, &moved, to))?
                 .map_err(|error| call_failed(process, "move pages of", error))?;
-            // The kernel gives up at a page that it cannot move, and says nothing of those behind it: what counts is where they are.
+            // The kernel gives up at a page that it cannot move, and reports nothing for later pages, so their nodes decide.
             let after = nodes_of(process, &pages)?;
             for ((&index, status), at) in batch.iter().zip(status).zip(after) {
                 results[index] = if at == Some(order.to) {
@@ -182,7 +182,7 @@ fn move_some(
     Ok(())
 }
 
-/// What became of a page that is not where it should be, by its number of `move_pages`.
+/// Result for a page that is not on the target node, by its status of `move_pages`.
 fn verdict(status: i32, at: Option<NodeId>) -> PageMove {
     match -i64::from(status) {
         _ if at.is_none() => PageMove::NotPresent,
@@ -193,7 +193,7 @@ fn verdict(status: i32, at: Option<NodeId>) -> PageMove {
     }
 }
 
-/// The node of each page; `None` where there is none.
+/// The node of each page; `None` for a page that is not present.
 fn nodes_of(process: &Process, addresses: &[u64]) -> Result<Vec<Option<NodeId>>, LiveError> {
     let mut nodes = Vec::with_capacity(addresses.len());
     for batch in addresses.chunks(BATCH) {
@@ -236,7 +236,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Scans batch by batch. The first byte that was not looked at.
+    /// Scans in batches. Returns the address of the first byte not scanned.
     fn run(&mut self, range: AddressRange) -> Result<u64, LiveError> {
         let page_bytes = sys::page_bytes();
         let step = BATCH as u64 * page_bytes;
@@ -258,8 +258,8 @@ impl Scan<'_> {
         Ok(range.end)
     }
 
-    /// The first page that is neither present nor swapped, in a table that is there, if the filter stops at such. Tables without any page
-    /// are taken for missing ones.
+    /// The first page in an existing table that is neither present nor swapped, if the filter stops at such pages. Tables without any
+    /// page count as missing.
     fn first_hole(&self, range: std::ops::Range<u64>) -> Result<Option<u64>, LiveError> {
         if self.filter.hole() == Flow::On {
             return Ok(None);
@@ -301,7 +301,7 @@ impl Scan<'_> {
             let accessed = found.young.has(index);
             let shown = ScannedPage { pages, ..ScannedPage::new(first * page_bytes, node, accessed) };
             let mut marks = self.marks.of(first);
-            // The bit is cleared already: whether a page is locked or shared is not known here, so the filter never keeps one.
+            // The bit is cleared already: it is unknown here whether a page is locked or shared, so the filter never keeps one.
             self.filter.see(&shown, &mut marks);
             self.marks.set(first, marks);
         }
@@ -318,7 +318,7 @@ impl Scan<'_> {
     }
 }
 
-/// The first page that is not held, in a block of [`TABLE_PAGES`] where some are; `first` is the number of the first page.
+/// The first page that is not held, in a block of [`TABLE_PAGES`] with some held ones; `first` is the number of the first page.
 fn hole_in_table(first: u64, is_held: &[bool]) -> Option<u64> {
     let mut start = 0;
     while start < is_held.len() {
@@ -350,7 +350,7 @@ fn kind_of(area: &SmapsArea, bound: &BTreeMap<u64, ()>) -> AreaKind {
     let SmapsArea { mapping, flags, .. } = area;
     AreaKind {
         is_io: flags.has("io") || flags.has("pf"),
-        // That of file systems shows nowhere in /proc.
+        // DAX of file systems does not show in /proc.
         is_dax: mapping.name.starts_with("/dev/dax"),
         is_hugetlb: flags.has("ht"),
         is_mixed: flags.has("mm"),

@@ -2,11 +2,11 @@
 
 use rustix::ioctl::opcode;
 
-/// Version of the interface that is spoken here.
+/// Version of the interface that this client uses.
 pub(crate) const ABI: u32 = 1;
 /// Entries of one probe, addresses of one activation.
 pub(crate) const BATCH_MAX: usize = 4096;
-/// Probes and scans take the bits away.
+/// Probes and scans clear the bits.
 pub(crate) const CLEAR: u32 = 1;
 pub(crate) const LEVELS_MAX: usize = 8;
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use std::mem::{offset_of, size_of};
 
-    /// Added up by hand from module/isotherm.h: fields stand in the order of their declaration, each at a multiple of its size.
+    /// Offsets added up by hand from module/isotherm.h: fields are in declaration order, each at a multiple of its size.
     #[test]
     fn structures_are_laid_out_as_in_the_header() {
         assert_eq!((size_of::<Target>(), offset_of!(Target, padding), offset_of!(Target, start_time)), (16, 4, 8));

@@ -1,4 +1,4 @@
-//! Bitmaps of entries: bit 0 of word 0 for the first.
+//! Bitmaps of entries: bit 0 of word 0 is the first.
 
 /// Most entries of one bitmap: 2^28, a terabyte of 4 KiB pages in 32 MiB of bits.
 const ENTRIES_MAX: u64 = 1 << 28;
@@ -11,29 +11,29 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// All clear; `None` if it would be larger than anybody should ask for.
+    /// A clear bitmap; `None` if it would exceed the largest size.
     pub(crate) fn sized(nr_bits: u64) -> Option<Self> {
         let nr_words = usize::try_from(nr_bits.div_ceil(64)).ok()?;
         (nr_bits <= ENTRIES_MAX).then(|| Self { words: vec![0; nr_words], nr_bits })
     }
 
-    /// Bits in it.
+    /// Number of bits.
     pub fn len(&self) -> u64 {
         self.nr_bits
     }
 
-    /// Whether it has no bit at all.
+    /// Whether it has no bits.
     pub fn is_empty(&self) -> bool {
         self.nr_bits == 0
     }
 
-    /// Whether the bit of an entry is set; no entry behind the end has its bit set.
+    /// Whether the bit of an entry is set; false after the end.
     pub fn has(&self, index: u64) -> bool {
         let word = usize::try_from(index / 64).ok().and_then(|word| self.words.get(word));
         index < self.nr_bits && word.is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// Bits that are set.
+    /// Number of set bits.
     pub fn count(&self) -> u64 {
         self.ones().count() as u64
     }

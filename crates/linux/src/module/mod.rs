@@ -1,5 +1,5 @@
-//! Client of the accessed-bit kernel module (docs/spec/live.md#4-accessed-bit-module): batches what is asked, goes on where a scan stopped,
-//! and puts failures into words.
+//! Client of the accessed-bit kernel module (docs/spec/live.md#4-accessed-bit-module): batches requests, continues stopped scans, and
+//! reports failures as text.
 
 pub(crate) mod abi;
 mod bitmap;
@@ -14,12 +14,12 @@ use std::path::PathBuf;
 
 pub use bitmap::Bitmap;
 
-/// Where the module's device is, from the root on.
+/// Path of the module's device, below the root.
 const DEVICE: &str = "/dev/isotherm";
-/// What it takes where the device is missing.
+/// What is needed if the device is missing.
 pub(crate) const NEEDS_MODULE: &str = "the kernel module of isotherm is not loaded: `modprobe isotherm` as root, after `dkms install` where it was never built for this kernel";
 
-/// The module, open and of this version.
+/// The open module, checked to have this version.
 #[derive(Debug)]
 pub struct Module {
     device: File,
@@ -27,32 +27,32 @@ pub struct Module {
     shifts: Vec<u8>,
 }
 
-/// log2 of the bytes of the widest entry that may be: those of five levels span 2^48.
+/// log2 of the bytes of the widest possible entry: with five levels, entries span up to 2^48.
 const SHIFT_MAX: u8 = 56;
 
-/// Whether a probe or a scan takes accessed bits away.
+/// Whether a probe or scan clears bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Bits stay as they are.
     Test,
-    /// Accessed bits that are set are cleared.
+    /// Set accessed bits are cleared.
     Clear,
-    /// Dirty bits of leaves, too, after their pages were marked dirty: tells what is written from now on.
+    /// Dirty bits of leaves are cleared too, after marking their pages dirty; they then show later writes.
     ClearWritten,
 }
 
-/// The entries of one level in a range, a bit each.
+/// The entries of one level in a range, one bit each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanResult {
-    /// Accessed since the bit was cleared last.
+    /// Entries accessed since their bit was last cleared.
     pub young: Bitmap,
-    /// Something is mapped there.
+    /// Entries that map something.
     pub present: Bitmap,
-    /// Mapped by a huge leaf above the level, whose accessed bit stands for all entries that it covers.
+    /// Entries mapped by a huge leaf above the level, whose accessed bit counts for all of them.
     pub huge: Bitmap,
-    /// Written since the last scan with [`Look::ClearWritten`]; empty unless the scan is one, and at the leaf level.
+    /// Entries written since the last scan with [`Look::ClearWritten`]; empty for other scans, and above the leaf level.
     pub written: Bitmap,
-    /// Entries of a kind that is not looked at: device memory, hugetlbfs.
+    /// Number of entries of kinds that are not scanned: device memory, hugetlbfs.
     pub nr_skipped: u64,
 }
 
@@ -60,7 +60,8 @@ impl Module {
     /// Opens the device and asks for its version.
     ///
     /// # Errors
-    /// [`LiveError::NotHere`] if the module is not loaded, is of another version, or below a root of files; [`LiveError::Io`] without rights.
+    /// [`LiveError::NotHere`] if the module is not loaded, has another version, or the root is a tree of files; [`LiveError::Io`] without
+    /// rights.
     pub fn open(root: &Root) -> Result<Self, LiveError> {
         let what = "the accessed-bit module";
         let path = root.path(DEVICE);
@@ -87,7 +88,7 @@ impl Module {
         &self.shifts
     }
 
-    /// Looks at single entries, in batches. `results` has the length of `probes`. A level that does not exist is answered as unknown.
+    /// Probes single entries, in batches. `results` has the length of `probes`. A level that does not exist is answered as unknown.
     ///
     /// # Errors
     /// [`LiveError::Gone`], [`LiveError::Io`].
@@ -117,10 +118,10 @@ impl Module {
         Ok(())
     }
 
-    /// Looks at all entries of a level in a range, whose ends are rounded outwards to entries.
+    /// Scans all entries of a level in a range, whose ends are rounded outwards to entries.
     ///
     /// # Errors
-    /// [`LiveError::Gone`], [`LiveError::Io`]; [`LiveError::Strange`] if the module does not get on.
+    /// [`LiveError::Gone`], [`LiveError::Io`]; [`LiveError::Strange`] if the module makes no progress.
     pub fn scan(
         &self,
         process: &Process,
@@ -162,7 +163,7 @@ impl Module {
         Ok(result)
     }
 
-    /// Drops the cached translations of a process, so that its next accesses set accessed bits again.
+    /// Flushes the TLB entries of a process, so that its next accesses set accessed bits again.
     ///
     /// # Errors
     /// [`LiveError::Gone`], [`LiveError::Io`].
@@ -171,7 +172,7 @@ impl Module {
         self.call(process, || sys::module_flush(&self.device, target))
     }
 
-    /// Marks the pages at these addresses accessed, in batches. How many pages were marked; those that are not present are passed over.
+    /// Marks the pages at these addresses accessed, in batches. Returns the number of marked pages; pages that are not present are skipped.
     ///
     /// # Errors
     /// [`LiveError::Gone`], [`LiveError::Io`].
@@ -216,7 +217,7 @@ impl ScanPlan {
     fn new(range: std::ops::Range<u64>, shift: u8) -> Self {
         let mask = (1_u64 << shift) - 1;
         let start = range.start & !mask;
-        // The last entry of the address space has no end that could be written down: it is left out.
+        // The end of the last entry of the address space does not fit in 64 bits, so that entry is left out.
         let end = range.end.max(range.start).checked_add(mask).map_or(!mask, |end| end & !mask);
         Self { start, end, shift, nr_entries: (end - start) >> shift }
     }
@@ -225,7 +226,7 @@ impl ScanPlan {
         (address - self.start) >> self.shift
     }
 
-    /// Where the next call starts; `None` if the module got nowhere, or to where no call can go on.
+    /// Start of the next call; `None` if the module made no progress, or stopped where no call can continue.
     fn resumes_at(&self, from: u64, next: u64) -> Option<u64> {
         let advances = next > from && next <= self.end;
         let fits = next == self.end || next.wrapping_sub(self.start).is_multiple_of(64 << self.shift);
@@ -244,14 +245,14 @@ impl ScanResult {
             young: bitmap.clone(),
             present: bitmap.clone(),
             huge: bitmap.clone(),
-            // No room tells the module that nobody asks.
+            // The module does not fill an empty bitmap.
             written: if look == Look::ClearWritten { bitmap } else { Bitmap::default() },
             nr_skipped: 0,
         })
     }
 }
 
-/// The levels of a module of this version, or what is wrong with it and what to do.
+/// The levels of a module with this version, or what is wrong with it and what to do.
 fn checked(version: &Version) -> Result<Vec<u8>, String> {
     if version.abi != abi::ABI {
         return Err(format!(

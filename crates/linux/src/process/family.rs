@@ -1,5 +1,5 @@
-//! Several processes that are watched as one: a process with its children, or all of a control group. They come and go; each change is
-//! reported once.
+//! Processes that are monitored together: a process with its children, or all processes of a control group. They start and end; each change
+//! is reported once.
 
 use super::read_stat;
 use crate::cgroup::Hierarchy;
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     pub pid: u32,
-    /// In clock ticks since boot: with the number it names one process for good.
+    /// Start time in clock ticks since boot; together with the PID it is unique.
     pub start_time: u64,
 }
 
-/// Who came and who went since the last update, each ascending.
+/// Processes added and removed since the last update, each ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub came: Vec<Member>,
@@ -38,8 +38,8 @@ pub struct Family {
 }
 
 impl Family {
-    /// A process and whatever it starts. A child stays a member when its parent ends before it; one whose parent ended before any update
-    /// saw it is not found.
+    /// A process and its descendants. A child stays a member when its parent ends before it; one whose parent ended before any update saw
+    /// it is not found.
     ///
     /// # Errors
     /// [`LiveError::Gone`] if there is no such process; [`LiveError::Strange`].
@@ -48,26 +48,26 @@ impl Family {
         Ok(Self { root: root.clone(), rule: Rule::Descendants(first), members: BTreeSet::new() })
     }
 
-    /// All processes of a control group (version 2) and of those below it. The path is that below the mount, as in `/proc/PID/cgroup`, or has
-    /// the mount in front.
+    /// All processes of a control group (version 2) and of those below it. The path is relative to the mount, as in `/proc/PID/cgroup`, or
+    /// starts with the mount.
     ///
     /// # Errors
-    /// [`LiveError::NotHere`] without version 2, [`LiveError::Gone`] if there is no such group, [`LiveError::Refused`] for a path that leads out
-    /// of the hierarchy.
+    /// [`LiveError::NotHere`] without version 2, [`LiveError::Gone`] if there is no such group, [`LiveError::Refused`] for a path outside
+    /// the hierarchy.
     pub fn of_group(root: &Root, group: &str) -> Result<Self, LiveError> {
         let folder = Hierarchy::unified(root)?.group(group)?.folder().to_owned();
         Ok(Self { root: root.clone(), rule: Rule::Group(folder), members: BTreeSet::new() })
     }
 
-    /// Who belongs to it, as of the last update, ascending.
+    /// Members as of the last update, ascending.
     pub fn members(&self) -> impl Iterator<Item = Member> + '_ {
         self.members.iter().copied()
     }
 
-    /// Looks again. The first call reports all members as come.
+    /// Updates the members. The first call reports all of them as added.
     ///
     /// # Errors
-    /// [`LiveError::Io`] if the list of processes cannot be read. A group or a process that has vanished is no error: all have gone.
+    /// [`LiveError::Io`] if the list of processes cannot be read. A vanished group or process is no error: all members are removed.
     pub fn update(&mut self) -> Result<Changes, LiveError> {
         let now = match &self.rule {
             Rule::Descendants(first) => self.descendants(*first)?,
@@ -92,7 +92,7 @@ impl Family {
         Ok(found)
     }
 
-    /// The process of this number, unless it has ended.
+    /// The process with this PID, unless it has ended.
     fn living(&self, pid: u32) -> Option<Member> {
         let stat = read_stat(&self.root, pid).ok().filter(|stat| !stat.has_ended())?;
         Some(Member { pid, start_time: stat.start_time })
@@ -104,7 +104,7 @@ impl Family {
         while let Some(group) = left.pop() {
             match self.root.read(group.join("cgroup.procs")) {
                 Ok(text) => found.extend(numbers(&text).filter_map(|pid| self.living(pid))),
-                // Gone meanwhile, or a threaded group, whose processes its parent lists.
+                // Removed meanwhile, or a threaded group, whose parent lists its processes.
                 Err(LiveError::Io { source, .. })
                     if matches!(source.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {}
                 Err(error) => return Err(error),
@@ -117,7 +117,8 @@ impl Family {
     }
 }
 
-/// Children of processes: of each thread a list where the kernel has it (`CONFIG_PROC_CHILDREN`), else all processes asked for their parents.
+/// Children of processes: from the list of each thread if the kernel has it (`CONFIG_PROC_CHILDREN`), else from the parents of all
+/// processes.
 struct Children<'a> {
     root: &'a Root,
     by_parent: Option<BTreeMap<u32, Vec<u32>>>,
@@ -156,7 +157,7 @@ impl Children<'_> {
     }
 }
 
-/// Numbers of processes, one a word. 0 stands for a process outside this PID namespace, which cannot be named.
+/// PIDs, separated by white space. 0 is a process outside this PID namespace, which has no PID here.
 fn numbers(text: &str) -> impl Iterator<Item = u32> + '_ {
     text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).filter(|&pid| pid != 0)
 }

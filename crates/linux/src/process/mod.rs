@@ -1,4 +1,4 @@
-//! A process that cannot be mistaken for another: its number, when it started, and a handle that the kernel keeps apart
+//! A process that cannot be mistaken for another: its PID, its start time, and a handle that survives PID reuse
 //! (docs/spec/live-linux.md#3-permissions-and-process-life-cycle).
 
 mod family;
@@ -21,33 +21,34 @@ pub struct Process {
     pid: u32,
     start_time: u64,
     name: String,
-    /// Where the program's code starts; shows another program below a root of files, where no handle does.
+    /// Start address of the program's code; it reveals another program below a root of files, where there is no handle.
     code_start: u64,
     /// `None` below a root of files.
     pidfd: Option<OwnedFd>,
-    /// Belongs to the address space at the time of opening, and reads 0 bytes once that was given up.
+    /// Belongs to the address space at the time of opening, and reads 0 bytes once that is gone.
     pagemap: File,
 }
 
-/// What has become of a process.
+/// Current state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It runs the program that it ran when it was opened.
+    /// It runs the same program as when it was opened.
     Same,
-    /// It runs another program (`execve`): addresses that were learnt before mean nothing now.
+    /// It runs another program (`execve`): earlier addresses are invalid now.
     OtherProgram,
-    /// It has ended, reaped or not; the number may be another's by now.
+    /// It has ended, reaped or not; the PID may be reused by now.
     Ended,
 }
 
 impl Process {
-    /// Opens the process of this number.
+    /// Opens the process with this PID.
     ///
     /// # Errors
-    /// [`LiveError::Gone`] if there is none, or it has ended; [`LiveError::Refused`] if it can never be watched: a kernel thread, a thread
-    /// that is no process, a process that this user may not read; [`LiveError::Io`], [`LiveError::Strange`], [`LiveError::NotHere`].
+    /// [`LiveError::Gone`] if there is none, or it has ended; [`LiveError::Refused`] if it can never be monitored: a kernel thread, a
+    /// thread that is no process, a process that this user may not read; [`LiveError::Io`], [`LiveError::Strange`],
+    /// [`LiveError::NotHere`].
     pub fn open(root: &Root, pid: u32) -> Result<Self, LiveError> {
-        // The handle comes first: what is read after it is of the same process as long as the handle lives at the end.
+        // The handle comes first: later reads are of the same process if the handle is still alive at the end.
         let pidfd = if root.is_real() { Some(open_pidfd(root, pid)?) } else { None };
         let stat = read_stat(root, pid)?;
         if stat.has_ended() || stat.is_exiting() {
@@ -61,7 +62,7 @@ impl Process {
         }
         let path = root.path(format!("/proc/{pid}/pagemap"));
         let pagemap = File::open(&path).map_err(|error| {
-            // A process on its way out has no address space, which looks like a lack of rights.
+            // An exiting process has no address space, which appears as a lack of rights.
             let has_ended = read_stat(root, pid).map_or(true, |now| now.has_ended() || now.is_exiting());
             if has_ended { ended(pid, &stat.name) } else { cannot_open(&path, error, pid, &stat.name) }
         })?;
@@ -78,12 +79,12 @@ impl Process {
         Ok(process)
     }
 
-    /// Its number in this PID namespace.
+    /// PID in this PID namespace.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`).
     pub fn start_time(&self) -> u64 {
         self.start_time
     }
@@ -93,7 +94,7 @@ impl Process {
         &self.name
     }
 
-    /// What has become of it. Ask before each round of actions, and again after what was read must be of one program.
+    /// Its current state. Check before each round of actions, and after reads that must come from one program.
     pub fn life(&self) -> Life {
         if self.pidfd.as_ref().is_some_and(sys::has_ended) {
             return Life::Ended;
@@ -102,28 +103,28 @@ impl Process {
         if stat.has_ended() || stat.start_time != self.start_time {
             return Life::Ended;
         }
-        // On a real machine the handle of the old address space tells; in a root of files it is a file, as long as it is.
+        // On a real machine, the pagemap of the old address space reads empty; below a root of files, the start of its code differs.
         let is_given_up = match &self.pidfd {
             Some(_) => matches!(self.pagemap.read_at(&mut [0; 8], 0), Ok(0)),
             None => stat.code_start != self.code_start,
         };
         match (is_given_up, &self.pidfd) {
             (false, _) => Life::Same,
-            // An address space is given up at the end too, a moment before the handle says so.
+            // An exit also frees the address space, a moment before the handle shows it.
             (true, Some(pidfd)) if sys::has_ended(pidfd) || self.is_exiting() => Life::Ended,
             (true, _) => Life::OtherProgram,
         }
     }
 
-    /// Whether it has no address space any more.
+    /// Whether its address space is gone.
     fn is_exiting(&self) -> bool {
         read_stat(&self.root, self.pid).map_or(true, |stat| stat.has_ended() || stat.is_exiting())
     }
 
-    /// That it lives and runs the program that it ran when it was opened.
+    /// Checks that it lives and runs the same program as when it was opened.
     ///
     /// # Errors
-    /// [`LiveError::Gone`], in words.
+    /// [`LiveError::Gone`].
     pub fn check(&self) -> Result<(), LiveError> {
         match self.life() {
             Life::Same => Ok(()),
@@ -135,10 +136,10 @@ impl Process {
         }
     }
 
-    /// Reads one of its files below `/proc/PID`, of the program that it ran when it was opened.
+    /// Reads one of its files below `/proc/PID`, checked to belong to the program that it ran when it was opened.
     ///
     /// # Errors
-    /// [`LiveError::Gone`]; [`LiveError::Refused`] if it may not be read any more; [`LiveError::Io`].
+    /// [`LiveError::Gone`]; [`LiveError::Refused`] if it is no longer readable; [`LiveError::Io`].
     pub fn read(&self, file: &str) -> Result<String, LiveError> {
         let text = self.root.read(format!("/proc/{}/{file}", self.pid));
         self.check()?;
@@ -148,7 +149,7 @@ impl Process {
         })
     }
 
-    /// Writes to one of its files below `/proc/PID`. Success proves nothing: ask [`check`](Self::check) again.
+    /// Writes to one of its files below `/proc/PID`. Success proves nothing: call [`check`](Self::check) again.
     ///
     /// # Errors
     /// [`LiveError::Gone`]; [`LiveError::Io`].

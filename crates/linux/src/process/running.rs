@@ -1,4 +1,4 @@
-//! Processes by the program that they run, with what they call themselves and the group that they are in.
+//! Processes by program, with their own names and their groups.
 
 use super::read_stat;
 use crate::{LiveError, Root};
@@ -6,21 +6,21 @@ use isotherm_texts::stat::Stat;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Bytes that the kernel keeps of a name (`TASK_COMM_LEN` without the zero behind it).
+/// Longest name in the kernel, in bytes (`TASK_COMM_LEN` without the zero behind it).
 const NAME_BYTES: usize = 15;
 
-/// A process that lives and is no thread of the kernel.
+/// A live process that is no kernel thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
     pub pid: u32,
-    /// As in `/proc/PID/comm`: what it calls itself, cut to 15 bytes.
+    /// Its own name, as in `/proc/PID/comm`: cut to 15 bytes.
     pub name: String,
-    /// Path of its control group of version 2; `/` where there is none.
+    /// Path of its cgroup v2; `/` if it has none.
     pub group: String,
 }
 
 impl Running {
-    /// The process of this number; `None` if it has ended, or is a thread of the kernel.
+    /// The process with this PID; `None` if it has ended, or is a kernel thread.
     pub fn of(root: &Root, pid: u32) -> Option<Self> {
         let stat = read_stat(root, pid).ok().filter(is_program)?;
         let groups = root.read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -28,7 +28,7 @@ impl Running {
     }
 }
 
-/// All processes that run a program, by its file's name or by what they call themselves, ascending. Process 1 is never among them.
+/// All processes that run a program, by its file name or by their own name, ascending. Process 1 is never among them.
 ///
 /// # Errors
 /// [`LiveError::Io`] if the list of processes cannot be read.
@@ -57,7 +57,7 @@ fn runs(root: &Root, stat: &Stat, command: &str) -> bool {
     if stat.name == command {
         return true;
     }
-    // A name that was cut may be another's: the file decides, where it can be read.
+    // A cut name may be ambiguous, so the file decides if it can be read.
     match fs::read_link(root.path(format!("/proc/{}/exe", stat.pid))) {
         Ok(file) => {
             let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
