@@ -1,11 +1,11 @@
-//! What `isotherm --version` says of the build: the commit, where the sources are a checkout, and the compiler. No date: the same sources
-//! give the same bytes. Whether files were changed since the commit is not told: nothing would notice when they are.
+//! Build information for `isotherm --version`: the commit, if the sources are a checkout, and the compiler. No date: the same sources
+//! give the same bytes. Changes since the commit are not reported, because a build would not notice them.
 
 use std::process::Command;
 
 fn main() {
-    // Sources that were unpacked inside somebody else's checkout are not of its commits.
-    // It also serves the Python package, which lies elsewhere.
+    // Sources unpacked inside another checkout do not belong to its commits. This script also serves the Python package, in another
+    // folder.
     let here = std::env::current_dir().and_then(std::fs::canonicalize).ok();
     let own = here.as_deref().and_then(|here| here.ancestors().find(|folder| folder.join("Cargo.lock").is_file()));
     let top = said("git", &["rev-parse", "--show-toplevel"]).and_then(|top| std::fs::canonicalize(top).ok());
@@ -18,7 +18,7 @@ fn main() {
     for (name, from) in [("ISOTHERM_PROFILE", "PROFILE"), ("ISOTHERM_TARGET", "TARGET")] {
         println!("cargo::rustc-env={name}={}", std::env::var(from).unwrap_or_default());
     }
-    // HEAD changes with each switch, its log with each commit too. Where there is neither, nothing is watched.
+    // HEAD changes with each switch, and its log also with each commit. Missing files are not watched.
     for name in ["HEAD", "logs/HEAD"] {
         let path = said("git", &["rev-parse", "--path-format=absolute", "--git-path", name]);
         if let Some(path) = path.filter(|path| std::path::Path::new(path).exists()) {
@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// The one line that a command prints; `None` if it does not run, or fails.
+/// The single line that a command prints; `None` if it cannot run, or fails.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let line = String::from_utf8(output.stdout).ok()?.trim().to_owned();

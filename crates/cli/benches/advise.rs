@@ -1,7 +1,7 @@
-//! How long advice takes: on bundled recordings, again from kept replays, and on a made recording of ten minutes and 8 GiB.
+//! Time of advice: on bundled recordings, again with cached replays, and on a synthetic recording of ten minutes and 8 GiB.
 //!
-//! Prints one JSON object a line: `name, unit, bar, value, pass`. Without `--bench` it asks about a small made recording and only checks that it
-//! works.
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. Without `--bench` it uses a small synthetic recording and only checks
+//! that it works.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
@@ -34,7 +34,7 @@ fn main() {
     report("advise, made", &answer);
 }
 
-/// A made recording; by default 8 GiB, 40 M touches, ten minutes.
+/// A synthetic recording; by default 8 GiB, 40 M touches, ten minutes.
 fn make(folder: &Path, options: &[&str]) -> PathBuf {
     let path = folder.join("made.parquet");
     let status = Command::new(ISOTHERM).args(["--quiet", "trace", "make", "-o"]).arg(&path).args(options).status();

@@ -1,8 +1,9 @@
-//! How the cost of advice grows: made recordings of one, two, four and eight times the length, and of one to eight times the footprint.
+//! Growth of the cost of advice: synthetic recordings of one, two, four and eight times the length, and of one to eight times the
+//! footprint.
 //!
-//! Prints one JSON object a line: `name, unit, bar, value, pass`. Figures are CPU time of all threads of `isotherm advise`, so that other work
-//! on the machine matters less. The bar is linear growth: eight times as much in ten times the time. `BENCH_GROWTH_SVG` names a file that
-//! gets both lines as a chart. Without `--bench` small recordings are made and only that it works is checked.
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. Figures are CPU time of all threads of `isotherm advise`, so that other
+//! work on the machine matters less. The bar is linear growth: eight times the size in at most ten times the time. `BENCH_GROWTH_SVG` names
+//! a file for a chart of both lines. Without `--bench` it makes small recordings and only checks that it works.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
@@ -13,7 +14,7 @@ use isotherm_report::{Axis, Chart, Emphasis, PictureSize, Series, Unit};
 
 const ISOTHERM: &str = env!("CARGO_BIN_EXE_isotherm");
 const FACTORS: [u32; 4] = [1, 2, 4, 8];
-/// Eight times as much may take so many times as long.
+/// Largest ratio of times for eight times the size.
 const TIMES_MAX: f64 = 10.0;
 
 /// The smallest recording: footprint in MiB, touches, length in seconds.
@@ -25,7 +26,7 @@ struct Base {
 
 fn main() {
     let measuring = std::env::args().any(|argument| argument == "--bench");
-    // Large enough that the search is played on a sample, as for all long recordings.
+    // Large enough that the search replays a sample, as for all long recordings.
     let base = match measuring {
         true => Base { mib: 1024, touches: 5_000_000, seconds: 75 },
         false => Base { mib: 4, touches: 10_000, seconds: 1 },
@@ -63,7 +64,7 @@ fn chart(base: &Base, lines: &[(&str, [f64; 4])]) -> Chart {
         .iter()
         .map(|(what, costs)| Series::line(format!("{what} grows"), points(costs)).emphasis(Emphasis::Strong))
         .collect();
-    // From the dearer of the two: below it growth is slower than linear.
+    // Starts at the larger of the two costs: below that line growth is slower than linear.
     let first = lines.iter().map(|(_, costs)| costs[0]).fold(0.0, f64::max) * 1e9;
     let linear = FACTORS.map(|factor| (f64::from(factor), first * f64::from(factor)));
     series.push(Series::line("linear", linear.to_vec()).emphasis(Emphasis::Muted));
@@ -100,10 +101,10 @@ fn advise(trace: &Path, effort: &str) -> f64 {
     cpu_seconds_of_children() - before
 }
 
-/// CPU time of all programs that this one has started and that have ended. The kernel counts it in hundredths of a second.
+/// CPU time of all children that have ended. The kernel counts it in hundredths of a second.
 fn cpu_seconds_of_children() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    // Behind the name in brackets: the state is field 3, user and system time of children are 16 and 17.
+    // After the name in parentheses: the state is field 3, user and system time of children are fields 16 and 17.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(13).take(2).filter_map(|ticks| ticks.parse::<u32>().ok());
     f64::from(ticks.sum::<u32>()) / 100.0

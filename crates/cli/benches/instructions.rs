@@ -1,4 +1,4 @@
-//! How many instructions replays take, next to stored counts: what makes the simulated machine slower shows here, however busy the host is.
+//! Instruction counts of replays, next to stored counts: they show a slower simulated machine even on a busy host.
 //!
 //! `cargo xtask bless instructions` stores new counts; a commit that changes them says why. They
 //! are of an optimised build of this package alone: what other packages ask of its dependencies does not change them. Prints one JSON
@@ -12,7 +12,7 @@ use std::process::Command;
 use serde_json::json;
 
 const COUNTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.json");
-/// By so much counts may differ from those stored, in percent: libraries choose their code by the processor.
+/// Largest difference from the stored counts, in percent: libraries choose their code by the processor.
 const PERCENT: f64 = 3.0;
 
 fn main() {

@@ -1,8 +1,8 @@
-//! Full replay with reclaim, beside libCacheSim on the same trace file in the same run.
+//! Full replay with reclaim, next to libCacheSim on the same trace file in the same run.
 //!
-//! Writes an oracleGeneral trace of Zipf-like requests, replays it in memory for half its pages: by libCacheSim's LRU (its
-//! C loop, `libcachesim_speed.py`) and by the simulated machine under `lru`, `clock`, `classic` and `mglru`. Prints one JSON object a
-//! line: `name, unit, bar, value, pass`. Without `--bench` it runs small and only checks that it works.
+//! Writes an oracleGeneral trace of Zipf-like requests, replays it with memory for half its pages: by libCacheSim's LRU (its C loop,
+//! `libcachesim_speed.py`) and by the simulated machine under `lru`, `clock`, `classic` and `mglru`. Prints one JSON object a line:
+//! `name, unit, bar, value, pass`. Without `--bench` it runs small and only checks that it works.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output")]
 
@@ -20,7 +20,7 @@ use isotherm_units::access::{
 };
 use isotherm_units::{Bytes, Instant, PageRange, Pages};
 
-/// Name, pages, requests, how many times faster than libCacheSim's LRU.
+/// Name, pages, requests, required speed relative to libCacheSim's LRU.
 const SIZES: [(&str, u64, u64, f64); 2] =
     [("1 M pages", 1_000_000, 20_000_000, 5.0), ("10 M pages", 10_000_000, 40_000_000, 6.0)];
 const RECORD: usize = 24;
@@ -72,7 +72,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The same weight on every power of two of ranks; ranks scattered over the pages.
+/// Every power of two of ranks has the same weight; ranks are scattered over the pages.
 fn write_trace(path: &Path, pages: u64, requests: u64) {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path).expect("writable"));
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -94,7 +94,7 @@ fn write_trace(path: &Path, pages: u64, requests: u64) {
     out.flush().expect("space for the trace");
 }
 
-/// `None`, with one line that says so, where libCacheSim is not installed.
+/// `None`, with a message, if libCacheSim is not installed.
 fn libcachesim(trace: &Path, capacity: u64) -> Option<Measured> {
     let python = root().join("target/test-needs/bin/python");
     let script = root().join("tests/differential/libcachesim_speed.py");
@@ -127,7 +127,7 @@ fn replay(trace: &Path, policy: &str, pages: u64, capacity: u64) -> Measured {
         let machine = builder.build();
         let start = cpu_ns();
         let outcome = machine.run(Instant::NEVER).expect("runs");
-        // The kernel books CPU time at ticks: small runs may show none.
+        // The kernel accounts CPU time at ticks, so small runs may show none.
         let ns = (cpu_ns() - start).max(1.0) / requests as f64;
         assert_eq!(outcome.programs[program.0].ending, Ending::Finished, "{:?}", outcome.incidents);
         let counters = &outcome.system().counters;
@@ -151,7 +151,7 @@ fn program(trace: &Path, pages: u64) -> Program {
 
 const BASE: u64 = 1 << 20;
 
-/// Reads the trace file as it goes, as libCacheSim does.
+/// Streams the trace file, as libCacheSim does.
 struct Records {
     file: File,
     buffer: Vec<u8>,
@@ -190,7 +190,7 @@ impl Random {
     }
 }
 
-/// CPU time of this thread, which other programs disturb least.
+/// CPU time of this thread, the measure that other programs disturb least.
 fn cpu_ns() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux keeps it");
     stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")

@@ -1,4 +1,4 @@
-//! A test of the command line as a whole: what the documentation shows, it accepts.
+//! Tests that the command line accepts what the documentation shows.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use isotherm_terminal::documented;
 
 use crate::CommandLine;
 
-/// Of commands shown: the README shows its two commands at least.
+/// Fewest commands in the documentation: the README shows two.
 const SHOWN_MIN: usize = 2;
 
 #[test]
@@ -15,7 +15,7 @@ fn the_command_line_is_as_documented() {
     documented::check::<CommandLine>(root, "README.md", SHOWN_MIN);
 }
 
-/// `--help` and the manual pages are made of these words: no verb, argument or flag is without.
+/// `--help` and the manual pages are made of these texts: every verb, argument and flag has one.
 #[test]
 fn each_verb_and_flag_says_what_it_is_for() {
     let mut line = crate::command_line().disable_help_subcommand(true);
@@ -25,7 +25,7 @@ fn each_verb_and_flag_says_what_it_is_for() {
     assert_eq!(silent, [""; 0], "without a word of help");
 }
 
-/// Adds what of `verb`, and of the verbs inside it, has no help.
+/// Adds the arguments of `verb`, and of the verbs inside it, that have no help.
 fn add_silent(verb: &clap::Command, silent: &mut Vec<String>) {
     if verb.is_hide_set() {
         return;

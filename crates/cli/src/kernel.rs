@@ -1,4 +1,4 @@
-//! `--kernel`: which release's rules the simulated kernel follows.
+//! `--kernel`: the release whose rules the simulated kernel follows.
 
 use std::str::FromStr;
 
@@ -6,18 +6,18 @@ use isotherm_sim::memory::KernelRelease;
 
 use crate::error::CliError;
 
-/// What `--kernel` takes: a release with rules, `host` or `all`.
+/// Value of `--kernel`: a release with rules, `host` or `all`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KernelArg {
-    /// This release.
+    /// The given release.
     Release(KernelRelease),
-    /// The release that runs here.
+    /// The release of the running kernel.
     Host,
     /// Every release, side by side.
     All,
 }
 
-/// Releases to simulate, and why these.
+/// Releases to simulate, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kernels {
     /// At least one; the oldest first.
@@ -39,7 +39,7 @@ impl FromStr for KernelArg {
 }
 
 impl KernelArg {
-    /// The releases that were asked for.
+    /// The requested releases.
     ///
     /// # Errors
     /// `host` on a machine whose kernel has no rules: exit code 3.
@@ -71,7 +71,7 @@ impl KernelArg {
     }
 }
 
-/// The releases of `--kernel`. Without the flag: the release that runs here if it has rules, else the newest.
+/// The releases of `--kernel`. Without the flag: the running release if it has rules, else the newest one.
 ///
 /// # Errors
 /// See [`KernelArg::resolve`].

@@ -1,4 +1,4 @@
-//! The other command, `isotherm-lab`, which knows real kernels: finding it, and running it as a part of this one.
+//! Finds and runs `isotherm-lab`, the command that runs real kernels.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,16 @@ use isotherm_terminal::{CliError, Ui};
 
 const NAME: &str = "isotherm-lab";
 
-/// The command, found.
+/// Path of the command.
 #[derive(Debug)]
 pub(crate) struct Lab(PathBuf);
 
 impl Lab {
-    /// Looks for it: where `ISOTHERM_LAB` says, beside this command, in `PATH`. `why` it is needed begins the message.
+    /// Searches for it: at `ISOTHERM_LAB`, next to this command, in `PATH`. An error message begins with `why`, the
+    /// reason for its use.
     ///
     /// # Errors
-    /// It is nowhere: exit code 3.
+    /// It is not found: exit code 3.
     pub(crate) fn find(why: &str) -> Result<Self, CliError> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let (configured, executable) = (set("ISOTHERM_LAB"), std::env::current_exe().ok());
@@ -24,10 +25,10 @@ impl Lab {
         found.map(Self).map_err(|what| CliError::host_cannot(format!("{why}: {what}")))
     }
 
-    /// Runs it, and takes what it prints. It shows progress and talks to the user itself.
+    /// Runs it, and returns its output. It shows progress and messages itself.
     ///
     /// # Errors
-    /// Its own, which it has told the user; or it cannot be run.
+    /// Its own, which it has already printed; or it cannot be run.
     pub(crate) fn run<A: AsRef<OsStr>>(&self, arguments: &[A], ui: &Ui) -> Result<Vec<u8>, CliError> {
         let failed = |what: String| CliError::failed(format!("{} {what}", self.0.display()));
         let output = self
@@ -45,7 +46,7 @@ impl Lab {
         }
     }
 
-    /// So that it does not outlive us however we end, where util-linux is there to see to it.
+    /// Makes it end with us in any case, if util-linux is installed.
     fn command(&self) -> Command {
         let Some(setpriv) = std::env::var_os("PATH").and_then(|path| in_path("setpriv", &path)) else {
             return Command::new(&self.0);

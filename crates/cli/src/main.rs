@@ -1,4 +1,4 @@
-//! The `isotherm` command: parse the command line, run the verb, say how it ended.
+//! The `isotherm` command: parse the command line, run the verb, report the result.
 
 #[cfg(test)]
 mod documented;

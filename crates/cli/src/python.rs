@@ -1,4 +1,4 @@
-//! Verbs that the Python package does: Ray and Optuna are libraries of Python.
+//! Verbs that the Python package implements: Ray and Optuna are Python libraries.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
@@ -6,14 +6,13 @@ use std::process::{Command, ExitCode, Stdio};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Names the interpreter that has the package.
+/// Environment variable with the interpreter that has the package.
 const PYTHON: &str = "ISOTHERM_PYTHON";
 
-/// Runs a module of the package with arguments; its exit code is this program's. `needs` are modules that it cannot do without, `extra` is
-/// what installs them.
+/// Runs a module of the package with arguments, and takes over its exit code. `needs` are modules that it requires, `extra` installs them.
 ///
 /// # Errors
-/// There is no Python, or it lacks the package or what it needs: with the command that installs it. Exit code 3.
+/// Python, the package or its requirements are missing, with the command that installs them. Exit code 3.
 pub(crate) fn run(
     module: &str,
     needs: &[&str],
@@ -24,7 +23,7 @@ pub(crate) fn run(
     let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
     let shown = python.display();
     let install = format!("{shown} -m pip install 'isotherm[{extra}]'; {PYTHON} names another interpreter");
-    // Looked for and not imported: that takes seconds.
+    // Found, but not imported: an import takes seconds.
     let look = "import importlib.util as u, sys; print(*[m for m in sys.argv[1:] if u.find_spec(m) is None])";
     let looked = Command::new(&python).args(["-c", look, "isotherm"]).args(needs).stdin(Stdio::null()).output();
     let looked = looked.map_err(|error| {

@@ -1,4 +1,4 @@
-//! `isotherm advise` and `isotherm simulate` as a user types them.
+//! `isotherm advise` and `isotherm simulate` as a user runs them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
     assert!(runtime["mean"].as_f64().unwrap() > 1e9);
 }
 
-/// The scenario that advice writes plays the worlds that its figures are drawn from, beside the program without limits.
+/// The scenario that advice writes replays the runs behind its figures, next to the program without limits.
 #[test]
 fn the_written_scenario_gives_the_figures_of_the_advice_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,12 +102,12 @@ fn the_written_scenario_gives_the_figures_of_the_advice_again() {
         (&row["mean_bytes"], found("rows", "mean_bytes"), 1.0),
     ] {
         assert_eq!(again["n"], best["n"]);
-        // What advice says is rounded down.
+        // Figures of the advice are rounded down.
         let is_same = |ours: &str, theirs: &str| {
             (again[ours].as_f64().unwrap() * unit - given[theirs].as_f64().unwrap()).abs() < 1.5
         };
         assert!(is_same("median", "median") && is_same("least", "chance_low"), "{given} {again}");
-        // Of 20 runtimes and more, and of 40 counts, the upper end of advice leaves some out.
+        // With at least 20 runtimes, and 40 counts, the upper end in the advice excludes some.
         assert!(
             again["most"].as_f64().unwrap() * unit + 1.5 > given["chance_high"].as_f64().unwrap(),
             "{given} {again}"
@@ -119,7 +119,7 @@ fn the_written_scenario_gives_the_figures_of_the_advice_again() {
     assert!(text(&output.stderr).contains("worlds, each with a seed of its own"), "{}", text(&output.stderr));
 }
 
-/// Replays are kept in the cache folder: the second answer is the first one, and so it is where that folder holds nonsense.
+/// Replays are cached: the second answer equals the first, even if the cache folder holds garbage.
 #[test]
 fn a_second_question_plays_nothing_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ fn a_second_question_plays_nothing_again() {
     assert_eq!(ask(&[]), plain, "no folder can be made");
 }
 
-/// A window is played as `isotherm convert cut` would write it.
+/// A window is replayed as `isotherm convert cut` would write it.
 #[test]
 fn a_window_of_a_recording_is_a_recording() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn a_window_of_a_recording_is_a_recording() {
     }
 }
 
-/// The answer, what to do and the evidence come first, in the order of a reader, on one screen.
+/// The answer, the next step and the evidence come first, in reading order, on one screen.
 #[test]
 fn advice_fits_a_screen() {
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.parquet");
@@ -210,7 +210,7 @@ fn json_rows_carry_integers_and_opt_is_the_floor() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path());
     let ask = |threads| {
-        // With less effort, yardsticks have no rows below what is too slow for them.
+        // With less effort, baselines have no rows below a size that is too slow for them.
         let all = ["--effort", "thorough", "--format", "json", "--threads", threads];
         isotherm(&[&["advise", trace.to_str().unwrap(), "--memory", "50%,80%"], &all[..]].concat())
     };
@@ -287,7 +287,7 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
     }
 }
 
-/// 20 sweeps over 3000 pages, of which the last 500 are used each time and the others every second time.
+/// 20 sweeps over 3000 pages: the last 500 are used each time, the others every second time.
 fn trace_of_12_mib(folder: &Path) -> PathBuf {
     let mut requests = String::new();
     for sweep in 0..20u32 {
@@ -382,7 +382,7 @@ fn huge_pages_are_a_question_of_their_own() {
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
 }
 
-/// docs/use/advise.md: Ctrl-C gives what is known so far, with exit code 4.
+/// docs/use/advise.md: Ctrl-C prints the results so far, with exit code 4.
 #[test]
 fn interrupted_advice_says_what_is_known() {
     let folder = tempfile::tempdir().unwrap();
@@ -392,7 +392,7 @@ fn interrupted_advice_says_what_is_known() {
     command.args(["advise", recording, "--kernel", "7.2", "--format", "json"]);
     command.env("XDG_CACHE_HOME", &cache).env_remove("ISOTHERM_NO_CACHE").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Replays are kept while they are played: from the first on it can be interrupted.
+    // Each replay is cached when it ends, so advice can be interrupted after the first one.
     while !cache.join("isotherm/replays").exists() {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it kept anything");
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! `isotherm apply` for what the kernel's modules and the daemon do, on a tree of files that stands for a machine.
+//! `isotherm apply` for kernel modules and the daemon, on a tree of files that represents a machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -68,7 +68,7 @@ impl Machine {
         fs::read_to_string(self.path(path)).unwrap().trim().to_owned()
     }
 
-    /// An advice file of root's with this after its first lines.
+    /// An advice file owned by root, with `rest` after its first lines.
     fn advice(&self, rest: &str) -> String {
         self.write(
             "advice.toml",
@@ -86,7 +86,7 @@ impl Machine {
         command.args(arguments).env_remove("COLUMNS").args(["--color", "never"]).output().expect("it starts")
     }
 
-    /// A verb that works below the root of this machine.
+    /// Runs a verb below the root of this machine.
     fn on_it(&self, arguments: &[&str]) -> Output {
         let more = ["--root", self.folder.path().to_str().unwrap(), "--journal", &self.file("journal")];
         self.isotherm(&[arguments, &more[..]].concat())
@@ -147,7 +147,7 @@ fn a_module_that_would_harm_or_is_not_free_is_refused() {
     assert!(said(&refused).contains("--take-damon-stat"), "{}", said(&refused));
     assert!(machine.apply(&machine.advice(PRESET), &["--take-damon-stat"]).status.success());
     machine.write("sys/module/damon_stat/parameters/enabled", "N\n");
-    // The kernel takes the switch and starts nothing.
+    // The kernel accepts the switch and starts nothing.
     machine.write(&format!("{RECLAIM}/kdamond_pid"), "-1\n");
     let refused = machine.apply(&machine.advice(PRESET), &["--yes"]);
     assert_eq!(refused.status.code(), Some(3));
@@ -173,7 +173,7 @@ fn what_needs_the_daemon_is_refused_with_the_command_that_does_it() {
         (format!("{PRESET}{TOOL}"), "[[monitors]], [[generations]]"),
         ("[[monitors]]\nname = \"m\"\n".to_owned(), "[[monitors]]"),
         ("[[compaction]]\nname = \"h\"\ndesign = \"explicit\"\n".to_owned(), "[[compaction]]"),
-        // By engines of isotherm's own.
+        // By isotherm's own engines.
         ("[[monitors]]\nname = \"m\"\nconfig = { strategy = \"ptp\" }\n".to_owned(), "[[monitors]]"),
     ] {
         let advice = machine.advice(&rest);
@@ -184,7 +184,7 @@ fn what_needs_the_daemon_is_refused_with_the_command_that_does_it() {
         );
         let said = said(&refused);
         assert!(said.contains(table) && said.contains(&next), "{said}");
-        // And that command does it.
+        // The command carries it out.
         let file = machine.file("isotherm.toml");
         let made = machine.apply(&advice, &["--daemon-config", &file]);
         assert!(made.status.success(), "{rest}: {}", self::said(&made));
@@ -215,14 +215,14 @@ fn what_needs_the_daemon_is_refused_with_the_command_that_does_it() {
     assert!(said(&nobody).contains("say which control group"), "{}", said(&nobody));
     let ssh = machine.on_it(&["apply", &advice, "--daemon-config", "-", "--cgroup", "/system.slice/ssh.service"]);
     assert!(said(&ssh).contains("is left alone"), "{}", said(&ssh));
-    // A file of somebody else's stays.
+    // A file that another program wrote stays.
     machine.write("mine.toml", "[daemon]\n");
     let refused = machine.apply(&advice, &["--daemon-config", &machine.file("mine.toml"), "--yes"]);
     assert_eq!(refused.status.code(), Some(2));
     assert_eq!(machine.read("mine.toml"), "[daemon]");
 }
 
-/// From a recording to a daemon.
+/// From a recording to a running daemon.
 #[test]
 fn advice_becomes_a_configuration_that_the_daemon_runs() {
     let machine = Machine::new();
@@ -235,7 +235,7 @@ fn advice_becomes_a_configuration_that_the_daemon_runs() {
     let advised =
         machine.isotherm(&["advise", &trace, "--memory", "100%", "--kernel", "7.2", "--config", &advice, "-q"]);
     assert!(advised.status.success(), "{}", said(&advised));
-    // Whatever was recommended for so small a recording, a tool over generations goes with it.
+    // Adds a tool over generations, whatever was recommended for such a small recording.
     let mut text = fs::read_to_string(&advice).unwrap();
     if !text.contains("[[generations]]") {
         text.push_str(TOOL);

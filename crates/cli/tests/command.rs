@@ -1,4 +1,4 @@
-//! The command from outside: exit codes, streams, and what it says to bad input.
+//! The command from outside: exit codes, streams, and messages for bad input.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn a_wrong_command_line_is_2_and_says_what_is_allowed() {
     assert!(run(&["advice"]).stderr.contains("'advise'"), "a near name is suggested");
 }
 
-/// `isotherm … | head -c1`: no message, no panic, exit code 0.
+/// `isotherm … | head -c1`: no message, no panic, and exit code 0.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let trace = root().join("traces/sqlite.parquet");

@@ -1,12 +1,12 @@
-//! Every command that a page of the documentation shows is run, in a folder with the files that a reader would have; or it
-//! stands in a list here that says why not.
+//! Runs every command that a page of the documentation shows, in a folder with a reader's files. Exceptions are listed
+//! here with the reason.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// What is not run here, by how the command begins, and why.
+/// Commands that are not run, by prefix, with the reason.
 const NOT_RUN: &[(&str, &str)] = &[
     ("record", "the tutorial's own test and the recorder's record programs"),
     ("run", "needs a machine: tests/daemon.rs"),
@@ -46,9 +46,9 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("simulate compaction", "a minute: crates/scenario/tests"),
     ("sweep space.toml -o runs --ray", "needs Ray: python/tests/test_sweep_ray.py"),
 ];
-/// Whole commands that are not run: their longer forms are.
+/// Commands that are not run alone; their longer forms are run.
 const NOT_RUN_ALONE: &[(&str, &str)] = &[("top", "waits for keys"), ("simulate promotion", "half a minute")];
-/// These also say 3 or 4 where a machine has not all that they look for.
+/// These also exit with 3 or 4 if the machine lacks a feature that they check.
 const OF_THIS_MACHINE: [&str; 2] = ["doctor", "compact"];
 
 /// Adds the pages below a folder.
@@ -62,7 +62,7 @@ fn add_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
     }
 }
 
-/// Adds the commands of a page that no other shows, without `$ isotherm `.
+/// Adds the commands of a page that are not in `found` yet, without `$ isotherm `.
 fn commands(page: &Path, found: &mut Vec<String>) {
     let text = std::fs::read_to_string(page).unwrap().replace("\\\n", " ");
     for line in text.lines() {
@@ -85,7 +85,7 @@ fn reason(line: &str) -> Option<&'static str> {
     NOT_RUN.iter().find(begins).or(alone).map(|(_, why)| *why)
 }
 
-/// A folder as a reader has it who follows the pages: recordings of the repository, and of programs of their own.
+/// The folder of a reader who follows the pages: recordings of the repository, and of own programs.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for shared in ["traces", "crates", "scenarios"] {
@@ -96,7 +96,7 @@ fn folder() -> tempfile::TempDir {
         let recording = Path::new(ROOT).join(format!("traces/{of}.parquet"));
         std::fs::copy(recording, folder.path().join(format!("{own}.parquet"))).unwrap();
     }
-    // A smaller space than the page's, which has thousands of runs.
+    // A smaller space than on the page, where it has thousands of runs.
     let space = "scenario = 'base.toml'\n[[axes]]\nkey = 'policy'\nvalues = ['classic', 'mglru']\n";
     let base = "name = 'base'\n[[workloads]]\nname = 'w'\nload = { kind = 'scan', footprint = '4MiB' }\n";
     std::fs::write(folder.path().join("space.toml"), space).unwrap();
@@ -106,7 +106,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a command with what a shell would make of it: quotes, and a file for what it prints.
+/// Runs a command with the parts of shell syntax that pages use: quotes, and redirection to a file.
 fn run(folder: &Path, line: &str) {
     let (command, output) = line.split_once(" > ").map_or((line, None), |(command, file)| (command, Some(file)));
     let words: Vec<&str> = command.split(' ').map(|word| word.trim_matches('\'')).collect();
@@ -114,7 +114,7 @@ fn run(folder: &Path, line: &str) {
     let code = done.status.code();
     let is_good = code == Some(0) || OF_THIS_MACHINE.contains(&words[0]) && matches!(code, Some(3 | 4));
     let said = String::from_utf8_lossy(&done.stderr);
-    // What a scenario expects of the machine and does not show is told by its page, and by the code of the command.
+    // If a scenario does not meet its expectations, its page says so, and the exit code shows it.
     let is_told = code == Some(1) && said.contains("expectations of the scenario are missed");
     assert!(is_good || is_told, "isotherm {line}: {code:?}\n{said}");
     assert!(
@@ -126,7 +126,7 @@ fn run(folder: &Path, line: &str) {
     }
 }
 
-/// Verbs whose commands play whole workloads: seconds to minutes each.
+/// Verbs whose commands run whole workloads: seconds to minutes each.
 const PLAYING: &[&str] = &["accuracy", "advise", "compare", "explain", "simulate", "sweep", "tune"];
 
 #[test]
@@ -140,7 +140,7 @@ fn commands_of_all_pages_run() {
     assert!(run_shown(|_| true) > 40);
 }
 
-/// Runs the commands that `is_wanted` takes, and returns how many these are.
+/// Runs the commands that `is_wanted` accepts, and returns their number.
 fn run_shown(is_wanted: impl Fn(&str) -> bool) -> usize {
     let mut pages = vec![Path::new(ROOT).join("README.md")];
     add_pages(&Path::new(ROOT).join("docs"), &mut pages);

@@ -1,4 +1,4 @@
-//! `isotherm compact`, and `isotherm daemon run` with `[[compaction]]` and `[tiering]`, on a tree of files that stands for a machine.
+//! `isotherm compact`, and `isotherm daemon run` with `[[compaction]]` and `[tiering]`, on a tree of files that represents a machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -76,7 +76,7 @@ impl Machine {
         path
     }
 
-    /// Runs the daemon for some seconds. Lines of its audit.
+    /// Runs the daemon for some seconds, and returns the lines of its audit.
     fn run(&self, text: &str, more: &[&str]) -> Vec<serde_json::Value> {
         let audit = self.path("log/actions.jsonl");
         let _ = fs::remove_file(&audit);
@@ -100,7 +100,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Path and value of each write that was made or told.
+/// Path and value of each write that was made or reported.
 fn writes(lines: &[serde_json::Value], event: &str) -> Vec<(String, String)> {
     let of_event = lines.iter().filter(|line| line["event"] == event);
     of_event.map(|line| (line["path"].as_str().unwrap().into(), line["value"].as_str().unwrap().into())).collect()
@@ -185,7 +185,7 @@ fn settings_of_the_kernel_are_told_made_and_put_back() {
     ];
     assert_eq!(made, expected.map(|(path, value)| (path.to_owned(), value.to_owned())));
 
-    // One tier: refused with its reason, and nothing is written.
+    // One tier: refused with a reason, and nothing is written.
     fs::remove_dir_all(machine.path("sys/devices/virtual/memory_tiering/memory_tier225")).unwrap();
     let lines = machine.run("[tiering]\npolicy = \"numa-mode-2\"\nenable = true\n", &[]);
     let why = lines.iter().find(|line| line["event"] == "trouble").expect("why not");

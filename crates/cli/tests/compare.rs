@@ -107,7 +107,7 @@ fn heatmaps_of_records_stand_side_by_side() {
     );
 }
 
-/// A record of physical addresses beside one of a process.
+/// A record of physical addresses next to one of a process.
 #[test]
 fn physical_and_virtual_addresses_have_no_heatmaps_in_common() {
     use isotherm_trace::region::{Intervals, RecordMeta, Region, RegionWriter, Snapshot};
@@ -171,7 +171,7 @@ fn a_group_record_is_known_to_info() {
     let advice = isotherm(&["advise", path.to_str().unwrap(), "--format", "json"]);
     assert_eq!(advice.status.code(), Some(1), "{}", said(&advice));
     assert!(said(&advice).contains("fewer than two pairs of consecutive looks"), "{}", said(&advice));
-    // What a record cannot answer is refused, and not passed over.
+    // Flags that a record cannot answer are refused, and not ignored.
     for flag in [["--memory", "50%"], ["--slowdown", "5%"], ["--cpus", "4"], ["--threads", "2"], ["--kernel", "7.2"]] {
         let refused = isotherm(&["advise", path.to_str().unwrap(), flag[0], flag[1]]);
         assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));

@@ -1,4 +1,4 @@
-//! `isotherm daemon check`, `run`, `status`, `reload` and `stop`, on a tree of files that stands for a machine.
+//! `isotherm daemon check`, `run`, `status`, `reload` and `stop`, on a tree of files that represents a machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -221,7 +221,7 @@ fn a_dry_run_of_an_acting_configuration_does_not_act() {
     assert!(lines.iter().all(|line| line["event"] != "asks"), "{lines:?}");
     let begun = lines.iter().find(|line| line["event"] == "section").expect("a section");
     assert_eq!(begun["enabled"], false);
-    // The file of a tree holds what was written last: an ageing, which watching needs.
+    // The plain file holds the last write: an ageing, which monitoring needs.
     let last = fs::read_to_string(machine.path("sys/kernel/debug/lru_gen")).unwrap();
     assert!(last.starts_with("+ 42 0 3 "), "{last}");
 }
@@ -238,12 +238,12 @@ fn an_empty_configuration_and_a_folder_that_cannot_be_written_are_refused() {
     assert!(output.status.code() == Some(1) && said(&output).contains("file/run/lock"), "{}", said(&output));
 }
 
-/// docs/use/operate.md: a daemon that is killed leaves nothing changed once the next one has begun, or `isotherm restore` was called.
+/// docs/use/operate.md: changes of a killed daemon are undone when the next one has started, or by `isotherm restore`.
 #[test]
 fn what_a_killed_daemon_left_is_put_back() {
     const MODULE: &str = "sys/module/damon_reclaim/parameters";
     let machine = Machine::new();
-    // Parameters that this kernel does not have hold their defaults, which nobody asked for.
+    // Parameters that this kernel lacks are at their defaults in the configuration.
     machine.config(
         "[[monitors]]\nname = \"all\"\nenable = true\npreset = { preset = \"reclaim\", min-age = \"30s\", quota-size = \"1MiB\" }\n",
     );
@@ -265,7 +265,7 @@ fn what_a_killed_daemon_left_is_put_back() {
             assert_eq!(knobs(), before);
         }
     }
-    // The next one puts it back, begins anew, and ends in order.
+    // The next daemon restores it, starts again, and ends normally.
     let daemon = machine.daemon(&["--for", "3s"]);
     let output = daemon.wait_with_output().unwrap();
     assert!(
@@ -276,7 +276,7 @@ fn what_a_killed_daemon_left_is_put_back() {
     assert_eq!(knobs(), before);
 }
 
-/// docs/use/operate.md: a tape leads to the same decisions without the machine, and a changed one is found out.
+/// docs/use/operate.md: a tape leads to the same decisions without the machine, and a changed tape is detected.
 #[test]
 fn a_tape_is_played_again() {
     let machine = Machine::new();
@@ -346,7 +346,7 @@ fn a_group_is_sized_and_its_limit_taken_back() {
     assert!(output.status.success() && said(&output).contains("memory.high = "), "{}", said(&output));
     assert_eq!(high(), "max");
 
-    // Contradictions, with both places.
+    // Contradictions, each with both places.
     let wrong = [
         (text.replace("512MiB", "1GiB") + "ceiling = \"1MiB\"\n", "ceiling"),
         (text.replace("/app.slice/web-*.service", "/system.slice/sshd.service"), "left alone"),
@@ -360,7 +360,7 @@ fn a_group_is_sized_and_its_limit_taken_back() {
     }
 }
 
-/// docs/use/operate.md: what a service manager is told.
+/// docs/use/operate.md: messages to a service manager.
 #[test]
 fn the_service_manager_hears_of_it() {
     let machine = Machine::new();
@@ -390,7 +390,7 @@ fn the_service_manager_hears_of_it() {
     assert!(daemon.wait().unwrap().success());
 }
 
-/// Holds a lease on a file, so that whoever opens it for writing waits (fcntl(2)), until its standard input ends.
+/// Holds a lease on a file until its standard input ends; meanwhile an open for writing blocks (fcntl(2)).
 const HOLDER: &str = "\
 import fcntl, os, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)
@@ -413,7 +413,7 @@ fn a_call_that_does_not_come_back_holds_nobody_up() {
     let mut daemon = machine.daemon(&[]);
     let is_stuck = || machine.lines().iter().any(|line| line.to_string().contains("has not come back"));
     machine.wait_for("it tells that the kernel does not come back", is_stuck);
-    // It goes on: the state is written, and the section alone waits.
+    // The daemon goes on: the state is written, and only the section waits.
     let is_written = || machine.ask("status", &["--format", "json"]).status.success();
     machine.wait_for("the state", is_written);
     assert!(machine.ask("stop", &[]).status.success());

@@ -1,5 +1,6 @@
-//! `isotherm doctor` over whole trees of files: all that it prints, and that its page names every probe.
-//! `UPDATE_SCREENS=1 cargo test -p isotherm-cli --test main doctor` writes the checked-in outputs anew.
+//! `isotherm doctor` over whole trees of files: checks its whole output, and that its page names every
+//! probe. `UPDATE_SCREENS=1 cargo test -p isotherm-cli --test main doctor` writes the checked-in outputs
+//! again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Makes a machine of a tree in text: `=== PATH`, then the text of that file, with `\0` for that byte.
+/// Makes a machine from a tree in text form: `=== PATH`, then the text of that file, with `\0` for that
+/// byte.
 fn tree(release: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(repository().join(format!("crates/linux/tests/doctor/{release}.tree"))).unwrap();
@@ -39,7 +41,7 @@ fn all_that_it_prints_is_as_checked_in() {
         let output = doctor(folder.path(), "table");
         assert_eq!(output.status.code(), Some(exit), "{release}");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/doctor/{release}.txt"));
-        // Paths of files that are not understood begin with the tree's own.
+        // Paths in error messages begin with the path of the tree.
         let found = String::from_utf8(output.stdout).unwrap().replace(folder.path().to_str().unwrap(), "");
         if std::env::var_os("UPDATE_SCREENS").is_some() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();

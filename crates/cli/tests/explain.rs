@@ -1,4 +1,4 @@
-//! `isotherm report explain`: the true cause is named, in words and in counts.
+//! `isotherm report explain`: it names the true cause, as text and in counts.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ fn said(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// A program with 6.4 of 64 MiB in use; schemes that only count, each stopped by something else.
+/// A program with 6.4 of 64 MiB in use; schemes that only count, each stopped by a different cause.
 const STOPPED: &str = r#"
 name = "stopped"
 until = "3s"
@@ -64,7 +64,7 @@ name = "unwatched"
 patch = { monitors = [] }
 "#;
 
-/// What of each scheme is said beside its first sentence, and the counted reason with most bytes.
+/// Text about each scheme after its first sentence, and the counted reason with the most bytes.
 const CAUSES: [(&str, &str); 6] = [
     ("used more often than its pattern allows (0 samples)", "counted"),
     ("behaviour changed more recently than its pattern asks for (1m)", "too_young"),
@@ -96,7 +96,7 @@ fn the_cause_is_named_for_each_scheme() {
         assert!(count > 0, "{reason}: {why}");
     }
 
-    // The same in the forms for people and for tables.
+    // The same as text and as a table.
     let text = said(&["explain", file]);
     assert!(text.starts_with("kdamond: watched ") && text.contains(" of stopped, store, "), "{text}");
     CAUSES.iter().for_each(|(words, _)| assert!(text.contains(words), "{words:?} in {text}"));
@@ -106,7 +106,7 @@ fn the_cause_is_named_for_each_scheme() {
     assert!(csv.lines().skip(1).all(|line| line.starts_with("kdamond,1,stat,")), "{csv}");
 }
 
-/// A program with 24 MiB, a quarter of which is in use, and one scheme on physical memory that is broken in some way.
+/// A program with 24 MiB, a quarter of it in use, and one broken scheme on physical memory.
 fn broken(scheme: &str) -> String {
     format!(
         r#"
@@ -134,13 +134,13 @@ operations = "paddr"
     )
 }
 
-/// The five ways in which a configuration does nothing: the true cause is told first, and no other one beside it.
+/// The five ways in which a configuration does nothing: the true cause is reported first, and no other one with it.
 #[test]
 fn broken_set_ups_are_told_by_their_true_cause() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let file = path("broken.toml");
-    // (what is broken, the scheme, what is said of it first, and then; `None`: the end)
+    // (the fault, the scheme, the first sentence about it, part of the next; `None`: checked at the end)
     let table: [(&str, &str, &str, Option<&str>); 5] = [
         (
             "the pattern never matches",
@@ -186,21 +186,21 @@ fn broken_set_ups_are_told_by_their_true_cause() {
         assert!(words[0].contains(summary), "{cause}: {words:#?}");
         match first {
             Some(first) => assert!(words[1].contains(first), "{cause}: {words:#?}"),
-            // Pages are counted beside regions, of which each was tried.
+            // Pages are counted in addition to regions, and all regions were tried.
             None => assert!(
                 words.iter().any(|word| word.contains("was left alone by ops-filters[0] (anon).")),
                 "{cause}: {words:#?}"
             ),
         }
         assert_eq!(reported["stats"]["sz_applied"], 0, "{cause}");
-        // The same from a result that was saved.
+        // The same from a saved result.
         let result = path("result.json");
         std::fs::write(&result, said(&["simulate", &file, "--format", "json"])).unwrap();
         let text = said(&["explain", &result, "--scheme", "0"]);
         words.iter().for_each(|word| assert!(text.contains(word), "{cause}: {text}"));
     }
 
-    // What the machine cannot do at all is said before the run, by every verb that would play it.
+    // Actions that the machine lacks are reported before the run, by every verb that would run it.
     std::fs::write(&file, broken("action = \"migrate-hot\"\ntarget-nid = 1")).unwrap();
     for verb in ["explain", "simulate"] {
         let run = isotherm(&[verb, &file]);
@@ -210,7 +210,7 @@ fn broken_set_ups_are_told_by_their_true_cause() {
     }
 }
 
-/// Schemes go to damo's configuration and come back from it; what they do is the same.
+/// Schemes are exported to damo's configuration and imported again; their effects stay the same.
 #[test]
 fn schemes_are_exported_for_damo_and_taken_from_there() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,7 +259,7 @@ fn schemes_are_exported_for_damo_and_taken_from_there() {
     assert!(run.status.code() == Some(2) && !Path::new(&path("x.json")).exists());
 }
 
-/// A saved result tells the same as the run itself, without playing it again.
+/// A saved result gives the same explanation as the run, without another run.
 #[test]
 fn results_are_explained_as_their_runs_are() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `isotherm apply` and `isotherm restore`, on a tree of files that stands for a machine.
+//! `isotherm apply` and `isotherm restore`, on a tree of files that represents a machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -115,7 +115,7 @@ fn what_a_dry_run_lists_is_what_is_written_and_taken_back() {
         assert_eq!(machine.read(path.trim_start_matches('/')), new);
     }
     assert_eq!(machine.read(&format!("{GROUP}/memory.high")), (100u64 << 20).to_string());
-    // Again: it is so already, and nothing is noted.
+    // Again: all values are set already, so the journal gets no line.
     let again = json(&machine.run(&[&asked[..], &["--yes"]].concat()));
     assert!(again.iter().all(|write| write["result"] == "was so already"), "{again:?}");
     let would = json(&machine.run(&["restore", "--dry-run", "--format", "json"]));
@@ -152,19 +152,19 @@ fn what_cannot_be_applied_is_refused_in_words() {
     }
     let advice = machine.advice(&scenario(LIMITED));
     let apply = [&["apply", &advice][..], &group[..]].concat();
-    // No room in swap for what has to go.
+    // No room in swap for the pages to evict.
     machine.write("proc/meminfo", "MemTotal: 1000000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n");
     let refused = machine.run(&apply);
     assert_eq!(refused.status.code(), Some(3));
     assert!(said(&refused).contains("add swap, or allow the group more"), "{}", said(&refused));
     machine.write("proc/meminfo", "MemTotal: 1000000 kB\nSwapTotal: 1048576 kB\nSwapFree: 1048576 kB\n");
-    // A file that others can write changes nothing.
+    // A file that others can write is refused.
     fs::set_permissions(&advice, fs::Permissions::from_mode(0o666)).unwrap();
     let refused = machine.run(&apply);
     assert_eq!(refused.status.code(), Some(2));
     assert!(said(&refused).contains("can be written by others"), "{}", said(&refused));
     fs::set_permissions(&advice, fs::Permissions::from_mode(0o644)).unwrap();
-    // A journal that is none.
+    // An invalid journal.
     machine.write("journal", "garbage\n");
     for arguments in [&apply[..], &["restore"]] {
         let refused = machine.run(arguments);
@@ -191,7 +191,7 @@ fn what_somebody_else_wrote_since_is_left_alone() {
     assert_eq!(restored.status.code(), Some(4), "{}", said(&restored));
     assert_eq!(machine.read(&format!("{GROUP}/memory.high")), "12345");
     assert_eq!(machine.read("sys/kernel/mm/lru_gen/enabled"), "0x0003");
-    // Another boot: knobs are as the kernel makes them, and what the journal says is closed.
+    // Another boot: knobs have their boot values, and the journal's changes are closed.
     json(&machine.run(&["apply", &advice, "--cgroup", "/app.slice/web.service", "--yes", "--format", "json"]));
     let applied = machine.knobs();
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -213,14 +213,14 @@ fn a_group_that_was_removed_takes_its_limit_with_it() {
     assert_eq!(json(&machine.run(&["restore", "--format", "json"])).len(), 0);
 }
 
-/// `kill -9` at some moment of `apply`: afterwards `restore` leaves all knobs as they were.
+/// `kill -9` at any moment of `apply`: afterwards `restore` restores all knobs.
 #[test]
 fn a_kill_at_any_moment_can_be_taken_back() {
     let machine = Machine::new();
     let before = machine.knobs();
     let advice = machine.advice(&scenario(LIMITED));
     let asked = ["apply", &advice, "--cgroup", "/app.slice/web.service", "--yes", "-q"];
-    // As long as it takes here, and half as long again.
+    // Up to 1.5 times the time that it takes here.
     let start = std::time::Instant::now();
     assert!(machine.run(&asked).status.success() && machine.run(&["restore"]).status.success());
     let step = start.elapsed() / 80;

@@ -13,7 +13,7 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Verbs by `isotherm help`.
+/// Verbs in `isotherm help`.
 fn verbs() -> BTreeSet<String> {
     let help = said(&["help"]);
     let (_, list) = help.split_once("Commands:\n").unwrap();

@@ -1,4 +1,5 @@
-//! Verbs over what runs now, on this machine: own children, and what cannot be watched. No knob of the machine is written.
+//! Verbs over running processes on this machine: our own children, and processes that cannot be monitored. No knob of the
+//! machine is written.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What can be set and read below these folders.
+/// Writable and readable files below these folders.
 fn knobs() -> BTreeMap<String, String> {
     fn below(folder: &Path, depth: u32, knobs: &mut BTreeMap<String, String>) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -103,7 +104,7 @@ fn what_cannot_be_watched_is_said_with_the_way_out() {
     for (arguments, code, words) in table {
         let output = isotherm(arguments);
         let said = said(&output);
-        // Without cgroup v2 this host cannot; with it there is no such group.
+        // Without cgroup v2 the host lacks groups; with it this group does not exist.
         let is_group = *code == 3 && output.status.code() == Some(1);
         assert!(output.status.code() == Some(*code) || is_group, "{arguments:?}: {said}");
         assert!(said.contains(words), "{arguments:?}: {said}");
@@ -143,7 +144,7 @@ fn the_doctor_tries_and_changes_nothing() {
     let findings = document["findings"].as_array().unwrap();
     let finding =
         |name: &str| findings.iter().find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("{name}"));
-    // Every Linux that tests run on has these two.
+    // Every kernel that runs the tests has these two.
     assert_ne!(finding("pagemap")["state"], "missing", "{:?}", finding("pagemap"));
     assert!(finding("kernel")["words"].as_str().unwrap().starts_with("Linux "));
     for finding in findings {
@@ -160,12 +161,12 @@ fn the_doctor_tries_and_changes_nothing() {
 
 #[test]
 fn a_screen_of_this_machine_needs_no_terminal() {
-    // A filter, because whoever else runs here may fill the rows that are in view.
+    // A filter, because other processes may fill the visible rows.
     let screen = isotherm(&["top", "--capture", "80x24", "--keys", "/isotherm<enter>"]);
     let text = String::from_utf8_lossy(&screen.stdout).into_owned();
     assert!(screen.status.success(), "{}", said(&screen));
     assert!(text.lines().next().is_some_and(|line| line.contains("this machine")), "{text}");
-    // The command itself is a process with memory. A moment of a machine that runs on is no end.
+    // The command itself is a process with memory. A capture of a running machine is not marked as its end.
     assert!(text.lines().skip(2).any(|line| line.contains("isotherm") && line.contains(" B ")), "{text}");
     assert!(!text.contains(" END"), "{text}");
     assert_eq!(text.lines().count(), 24, "{text}");

@@ -1,4 +1,5 @@
-//! The command, from outside: each verb's words, files and exit codes. One program, so that it is linked once.
+//! Tests of the command from outside: output, files and exit codes of each verb. A single program, so that it
+//! is linked once.
 
 mod advise;
 mod apply;

@@ -1,4 +1,4 @@
-//! The page of metrics, the board and the alerts say what the program tells.
+//! The page of metrics, the board and the alerts match the program's metrics.
 
 use isotherm_daemon::metrics::{Kind, METRICS};
 use std::collections::BTreeSet;

@@ -55,7 +55,7 @@ impl Folder {
 fn a_replay_is_recorded_and_shown() {
     let folder = Folder::new();
     let record = folder.path("r.parquet");
-    // What it takes the place of was everybody's to read; a record is its owner's.
+    // The replaced file was readable for all users; a record is private.
     std::fs::write(&record, "").unwrap();
     std::fs::set_permissions(&record, std::fs::Permissions::from_mode(0o644)).unwrap();
     let summary = json(&["monitor", &trace("sqlite"), "-o", &record, "--format", "json"]);
@@ -139,7 +139,7 @@ fn a_configuration_of_damo_is_taken() {
     assert!(folder.snapshots("a.parquet") == folder.snapshots("b.parquet"));
     let meta = RegionStore::open(&a).unwrap().meta().clone();
     assert_eq!((meta.contexts[0].min_regions, meta.contexts[0].max_regions), (Some(5), Some(77)));
-    // A flag counts more.
+    // A flag takes precedence.
     said(&[&args[..], &["--max-regions", "60"]].concat());
     assert_eq!(RegionStore::open(&a).unwrap().meta().contexts[0].max_regions, Some(60));
 }
@@ -161,7 +161,7 @@ fn records_go_to_damo_and_back() {
         all.map(|region| (region.start, region.end, region.nr_accesses, region.age)).collect::<Vec<_>>()
     };
     assert!(regions("back.parquet") == regions("own.parquet"));
-    // damo's other formats are read alone: files that it made of one record.
+    // damo's other formats are only imported: files that damo made from one record.
     let mut all = Vec::new();
     for (name, from) in [("record.json", "json"), ("record.data", "json_compressed"), ("record.txt", "perf_script")] {
         let theirs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data/damo").join(name);
@@ -198,7 +198,7 @@ fn accuracy_is_told_for_every_definition() {
 
 #[test]
 fn advice_names_the_cheapest_setting_that_is_good() {
-    // Three seconds of requests to 40 of 400 pages: short, so that many settings are tried soon.
+    // Three seconds of requests to 40 of 400 pages: short, so that many settings are tried quickly.
     let folder = Folder::new();
     let page = |request: u32| 1000 + if request < 400 { request } else { request * 7 % 40 };
     let pages: String = (0..3000).map(|request| format!("{} w\n", page(request))).collect();
@@ -223,7 +223,8 @@ fn advice_names_the_cheapest_setting_that_is_good() {
     assert!(text.contains("Cheapest with 90 % precision and 90 % recall: "), "{text}");
 }
 
-/// A scenario with one mapping has no three ranges to watch; given ranges, or those of its start, it can be.
+/// A scenario with one mapping does not have three ranges to monitor; it works with given ranges, or with
+/// those at its start.
 #[test]
 fn runs_of_scenarios_are_monitored() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! The report of `advise` in headless Chromium: nothing in the console, switches work, nothing overlaps on wide and narrow screens, readable
-//! without scripts and on paper. Needs Chromium; skipped with a line that says so, or an error when ISOTHERM_REQUIRE_ALL=1.
+//! The report of `advise` in headless Chromium: nothing in the console, switches work, nothing overlaps on wide and narrow screens,
+//! readable without scripts and on paper. Needs Chromium; skipped with a message, or an error when ISOTHERM_REQUIRE_ALL=1.
 //!
 //! `cargo xtask bless pictures` renews the pictures under `docs/pictures/`.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
@@ -51,7 +51,7 @@ fn report(directory: &Path) -> PathBuf {
     page
 }
 
-/// Elements that lie over each other though none holds the other, and what is wider than the screen.
+/// Elements that overlap without being nested, and elements wider than the screen.
 const OVERLAPS: &str = r"(() => {
   const found = [];
   const seen = document.querySelectorAll('h1,h2,p,li,dl>div,table,.plot-title,.plot-subtitle,.plot-bar,.plot-box,.u-legend,pre,nav a');
@@ -70,7 +70,7 @@ const OVERLAPS: &str = r"(() => {
   return found;
 })()";
 
-/// Where the n-th of `selector` is on the page, brought into view.
+/// Position of the n-th match of `selector` on the page, scrolled into view.
 fn place(browser: &mut Browser, selector: &str, nth: usize) -> [f64; 4] {
     let expression = format!(
         "(() => {{ const e = document.querySelectorAll({selector:?})[{nth}]; e.scrollIntoView({{ block: 'center' }}); \
@@ -134,7 +134,7 @@ fn the_report_works_in_a_browser() {
     );
 }
 
-/// The page's script has numbers of its own to show; they read as everywhere else.
+/// The page's script formats its own numbers in the same way as all other output.
 fn numbers_read_as_elsewhere(browser: &mut Browser) {
     let units = [
         ("bytes", Unit::Bytes),
@@ -262,7 +262,7 @@ fn columns_sort(browser: &mut Browser) {
     assert_eq!(column(browser), sorted);
 }
 
-/// Pictures for the documentation, of the report as it is now.
+/// Pictures for the documentation, of the current report.
 #[test]
 fn pictures_of_the_report() {
     if std::env::var("ISOTHERM_BLESS").as_deref() != Ok("1") {

@@ -1,5 +1,5 @@
 //! A real Prometheus reads the daemon's metrics: each query of the board returns data, and the alerts load. Needs Debian's package
-//! prometheus; skipped with a line that says so, or an error when ISOTHERM_REQUIRE_ALL=1.
+//! prometheus; skipped with a message, or an error when ISOTHERM_REQUIRE_ALL=1.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::io::{Read as _, Write as _};
@@ -15,12 +15,12 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// A port of the loopback address that was free a moment ago.
+/// A port of the loopback address that was just free.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// What a server on this machine answers to a path; `None` while it does not.
+/// Answer of a server on this machine to a path; `None` if it does not answer.
 fn ask(port: u16, path: &str) -> Option<Value> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
@@ -32,7 +32,7 @@ fn ask(port: u16, path: &str) -> Option<Value> {
     serde_json::from_str(body).ok()
 }
 
-/// A query as it stands in an address.
+/// A query, percent-encoded.
 fn encoded(query: &str) -> String {
     query
         .bytes()
@@ -40,7 +40,7 @@ fn encoded(query: &str) -> String {
         .collect()
 }
 
-/// Ends what it started.
+/// Ends its child on drop.
 struct Ending(Child);
 
 impl Drop for Ending {
@@ -60,7 +60,7 @@ fn queries() -> Vec<String> {
     targets.map(|target| fill(target["expr"].as_str().unwrap())).collect()
 }
 
-/// A machine of which everything can be told.
+/// A machine with a value for every metric.
 fn machine(metrics_port: u16) -> Machine {
     let machine = Machine::new();
     let group = format!("sys/fs/cgroup{WEB}");
@@ -81,7 +81,7 @@ fn machine(metrics_port: u16) -> Machine {
                 start_pfn:           0\n";
     machine.write("proc/zoneinfo", zone);
     machine.write("proc/swaps", "Filename Type Size Used Priority\n/dev/zram0 partition 1048572 4000 100\n");
-    // Right-sizing, not generations: those would write to a file that a kernel makes anew for each reader.
+    // Right-sizing, not generations: those would write to a file that a kernel generates for each reader.
     let web = GOOD.split("[[generations]]").next().unwrap();
     let limits = "[[limits]]\nname = \"size\"\ntarget = \"web\"\n";
     machine.config(&format!("{web}{limits}\n[metrics]\nlisten = \"127.0.0.1:{metrics_port}\"\n"));

@@ -1,10 +1,11 @@
-//! Verbs that the Python package does: which interpreter, what it must have, and what it is asked.
+//! Verbs that the Python package does: choice of the interpreter, its requirements, and its
+//! arguments.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// An interpreter that lacks `missing`, and otherwise says what it was asked and ends with `code`.
+/// An interpreter that lacks `missing`, and otherwise prints its arguments and exits with `code`.
 fn interpreter(folder: &Path, missing: &str, code: u8) -> std::path::PathBuf {
     let path = folder.join("python");
     let script = format!("#!/bin/sh\nif [ \"$1\" = -c ]; then echo {missing}; exit 0; fi\necho \"$@\"\nexit {code}\n");
@@ -13,7 +14,7 @@ fn interpreter(folder: &Path, missing: &str, code: u8) -> std::path::PathBuf {
     path
 }
 
-/// Exit code, what was printed, what was said.
+/// Exit code, standard output, standard error.
 fn run(python: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
     let output = command.args(arguments).env("ISOTHERM_PYTHON", python).output().unwrap();

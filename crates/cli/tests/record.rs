@@ -1,4 +1,4 @@
-//! `isotherm record` with an engine that is not what it seems, without it, and on hosts that run out of something.
+//! `isotherm record` with a fake engine, without an engine, and on hosts that run out of a resource.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -9,18 +9,18 @@ use std::process::{Command, Output};
 fn record(folder: &Path, arguments: &[&str], engine: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
     command.arg("record").args(arguments).args(["--", "sh", "-c", "exit 3"]).current_dir(folder);
-    // What other tests found about the engine is not theirs to know.
+    // Findings of other tests about the engine must not be used here.
     command.env("XDG_CACHE_HOME", folder.join("cache")).env("ISOTHERM_VALGRIND", engine).output().unwrap()
 }
 
-/// Says why a test does nothing, or fails where all must run.
+/// Reports why a test is skipped, or fails if all tests must run.
 fn skip(why: &str) {
     assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|value| value != "1"), "{why}");
     eprintln!("skipped: {why}");
 }
 
-/// Whether the engine records here. Builds it, because tests of this crate do not depend on it; where Valgrind's headers are missing,
-/// that says so.
+/// Whether the engine records here. Builds it, because tests of this crate do not depend on it; if Valgrind's headers are missing,
+/// the build says so.
 fn engine_works() -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let made = Command::new("make").args(["--silent", "recorder"]).current_dir(&root).status();
@@ -32,7 +32,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A launcher that runs `line` beside a file that is called like the tool.
+/// A launcher that runs `line`, next to a file with the tool's name.
 fn pretender(folder: &Path, line: &str) -> std::path::PathBuf {
     let tool = folder.join("isorec-amd64-linux");
     let launcher = folder.join("isorec-launcher");
@@ -58,7 +58,7 @@ fn an_engine_that_records_nothing_is_named() {
     }
 }
 
-/// Counts its starts in `starts`, sends what an engine would of a program that touches one page, and ends well.
+/// Counts its starts in `starts`, sends the data of an engine for a program that touches one page, and exits normally.
 const SENDS_ONE_ROW: &str = r#"echo >> "${0%/*}/starts"
 for word; do case $word in --spool=*) spool=${word#--spool=};; esac; done
 printf 'iTR1\022\0\0\0\0\0\0\0\0\0\0\0\001\001\011\011\0\0\0\001p\002\0\0\003\310\001\0\013\001' > "$spool/fifo""#;
@@ -89,7 +89,7 @@ fn an_engine_that_was_found_to_work_is_not_tried_again_until_something_changes()
 #[test]
 fn a_finding_that_does_not_hold_is_said_and_tried_again() {
     let folder = tempfile::tempdir().unwrap();
-    // Works until the file `broken` is there, which no finding can know.
+    // Works until the file `broken` exists, which no finding can show.
     let line = format!("test -e \"${{0%/*}}/broken\" && exit 9\n{SENDS_ONE_ROW}");
     let tool = pretender(folder.path(), &line);
     std::fs::write(folder.path().join("vgpreload_core-amd64-linux.so"), "").unwrap();
@@ -118,7 +118,7 @@ fn an_engine_that_hangs_is_given_up_and_killed() {
     assert!(text.contains("did not end within 10 s with a program that does nothing, and was killed"), "{text}");
     assert!(began.elapsed().as_secs() < 1234, "it was not waited for");
     let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
-    // A signal is sent, and acts when its process next runs.
+    // A signal takes effect when its process next runs.
     loop {
         let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         if status.is_empty() || status.contains(") Z ") {
@@ -129,7 +129,7 @@ fn an_engine_that_hangs_is_given_up_and_killed() {
     }
 }
 
-/// A launcher that sends what is in `chunks`: a thread that touches `rows` pages here and there, and then ends.
+/// A launcher that sends the contents of `chunks`: a thread that touches `rows` scattered pages, and then ends.
 fn sender(folder: &Path, rows: u64) -> std::path::PathBuf {
     let hello = [1, 1, 9, 9, 0, 0, 0, 1, b'p', 2, 0, 0];
     let (mut chunks, mut payload, mut sequence) = (Vec::new(), hello.to_vec(), 0u32);
@@ -165,7 +165,7 @@ fn sender(folder: &Path, rows: u64) -> std::path::PathBuf {
     pretender(folder, line)
 }
 
-/// What is kept about an engine that was found to work: its file below the folder, and its bytes.
+/// The stored finding about a working engine: its file below the folder, and its bytes.
 fn finding(folder: &Path, tool: &Path) -> (std::path::PathBuf, Vec<u8>) {
     std::fs::write(folder.join("vgpreload_core-amd64-linux.so"), "").unwrap();
     let output = record(folder, &["-o", "first.parquet"], tool);
@@ -190,11 +190,11 @@ fn a_file_that_may_not_grow_further_keeps_what_it_has_and_the_program_runs_on() 
     let (kept, bytes) = finding(folder.path(), &tool);
     let trace = folder.path().join("out/t.parquet");
     let mut codes = std::collections::BTreeSet::new();
-    // Whatever isotherm writes has a limit of so many bytes, its own spool of 4096 among it.
+    // Every file that isotherm writes is limited to `limit` bytes, including its own spool of 4096.
     for limit in (0..30_000u64).step_by(397) {
         let _ = std::fs::remove_dir_all(folder.path().join("out"));
         std::fs::create_dir(folder.path().join("out")).unwrap();
-        // The engine is not to be tried under the limit, and is forgotten where a recording fails.
+        // The engine must not be tried under the limit, and its finding is dropped when a recording fails.
         std::fs::write(&kept, &bytes).unwrap();
         let mut command = Command::new("prlimit");
         command.arg(format!("--fsize={limit}:{limit}")).arg(env!("CARGO_BIN_EXE_isotherm"));
@@ -208,7 +208,7 @@ fn a_file_that_may_not_grow_further_keeps_what_it_has_and_the_program_runs_on() 
                 assert!(text.contains("disk full while writing"), "{limit}: {text}");
                 assert!([0, 4000].contains(&rows(&trace)), "{limit}: all batches or none: {text}");
             }
-            // Before the program was started.
+            // Failed before the program was started.
             Some(1) => assert!(text.contains("File too large") && !trace.exists(), "{limit}: {text}"),
             _ => panic!("{limit}: {code:?} {text}"),
         }
@@ -228,7 +228,7 @@ fn a_full_disk_keeps_what_it_has_and_the_program_runs_on() {
     std::fs::create_dir(&place).unwrap();
     let (mut codes, mut kept) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     for pages in (2..48).step_by(3) {
-        // A file system of its own, gone with the shell. What is on it is looked at before.
+        // A separate file system that ends with the shell, so its files are read before.
         let line = format!(
             "mount -t tmpfs -o size={} none disk || exit 99
              {} record -o disk/t.parquet -- true; code=$?
@@ -275,7 +275,7 @@ fn more_processes_than_open_files_are_recorded_to_their_ends() {
     let trace = isotherm_trace::TraceReader::open(folder.path().join("t.parquet")).unwrap();
     let meta = trace.meta();
     assert!(meta.complete && meta.processes.len() >= 31, "{} processes: {}", meta.processes.len(), said(&output));
-    // Each slept, and that is in the trace only if it was recorded to its end.
+    // Each process slept, which is in the trace only if it was recorded to its end.
     let slept = meta.events.iter().filter(|event| matches!(event.kind, isotherm_trace::EventKind::Idle { .. }));
     let slept: std::collections::BTreeSet<u32> = slept.map(|event| event.thread).collect();
     assert!(slept.len() >= 30, "{} slept", slept.len());

@@ -1,4 +1,4 @@
-//! `isotherm report` on region records: every view, every form it is stored in, and what a record cannot support.
+//! `isotherm report` on region records: every view, every storage format, and requests that a record cannot answer.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -24,15 +24,15 @@ fn json(args: &[&str]) -> serde_json::Value {
     serde_json::from_str(&said(args)).unwrap_or_else(|error| panic!("{args:?}: {error}"))
 }
 
-/// Exit code, and what was said about it.
+/// Exit code and error text.
 fn refused(args: &[&str]) -> (i32, String) {
     let output = isotherm(args);
     assert!(output.stdout.is_empty(), "{args:?} printed {}", String::from_utf8_lossy(&output.stdout));
     (output.status.code().expect("it ended by itself"), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A heap of 16 MiB of which 4 MiB are always in use and the next 4 MiB in the first second, and a stack of 64 KiB in use
-/// half of the time; 20 snapshots of 100 ms, 20 checks each. Ages count up from 0.
+/// A heap of 16 MiB: 4 MiB are always in use, and the next 4 MiB in the first second. A stack of 64 KiB is in use half of
+/// the time; 20 snapshots of 100 ms, 20 checks each. Ages count up from 0.
 fn snapshots() -> Vec<Snapshot> {
     let of = |number: u32| {
         let early = number < 10;
@@ -67,7 +67,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Of `snapshots`, `change`d.
+    /// Stores `snapshots`, after `change`.
     fn new(change: impl Fn(&mut Snapshot)) -> Self {
         let stored = Self { folder: tempfile::tempdir().unwrap(), name: "r.parquet" };
         let mut meta = RecordMeta::single("vaddr", "app");
@@ -87,7 +87,7 @@ impl Stored {
         Self::new(|_| {})
     }
 
-    /// The plain record and its JSON; and a record that damo made, in the formats that are read alone.
+    /// The plain record and its JSON; and a record that damo made, in the formats that are only imported.
     fn in_every_form() -> [Self; 4] {
         let json = Self { name: "r.json", ..Self::plain() };
         let own = json.folder.path().join("r.parquet");
@@ -127,7 +127,7 @@ fn every_view_of_every_form_in_every_format() {
             let run = |more: &[&'static str]| said(&with(more).iter().map(String::as_str).collect::<Vec<_>>());
             let text = run(&[]);
             assert!(text.lines().count() > 4 && !text.contains('\u{1b}'), "{view} {name}: {text}");
-            // A document for each target that is shown.
+            // One document for each target shown.
             let json = run(&["--format", "json"]);
             let documents = serde_json::Deserializer::from_str(&json).into_iter::<serde_json::Value>();
             let are_objects: Vec<bool> = documents.map(|document| document.expect(view).is_object()).collect();
@@ -199,7 +199,7 @@ fn working_sets_by_hand() {
     assert_eq!(sizes(&wss(&["--min-accesses", "11"])), vec![4 * MIB; 20]);
     assert_eq!(sizes(&wss(&["--skip", "15"])).len(), 5);
     let percentiles = wss(&[])["percentiles"].clone();
-    // Of 20 sizes the ones at index 0 × 20, 0.5 × 20 and the last, as damo counts.
+    // The sizes, out of 20, at index 0 × 20, 0.5 × 20 and the last one, as damo counts.
     let at = |percent: u64| {
         let found = percentiles.as_array().unwrap().iter().find(|one| one["percent"] == percent).cloned();
         found.unwrap()["bytes"].as_u64().unwrap()
@@ -217,7 +217,7 @@ fn the_hottest_and_the_coldest_by_hand() {
             (area["start"].as_u64().unwrap(), area["nr_accesses"].as_u64().unwrap(), area["age_ns"].as_u64().unwrap())
         })
         .collect();
-    // 100 % + 1.9 s, 50 % + 1.9 s, −0.9 s, and two neighbours at −1.9 s that are one.
+    // 100 % + 1.9 s, 50 % + 1.9 s, −0.9 s, and two adjacent ones at −1.9 s that count as one.
     let expected =
         [(HEAP, 20, 1900 * MS), (STACK, 10, 1900 * MS), (HEAP + 4 * MIB, 0, 900 * MS), (HEAP + 8 * MIB, 0, 1900 * MS)];
     assert_eq!(found, expected);
@@ -327,7 +327,7 @@ fn a_record_without_snapshots_or_regions_is_no_crash() {
     }
 }
 
-/// Cut at many places and stored in every form: an error or a result, never a crash.
+/// Cut at many offsets, in every format: an error or a result, never a crash.
 #[test]
 fn torn_records_end_well() {
     for record in Stored::in_every_form() {

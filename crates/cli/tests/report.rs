@@ -1,4 +1,4 @@
-//! `isotherm report` on a bundled recording: every kind in every form.
+//! `isotherm report` on a bundled recording: every kind in every format.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -102,7 +102,7 @@ fn fragmentation_of_a_kernels_free_memory() {
     assert_eq!(code, Some(0));
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let row = &json["zones"][1]["orders"][9];
-    // As the kernel's own debugfs files said: 1.000 and 0.997.
+    // The kernel's own debugfs files gave 1.000 and 0.997.
     assert_eq!((&row["unusable_permille"], &row["fragmentation_index_permille"]), (&1000.into(), &997.into()));
     assert_eq!((&row["extfrag_percent"], &row["available_blocks"]), (&100.into(), &0.into()));
     assert_eq!(json["nodes"][0]["score"], 99);
@@ -130,7 +130,7 @@ fn fragmentation_of_a_kernels_free_memory() {
     }
 }
 
-/// Generations of a recording that is replayed: the same samples as text and as JSON, with the truth beside.
+/// Generations of a replayed recording: the same samples as text and as JSON, next to the ground truth.
 #[test]
 fn generations_are_shown_beside_the_truth() {
     let json: serde_json::Value =

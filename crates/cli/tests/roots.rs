@@ -1,6 +1,5 @@
-//! README's first commands in clean roots of Debian releases, as a user without privileges, with nothing installed but Python and what
-//! `make install` puts there. Needs root, `mmdebstrap` and the network; skipped with a line that says so, or an error when
-//! ISOTHERM_REQUIRE_ALL=1.
+//! README's first commands in clean roots of Debian releases, as a user without privileges, with only Python and the files of `make
+//! install`. Needs root, `mmdebstrap` and the network; skipped with a message, or an error when ISOTHERM_REQUIRE_ALL=1.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::path::{Path, PathBuf};
@@ -25,10 +24,10 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Tests of this file use the same roots.
+/// Tests of this file share the roots.
 static ROOTS: Mutex<()> = Mutex::new(());
 
-/// Makes the root of a release, or takes the one made before.
+/// Makes the root of a release, or reuses an existing one.
 fn root_of(release: &str) -> Result<PathBuf, String> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache =
@@ -37,7 +36,7 @@ fn root_of(release: &str) -> Result<PathBuf, String> {
     if root.join("usr/bin/python3").exists() {
         return Ok(root);
     }
-    // In its place only when it is whole.
+    // Renamed into place only when complete.
     let unfinished = root.with_extension("unfinished");
     let _ = std::fs::remove_dir_all(&unfinished);
     std::fs::create_dir_all(&unfinished).map_err(|error| error.to_string())?;
@@ -64,7 +63,7 @@ fn install(root: &Path) {
     std::fs::copy(env!("CARGO_BIN_EXE_isotherm"), root.join("usr/local/bin/isotherm")).expect("it was built");
 }
 
-/// Runs a line in the root, with its own processes, as nobody in particular.
+/// Runs a line in the root, in its own PID namespace, as an unprivileged user.
 fn shell(root: &Path, line: &str) -> Output {
     let proc = format!("--mount-proc={}", root.join("proc").display());
     let mut command = Command::new("unshare");
@@ -116,7 +115,7 @@ fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
     }
 }
 
-/// What `make WHAT` made: its path.
+/// Path of the output of `make WHAT`.
 fn package(what: &str) -> PathBuf {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let made = Command::new("make").args(["--silent", what]).current_dir(&project).output().expect("make is there");

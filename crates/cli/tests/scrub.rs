@@ -1,4 +1,4 @@
-//! `isotherm convert scrub`: no name of the machine is left, and what matters is as it was.
+//! `isotherm convert scrub`: no name of the machine is left, and the data stay the same.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use isotherm_trace::region::{RecordMeta, Region, RegionStore, RegionWriter, Snap
 use isotherm_trace::{EventKind, MapRange, ProcessMeta, TraceMeta, TraceReader, TraceRow, TraceWriter};
 
 const SECRETS: [&str; 5] = ["shop", "checkout", "payments", "mine-host", "secret"];
-/// A process's number, which may well be a part of some time.
+/// A PID, whose digits may also be part of a time.
 const PROCESS: &str = "4711";
 
 struct Folder(tempfile::TempDir);
@@ -33,7 +33,7 @@ impl Folder {
         isotherm(&["scrub", self.path(input).to_str().unwrap(), "-o", self.path(output).to_str().unwrap()])
     }
 
-    /// Scrubs a file, which must work, and be private.
+    /// Scrubs a file; this must succeed, and the output must be private.
     fn scrubbed(&self, input: &str, output: &str) -> Vec<u8> {
         let done = self.scrub(input, output);
         assert!(done.status.success(), "{}", said(&done));
@@ -114,7 +114,7 @@ fn traces_and_records_keep_their_rows() {
     assert_eq!((&*two.meta().group, &*two.meta().kernel), ("/group-2/group-1", "7.2.13"));
 }
 
-/// A tree with two groups, one of which is a secret, and a tape and an audit of a daemon over them.
+/// A tree with two groups, one with a secret name, and a tape and an audit of a daemon over them.
 fn taped(folder: &Folder, config: &str) {
     let groups = ["/shop.slice/checkout-1.service", "/shop.slice/payments.service"];
     let mut listing =
@@ -185,9 +185,9 @@ fn a_scrubbed_tape_comes_to_the_same_decisions() {
     };
     assert_eq!(events(&before), events(&audit));
     assert!(audit.contains("\"generations.section-1\"") && audit.contains("/group-"), "{audit}");
-    // Again comes to the same bytes.
+    // A second run gives the same bytes.
     assert_eq!(folder.scrubbed("actions.jsonl", "audit3"), audit.as_bytes());
-    // A line that was cut short is left out.
+    // A torn line is left out.
     fs::write(folder.path("torn"), &before[..before.trim_end().len() - 3]).unwrap();
     let torn = folder.scrub("torn", "torn2");
     assert!(torn.status.success() && said(&torn).contains("torn"), "{}", said(&torn));

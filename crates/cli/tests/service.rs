@@ -17,7 +17,7 @@ fn the_unit_is_clean_and_hardened() {
         eprintln!("skipped: {why}");
         return;
     }
-    // The program as it is here, so that its path is one.
+    // The program built here, so that its path exists.
     let folder = tempfile::tempdir().unwrap();
     let unit = std::fs::read_to_string(repository("contrib/systemd/isotherm.service")).unwrap();
     let here = folder.path().join("isotherm.service");

@@ -1,4 +1,5 @@
-//! `isotherm simulate --kernel` from outside: whose rules, and that each output says so.
+//! `isotherm simulate --kernel` from outside: the release whose rules apply, and that each output
+//! names it.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -49,7 +50,7 @@ fn the_release_is_chosen_and_named() {
     let of = |release: &str| all.iter().filter(|row| row.1 == release).cloned().collect::<Vec<_>>();
     assert_eq!((counts(&of("6.12")), counts(&of("7.2"))), (counts(&old), counts(&new)), "as each alone");
 
-    // The key of the scenario counts where there is no flag.
+    // The scenario's key applies if there is no flag.
     std::fs::write(&file, format!("{SCENARIO}[machine]\nkernel = \"6.12\"\n")).unwrap();
     assert_eq!(rows(&[]), old);
     assert_eq!(rows(&["--kernel", "7.2"]), new);
@@ -68,7 +69,7 @@ fn other_releases_are_refused() {
     assert!(stderr.contains("there are no rules of Linux `6.1`; allowed: 6.12, 7.2, host, all"), "{stderr}");
 }
 
-/// As text and error text, with the exit code.
+/// Exit code, standard output and standard error.
 fn isotherm(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
     let Output { status, stdout, stderr } = command.args(arguments).stdin(Stdio::null()).output().unwrap();

@@ -24,7 +24,7 @@ fn sweep(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Exit code, what was printed, what was said.
+/// Exit code, standard output, standard error.
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = sweep(folder, arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -68,7 +68,7 @@ fn large_spaces_are_asked_about() {
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("the space has 12 runs, more than 11; if they are meant, say `--limit 12`"), "{said}");
     for (answer, code) in [("n\n", 2), ("", 2), ("y\n", 0)] {
-        // `script` is the terminal. It ends its input with what ends it on a terminal.
+        // `script` is the terminal. It ends its input with the terminal's end-of-file character.
         let asked = format!("{} sweep space.toml {}", env!("CARGO_BIN_EXE_isotherm"), limited.join(" "));
         let mut child = Command::new("script")
             .args(["--quiet", "--return", "--command", &asked, "/dev/null"])
@@ -98,7 +98,7 @@ fn whoever_is_killed_in_the_middle_the_dataset_is_the_same_bytes() {
     let whole = files(&folder.path().join("whole"));
     assert_eq!(whole.len(), 240);
 
-    // A process that plays runs.
+    // A worker process.
     let mut child =
         sweep(folder.path(), &["-o", "worker"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     kill_when_begun(&folder.path().join("worker"), || children_of(child.id()).first().copied());
@@ -115,7 +115,7 @@ fn whoever_is_killed_in_the_middle_the_dataset_is_the_same_bytes() {
     assert_eq!(files(&folder.path().join("driver")), whole);
 }
 
-/// Kills a process as soon as some runs are in the dataset.
+/// Kills a process once some runs are in the dataset.
 fn kill_when_begun(dataset: &Path, who: impl Fn() -> Option<u32>) {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(60) {

@@ -11,7 +11,7 @@ fn isotherm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_isotherm")).args(args).env_remove("COLUMNS").output().expect("it starts")
 }
 
-/// Standard output and standard error of a run that ends well.
+/// Standard output and standard error of a successful run.
 fn said(args: &[&str]) -> (String, String) {
     let output = isotherm(args);
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
@@ -144,7 +144,7 @@ fn record(path: &str) {
     writer.finish().expect("a record");
 }
 
-/// What users have recorded inside QEMU stays readable, although there is no such engine any more: the bundled recordings are of it.
+/// Recordings made inside QEMU stay readable, although that engine no longer exists: the bundled recordings come from it.
 #[test]
 fn recordings_of_an_engine_that_is_gone_are_described_as_ever() {
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/gcc.parquet");

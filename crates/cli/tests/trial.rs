@@ -1,4 +1,4 @@
-//! `isotherm daemon trial`, on a tree of files that stands for a machine.
+//! `isotherm daemon trial`, on a tree of files that represents a machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -83,7 +83,7 @@ fn a_trial_of_equals_says_that_there_is_no_difference() {
         "{document:#}"
     );
     assert_eq!((&metrics[1]["name"], &metrics[1]["comparison"]["mean_a"]), (&"memory".into(), &40e6.into()));
-    // The tree has no memory.stat: it is said, and the others go on.
+    // The tree has no memory.stat: this is reported, and the other metrics work.
     assert!(metrics[4]["why_missing"].as_str().unwrap().contains("memory.stat"), "{document:#}");
     assert_eq!(fs::read(machine.path("t.json")).unwrap(), output.stdout);
     let audit = fs::read_to_string(machine.path("log/a.jsonl")).unwrap();
@@ -138,7 +138,7 @@ fn pressure_and_a_signal_end_it_and_what_is_known_is_printed() {
             std::thread::sleep(Duration::from_millis(20));
         }
         if is_hurt {
-            // All tasks wait all the time.
+            // All tasks are stalled all the time.
             for turn in 1..=8 {
                 let total = turn * 900_000;
                 let stall = format!("avg10=9.00 avg60=0.00 avg300=0.00 total={total}");

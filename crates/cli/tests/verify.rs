@@ -1,11 +1,11 @@
-//! `isotherm advise --verify` from outside. A stand-in plays the part of `isotherm-lab`, whose own tests play in real kernels.
+//! `isotherm advise --verify` from outside. A fake replaces `isotherm-lab`, whose own tests run real kernels.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a run of `isotherm advise --verify` was: its exit code, results and talk.
+/// Result of a run of `isotherm advise --verify`: exit code, results and messages.
 struct Said {
     code: Option<i32>,
     results: String,
@@ -28,7 +28,7 @@ fn trace(folder: &Path) -> PathBuf {
     trace
 }
 
-/// A program that notes what it is called with, says something, and then does as `rest` says.
+/// A program that records its arguments, prints a message, and then runs `rest`.
 fn stand_in(folder: &Path, rest: &str) -> PathBuf {
     let (lab, calls) = (folder.join("lab"), folder.join("calls"));
     let text = format!("#!/bin/sh\necho \"$@\" >>{}\necho working >&2\n{rest}\n", calls.display());
@@ -50,7 +50,7 @@ fn advise(folder: &Path, lab: &Path, more: &[&str]) -> Said {
     Said { code: output.status.code(), results: text(output.stdout), talk: text(output.stderr) }
 }
 
-/// For `verify` a row for each play: none, 0, then 4 billion major faults.
+/// For `verify` a row for each run: none, 0, then 4 billion major faults.
 const PLAYS: &str = r#"[ "$3" = verify ] || [ "$2" = verify ] || exit 0
 echo '{"rows": [
   {"kernel": "6.12", "policy": "x", "memory_bytes": 1, "major_faults": null},
@@ -72,7 +72,7 @@ fn what_kernels_counted_stands_beside_what_was_predicted() {
     let best = &advice["recommendation"];
     assert_eq!((&rows[1]["memory_bytes"], &rows[1]["candidate"]), (&best["memory_bytes"], &best["candidate"]));
     assert_eq!(rows[1]["predicted"], best["major_faults"]);
-    // It was told what is needed first, and each size once, in the order of the rows.
+    // It got the requirements first, then each size once, in the order of the rows.
     let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
     let calls: Vec<&str> = calls.lines().collect();
     let policy = best["candidate"].as_str().unwrap().split(" + ").next().unwrap();

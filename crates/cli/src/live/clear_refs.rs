@@ -11,10 +11,10 @@ use isotherm_units::{Duration, Instant};
 use super::to_cli;
 use crate::error::CliError;
 
-/// A mapping's count says which percentage of its resident pages was found used.
+/// Count of a mapping whose resident pages were all accessed: counts are percentages.
 pub(crate) const COUNTS: u64 = 100;
 
-/// Counts that differ by less are the same behaviour, for ages.
+/// Counts that differ by less keep the age of a mapping.
 const SIMILAR: u32 = 10;
 
 /// Sweeps of all members of a family.
@@ -24,7 +24,7 @@ pub(crate) struct Sweeping {
     family: Family,
     members: BTreeMap<Member, Swept>,
     next_number: u32,
-    /// As asked for, and as stretched.
+    /// Interval as configured, and as stretched.
     interval: Duration,
     stretch: u32,
     next: Instant,
@@ -33,7 +33,7 @@ pub(crate) struct Sweeping {
 
 #[derive(Debug)]
 struct Swept {
-    /// Its index, once it was announced.
+    /// Its index, once it is announced.
     target: Option<u32>,
     process: Process,
     sweeps: ClearRefs,
@@ -42,7 +42,7 @@ struct Swept {
 }
 
 impl Sweeping {
-    /// Begins at `now`; the first result comes an interval later.
+    /// Starts at `now`; the first result comes an interval later.
     pub(crate) fn start(interval: Duration, root: &Root, family: Family, now: Instant) -> Result<Self, CliError> {
         let mut family = family;
         let first = family.update().map_err(to_cli)?;
@@ -93,7 +93,7 @@ impl Sweeping {
             stays
         });
         for member in changes.came.into_iter().chain(again) {
-            // Gone again, or not ours to read.
+            // Ended already, or not readable for us.
             let _ = self.add(member);
         }
         Ok(())
@@ -115,12 +115,12 @@ impl Source for Sweeping {
         for swept in self.members.values_mut() {
             let referenced = match swept.sweeps.sweep(&swept.process, now) {
                 Ok(Some(referenced)) => referenced,
-                // Too large for so short an interval: at its next turn.
+                // Too large for such a short interval: it is swept at its next turn.
                 Ok(None) => continue,
                 Err(LiveError::Gone(_)) => continue,
                 Err(error) => return Err(SourceError::Failed(Box::new(error))),
             };
-            // What the first sweep finds is from before any interval.
+            // The first sweep finds accesses from before any interval.
             let Some(last) = swept.last.replace(now) else { continue };
             let target = *swept.target.get_or_insert_with(|| {
                 let target = self.next_number;
@@ -154,7 +154,7 @@ impl Source for Sweeping {
     }
 }
 
-/// Mappings with resident pages, as regions; ages go on where a mapping with a similar count was there before.
+/// Mappings with resident pages, as regions; ages continue if a mapping with a similar count was there before.
 fn regions(referenced: &[Referenced], before: &[RegionRecord]) -> Vec<RegionRecord> {
     let resident = referenced.iter().filter(|mapping| mapping.resident_bytes > 0 && !mapping.range.is_empty());
     resident

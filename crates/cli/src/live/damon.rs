@@ -1,4 +1,4 @@
-//! DAMON as a source: the kernel monitors, we read what it found.
+//! DAMON as a source: the kernel monitors, and we read its results.
 
 use isotherm_core::host::{AddressRange, Level};
 use isotherm_core::monitor::{Attributes, RegionRecord};
@@ -10,7 +10,7 @@ use isotherm_units::{Duration, Instant};
 use super::to_cli;
 use crate::error::CliError;
 
-/// Regions are read no more often: each is four files.
+/// Shortest time between two reads of regions: each has four files.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A session of the kernel's monitor.
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct DamonSource {
     root: Root,
     target: DamonTarget,
-    /// As asked for.
+    /// Attributes as configured.
     attributes: Attributes,
     options: Options,
     session: Option<Session>,
@@ -76,7 +76,7 @@ impl DamonSource {
         attributes
     }
 
-    /// What the end of a session means.
+    /// Error for the end of a session.
     fn ended(&self, error: Option<LiveError>) -> SourceError {
         match (&self.process, error) {
             (Some(process), _) if process.check().is_err() => {
@@ -145,7 +145,7 @@ impl Source for DamonSource {
         self.spent_before + self.spent
     }
 
-    /// The kernel's monitor is started anew with longer intervals.
+    /// Restarts the kernel's monitor with longer intervals.
     fn stretch(&mut self, stretch: u32, now: Instant) -> Result<(), SourceError> {
         let _ = self.spent_by_kernel();
         self.spent_before += self.spent;
@@ -161,7 +161,7 @@ impl Source for DamonSource {
     }
 }
 
-/// Physical memory as the kernel lists it: System RAM, from the first to the last byte of each piece.
+/// Physical memory as the kernel lists it: System RAM, from the first to the last byte of each range.
 pub(crate) fn system_ram(root: &Root) -> Result<Vec<AddressRange>, CliError> {
     let text = root.read("/proc/iomem").map_err(to_cli)?;
     let ranges = ram_in(&text);
@@ -173,7 +173,7 @@ pub(crate) fn system_ram(root: &Root) -> Result<Vec<AddressRange>, CliError> {
 
 fn ram_in(text: &str) -> Vec<AddressRange> {
     let piece = |line: &str| {
-        // Indented lines lie within others.
+        // Indented lines are parts of others.
         let (range, name) = line.split_once(" : ")?;
         let (start, end) = range.split_once('-')?;
         let address = |text: &str| u64::from_str_radix(text, 16).ok();

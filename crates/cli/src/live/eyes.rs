@@ -1,4 +1,4 @@
-//! The eyes of a recording of running processes: the accessed-bit module, and `/proc`.
+//! Accessed bits for the recording of running processes: the accessed-bit module, and `/proc`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use isotherm_recorder::{Bits, Change, Eyes, LookError, Who};
 use isotherm_trace::{MapKind, MapRange};
 use isotherm_units::Duration;
 
-/// Looks at all members of a family.
+/// Scans all members of a family.
 #[derive(Debug)]
 pub(crate) struct LiveEyes {
     root: Root,
@@ -40,7 +40,7 @@ impl LiveEyes {
     }
 
     fn came(&mut self, member: Member, was_another: bool) -> Option<Change> {
-        // Gone again, or not ours to read: nothing to record.
+        // Ended already, or not readable for us: nothing to record.
         let process = Process::open(&self.root, member.pid).ok()?;
         if process.start_time() != member.start_time {
             return None;
@@ -66,8 +66,8 @@ impl LiveEyes {
     }
 }
 
-/// Whether two processes run one program since one exec: it lies at the same place, and so does the stack, whose place each exec draws
-/// anew.
+/// Whether two processes run the same program since the same exec: the addresses of its code and of its stack are equal. Each exec
+/// draws a new stack address.
 fn begins_alike(one: &[Mapping], other: &[Mapping]) -> bool {
     let first = |mappings: &[Mapping]| mappings.first().map(|mapping| (mapping.range.start, mapping.name.clone()));
     let stack = |mappings: &[Mapping]| {
@@ -76,7 +76,7 @@ fn begins_alike(one: &[Mapping], other: &[Mapping]) -> bool {
     !one.is_empty() && first(one) == first(other) && stack(one) == stack(other)
 }
 
-/// A process that has gone is no failure of the recording.
+/// An ended process is no failure of the recording.
 fn look_error(error: LiveError) -> LookError {
     match error {
         LiveError::Gone(_) => LookError::Gone,
@@ -93,7 +93,7 @@ impl Eyes for LiveEyes {
         let changes = self.family.update().map_err(|error| LookError::Lost(error.to_string()))?;
         let mut told = Vec::new();
         let mut gone = changes.went;
-        // Who runs another program now is another process of the trace.
+        // A process that runs another program now is another process of the trace.
         let others: Vec<Member> = self
             .known
             .iter()
@@ -140,13 +140,13 @@ impl Eyes for LiveEyes {
     }
 }
 
-/// A mapping as traces have it; `None` for what has no pages of its own.
+/// A mapping in the trace's format; `None` for a mapping without pages of its own.
 fn map_range(mapping: &Mapping, page_bytes: u64) -> Option<MapRange> {
     let name = mapping.name.as_str();
     let is_special = ["[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]", "[uprobes]"].contains(&name);
     let is_device = name.starts_with("/dev/") && !name.starts_with("/dev/shm/") && !name.starts_with("/dev/zero");
     let (start, end) = (mapping.range.start / page_bytes, mapping.range.end / page_bytes);
-    // The kernel's half is nobody's.
+    // The kernel's half belongs to no process.
     if is_special || is_device || start >= end || mapping.range.start >= 1 << 56 {
         return None;
     }
@@ -193,7 +193,7 @@ mod tests {
         let one = [mapping(0x40_0000, "/bin/a"), mapping(0x7000_0000, "[stack]")];
         let grown = [mapping(0x40_0000, "/bin/a"), mapping(0x50_0000, "[heap]"), mapping(0x7000_0000, "[stack]")];
         assert!(begins_alike(&one, &grown));
-        // The same program at a fixed place, started anew.
+        // The same program at a fixed address, started again.
         assert!(!begins_alike(&one, &[mapping(0x40_0000, "/bin/a"), mapping(0x7100_0000, "[stack]")]));
         assert!(!begins_alike(&one, &[mapping(0x40_0000, "/bin/b"), mapping(0x7000_0000, "[stack]")]));
         assert!(!begins_alike(&[], &[]));

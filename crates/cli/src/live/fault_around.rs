@@ -1,7 +1,7 @@
-//! Fault-around off while a trace is recorded.
+//! Switches fault-around off while a trace is recorded.
 //!
-//! At a page fault in a file the kernel maps up to `fault_around_bytes` of it that lie in memory, and marks all of these pages as used
-//! (`do_fault_around`, mm/memory.c, Linux 6.12). Accessed bits do not tell which one was.
+//! At a page fault in a file the kernel maps up to `fault_around_bytes` of its cached pages, and marks all of them accessed
+//! (`do_fault_around`, mm/memory.c, Linux 6.12). Accessed bits then do not show which one was used.
 
 use std::path::Path;
 
@@ -14,20 +14,20 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 const KNOB: &str = "/sys/kernel/debug/fault_around_bytes";
-/// In the journal.
+/// Section name in the journal.
 const SECTION: &str = "record";
 
-/// Bytes that the kernel maps around a fault; `None`: it does not tell.
+/// Bytes that the kernel maps around a fault; `None` if it cannot be read.
 pub(crate) fn fault_around_bytes(root: &Root) -> Option<u64> {
     root.value(KNOB).ok()
 }
 
-/// Off until this is put back or dropped.
+/// Keeps fault-around off until it is restored or dropped.
 #[derive(Debug)]
 pub(crate) struct NoFaultAround(Option<MachineHands>);
 
 impl NoFaultAround {
-    /// Switches it off for the whole machine; what it was stands in the journal first.
+    /// Switches it off for the whole machine, after its old value is in the journal.
     pub(crate) fn new(root: &Root, journal: &Path) -> Result<Self, CliError> {
         if let Err(error) = root.read(KNOB) {
             return Err(CliError::host_cannot(if error.is_missing() {
@@ -48,7 +48,7 @@ impl NoFaultAround {
         Ok(Self(Some(hands)))
     }
 
-    /// As it was before. Says what could not be put back.
+    /// Restores it. Reports what could not be restored.
     pub(crate) fn put_back(mut self, ui: &Ui) -> Result<(), CliError> {
         let Some(mut hands) = self.0.take() else { return Ok(()) };
         for (open, returned) in hands.restore_section(SECTION).map_err(CliError::failed)? {
@@ -72,7 +72,7 @@ impl NoFaultAround {
 impl Drop for NoFaultAround {
     fn drop(&mut self) {
         if let Some(hands) = &mut self.0 {
-            // An error is on its way up already; what stays open is in the journal.
+            // Another error is already being returned; open changes stay in the journal.
             let _ = hands.restore_section(SECTION);
         }
     }
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(fault_around_bytes(&root), Some(page_bytes()));
         drop(off);
         assert_eq!(fault_around_bytes(&root), Some(65536));
-        // What another verb left open stays open.
+        // Open changes of another verb stay open.
         let mut other = hands(&root, &journal, true).unwrap().unwrap();
         other.set("apply", KNOB, "32768", |now| now == "32768").unwrap();
         drop(other);

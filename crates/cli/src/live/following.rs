@@ -1,4 +1,4 @@
-//! The monitor of `isotherm-core` over the processes of a family, which come and go.
+//! The monitor of `isotherm-core` over the processes of a family, which start and end.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use isotherm_units::{Duration, Instant};
 use super::to_cli;
 use crate::error::CliError;
 
-/// Time between two looks at who is there.
+/// Time between two updates of the family.
 const FOLLOW: Duration = Duration::from_secs(1);
 
 /// A monitor whose targets are the members of a family.
@@ -23,12 +23,12 @@ pub(crate) struct Following {
     known: BTreeMap<Member, TargetId>,
     next_number: u32,
     next_follow: Instant,
-    /// Found before the first look.
+    /// Found before the first sample.
     pending: Vec<Finding>,
 }
 
 impl Following {
-    /// Begins with whoever is there.
+    /// Starts with the current members.
     pub(crate) fn start(
         config: MonitorConfig,
         ranges: &[UnitRange],
@@ -72,7 +72,7 @@ impl Following {
                 self.forget(id, found);
             }
         }
-        // Who runs another program now is another target.
+        // A process that runs another program now is another target.
         let replaced: Vec<Member> = self
             .known
             .iter()
@@ -85,7 +85,7 @@ impl Following {
             }
         }
         for member in changes.came.into_iter().chain(replaced) {
-            // Gone again, or not ours to read: nothing to watch.
+            // Ended already, or not readable for us: nothing to monitor.
             let Ok(process) = Process::open(&self.root, member.pid) else { continue };
             if process.start_time() != member.start_time {
                 continue;
@@ -106,7 +106,7 @@ impl Following {
     }
 
     fn forget(&mut self, id: TargetId, found: &mut Vec<Finding>) {
-        // The monitor may have noticed already; then there is nothing to take away.
+        // The monitor may have noticed already; then there is nothing to remove.
         if self.watched.monitor().targets().any(|target| target == id) {
             let _ = self.watched.remove_target(id);
         }

@@ -1,4 +1,4 @@
-//! A group by the generations of the Multi-Gen LRU and its counters: what every stock kernel tells, without addresses.
+//! A group by the generations of the Multi-Gen LRU and its counters: what every stock kernel reports, without addresses.
 
 use std::path::Path;
 
@@ -16,21 +16,21 @@ use super::{LiveClock, OwnCpu, to_cli};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Pages of `lru_gen`.
+/// Bytes of a page in `lru_gen`.
 const PAGE: u64 = 4096;
-/// Intervals between looks, in units of the shortest: four generations can then tell of short ages and of long ones.
+/// Intervals between samples, in units of the shortest: four generations can then show both short and long ages.
 const PATTERN: [u64; 4] = [1, 1, 2, 4];
-/// The shortest interval that is taken by itself, and the longest.
+/// Shortest and longest default interval.
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
-/// A group that is looked at.
+/// A group that is sampled.
 #[derive(Debug)]
 pub(crate) struct GroupWatch {
     root: Root,
     group: Group,
 }
 
-/// What came of it.
+/// Result of a recording.
 #[derive(Debug)]
 pub(crate) struct GroupWatched {
     pub(crate) looks: u64,
@@ -40,7 +40,7 @@ pub(crate) struct GroupWatched {
 }
 
 impl GroupWatch {
-    /// Finds the group, and that its generations can be read.
+    /// Finds the group, and checks that its generations can be read.
     pub(crate) fn open(root: &Root, path: &str) -> Result<Self, CliError> {
         let group = Hierarchy::find(root).and_then(|hierarchy| hierarchy.group(path)).map_err(to_cli)?;
         let watch = Self { root: root.clone(), group };
@@ -59,7 +59,7 @@ impl GroupWatch {
         Ok(all.into_iter().filter(|listing| lruvecs.contains(&listing.lruvec)).collect())
     }
 
-    /// Makes a generation on each node of the group.
+    /// Creates a generation on each node of the group.
     fn age(&self) -> Result<(), LiveError> {
         for listing in self.listings()? {
             let Some(youngest) = listing.rows.last() else { continue };
@@ -67,13 +67,13 @@ impl GroupWatch {
             let order = Ageing {
                 lruvec: Lruvec { memcg, node },
                 max_gen_nr: youngest.seq,
-                // Anonymous pages too, swap or not: they are what is to be told of.
+                // Anonymous pages too, with or without swap: they are to be reported.
                 swappiness: Swappiness::of(200).map_err(LiveError::Refused)?,
                 force_scan: true,
             };
             match lru_gen::age(&self.root, &order) {
                 Ok(()) => {}
-                // Reclaim made one in between: it will do.
+                // Reclaim created a generation in between, which is enough.
                 Err(LiveError::Refused(_)) if self.group.is_there() => {}
                 Err(error) => return Err(error),
             }
@@ -120,8 +120,8 @@ impl GroupWatch {
         }
     }
 
-    /// Looks until the time is over, and writes a group record. Each look but the first makes a generation before: what watching needs,
-    /// and nothing that would have to be put back.
+    /// Samples until the time is over, and writes a group record. Each sample except the first creates a generation before: monitoring
+    /// needs it, and it does not have to be undone.
     pub(crate) fn record(
         &self,
         output: &Path,
@@ -211,7 +211,7 @@ impl GroupWatch {
     }
 }
 
-/// Some thirty looks in the time there is.
+/// An interval that gives about thirty samples in the available time.
 fn usual_interval(length: Option<Duration>) -> Duration {
     let ns = length.map_or(10_000_000_000, |length| length.ns() / 60);
     Duration::from_ns(ns.clamp(INTERVALS.0.ns(), INTERVALS.1.ns()))

@@ -1,4 +1,4 @@
-//! The hands on this machine: a journal in a file, and knobs as files.
+//! The knob writer on this machine: a journal in a file, and knobs as files.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -12,17 +12,17 @@ use isotherm_linux::knobs::value_of;
 use super::to_cli;
 use crate::error::CliError;
 
-/// Where the journal lies, unless it is said.
+/// Default path of the journal.
 pub(crate) const JOURNAL: &str = "/var/lib/isotherm/journal";
 
-/// The journal's file, which one process at a time has.
+/// The journal's file, locked by one process at a time.
 #[derive(Debug)]
 pub(crate) struct JournalFile {
     file: File,
 }
 
 impl JournalFile {
-    /// Opens it, and makes it with its folder where `makes` says so; `None` if there is none.
+    /// Opens it; creates it and its folder if `makes` is set. `None` if there is none.
     fn open(path: &Path, makes: bool) -> Result<Option<Self>, CliError> {
         let failed = |error: io::Error| {
             let what = format!("cannot open the journal {}", path.display());
@@ -59,7 +59,7 @@ impl JournalFile {
 impl Store for JournalFile {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        // One byte more than a journal may have: that is refused.
+        // Reads one byte more than the largest journal, which is then refused.
         (&self.file).take((64 << 20) + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
@@ -85,7 +85,7 @@ impl Taken for KnobFiles {
 
     fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
         match self.0.write(path, value) {
-            // `memory.high` stands when the kernel begins to reclaim what is above it.
+            // The new `memory.high` takes effect before the kernel has reclaimed the excess.
             Err(error) if error.is_slow() && value_of(&self.0, path).is_ok_and(|now| same_value(&now, value)) => Ok(()),
             written => written.map_err(|error| error.to_string()),
         }
@@ -96,10 +96,11 @@ impl Taken for KnobFiles {
     }
 }
 
-/// Hands over this machine.
+/// Knob writer for this machine.
 pub(crate) type MachineHands = Hands<JournalFile, KnobFiles>;
 
-/// Hands over a machine, with the journal in a file; `None` where there is none and none is made.
+/// Knob writer for a machine, with the journal in a file; `None` if there is none and `makes` is
+/// not set.
 pub(crate) fn hands(root: &Root, journal: &Path, makes: bool) -> Result<Option<MachineHands>, CliError> {
     let boot: String = root.value("/proc/sys/kernel/random/boot_id").map_err(to_cli)?;
     let Some(file) = JournalFile::open(journal, makes)? else { return Ok(None) };

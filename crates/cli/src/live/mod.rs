@@ -1,4 +1,4 @@
-//! What the live verbs share: whom to watch, time and budget, ways of looking.
+//! Shared by the live verbs: targets, time and budget, ways of monitoring.
 
 mod clear_refs;
 pub(crate) mod daemon;
@@ -27,7 +27,7 @@ use isotherm_linux::LiveError;
 
 use crate::error::CliError;
 
-/// A live error by whose fault it is: what this host lacks is exit code 3.
+/// Converts a live error; a feature that this host lacks is exit code 3.
 pub(crate) fn to_cli(error: LiveError) -> CliError {
     match error {
         LiveError::NotHere { .. } | LiveError::Busy { .. } => CliError::host_cannot(error),

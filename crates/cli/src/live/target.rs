@@ -1,4 +1,4 @@
-//! Whom a live verb watches: a process, a group, a command that it starts, or physical memory.
+//! Target of a live verb: a process, a group, a command that it starts, or physical memory.
 
 use std::ffi::OsString;
 use std::process::{Child, Command};
@@ -23,22 +23,22 @@ pub(crate) struct TargetArgs {
     pub(crate) physical: bool,
 }
 
-/// What was asked for.
+/// The requested target.
 #[derive(Debug)]
 pub(crate) enum Target {
     /// Processes.
     Family {
         family: Family,
-        /// For titles and file names.
+        /// Name for titles and files.
         name: String,
-        /// What was started for it; ended with it.
+        /// The program that was started for it.
         child: Option<Started>,
     },
     /// Physical memory.
     Physical,
 }
 
-/// A program that was started to be watched. It is not killed when the watch ends before it.
+/// A program started for monitoring. It is not killed if monitoring ends first.
 #[derive(Debug)]
 pub(crate) struct Started(Child);
 
@@ -47,25 +47,25 @@ impl Started {
         self.0.id()
     }
 
-    /// Waits for it, if it has ended or ends anyway.
+    /// Its exit status, if it has ended.
     pub(crate) fn wait(&mut self) -> Option<std::process::ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
 }
 
 impl TargetArgs {
-    /// Whether any was given.
+    /// Whether a target was given.
     pub(crate) fn is_given(&self) -> bool {
         self.pid.is_some() || self.cgroup.is_some() || self.physical
     }
 
-    /// Finds it. A command is started.
+    /// Finds the target; starts a command.
     pub(crate) fn open(&self, root: &Root, command: &[OsString]) -> Result<Target, CliError> {
         if self.physical {
             return Ok(Target::Physical);
         }
         if let Some(pid) = self.pid {
-            // What can never be watched is refused here, in words.
+            // Targets that can never be monitored are refused here, with the cause.
             let process = Process::open(root, pid).map_err(to_cli)?;
             let name = process.name().to_owned();
             let family = Family::of_process(root, pid).map_err(to_cli)?;

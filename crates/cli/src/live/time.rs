@@ -1,4 +1,4 @@
-//! Time, and what watching may cost.
+//! Time, and the cost limit of monitoring.
 
 use isotherm_daemon::WatchOptions;
 use isotherm_linux::{Stopwatch, own_cpu_time};
@@ -48,7 +48,7 @@ pub(crate) struct BudgetArgs {
 }
 
 impl BudgetArgs {
-    /// Refuses a length where nothing live is watched.
+    /// Refuses a length if no live target is monitored.
     pub(crate) fn refuse_length(self) -> Result<(), CliError> {
         match self.length {
             Some(_) => Err(CliError::usage("--for is for what runs now; allowed with --pid, --cgroup, and the like")),
@@ -56,7 +56,7 @@ impl BudgetArgs {
         }
     }
 
-    /// Checked.
+    /// Checks the values.
     pub(crate) fn options(self) -> Result<WatchOptions, CliError> {
         if self.length == Some(Duration::ZERO) {
             return Err(CliError::usage("--for is 0; allowed: any time above, as in --for 60s"));

@@ -1,4 +1,4 @@
-//! `isotherm report accuracy`: how right a monitor is, what that costs, and what would be cheapest.
+//! `isotherm report accuracy`: accuracy of a monitor, its cost, and the cheapest setting.
 
 use std::process::ExitCode;
 

@@ -182,7 +182,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         None => program_name(&args.command[0]),
     };
     let trace = std::path::absolute(&trace).unwrap_or(trace);
-    // Lives as long as it is played.
+    // Must live until the replay ends.
     let cut = window_of(&trace, &args, ui)?;
     let trace = cut.as_ref().map_or(trace, |cut| cut.path().to_path_buf());
     let cpus = args.cpus.unwrap_or(Question::USUAL_CPUS);
@@ -197,7 +197,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let question = TierQuestion { name, trace, fast, slow, kernel, storage, swap, cpus, threads };
         return on_tiers(&question, &args, &kernels, ui);
     }
-    // What is missing for that is told before anything is replayed.
+    // Missing requirements are reported before any replay.
     let lab = args.verify.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
     let usual = Question::usual(name, trace, kernels.releases.clone());
     let question = Question {
@@ -411,7 +411,7 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
     words::sample(advice).iter().try_for_each(|sentence| paragraph(sentence))?;
     let (firmness, gains) = (words::firmness(advice), words::gains(advice));
     for (nth, sentence) in gains.iter().chain(&firmness).enumerate() {
-        // How sure it is, and what a little less or more memory does; the price of safety is a detail.
+        // Confidence, and the effect of a little less or more memory; the price of safety is a detail.
         if with.details || nth < gains.len() + 2 {
             paragraph(sentence)?;
         }

@@ -1,4 +1,4 @@
-//! `isotherm apply`: what `advise --config` wrote becomes settings of this machine.
+//! `isotherm apply`: makes the output of `advise --config` the settings of this machine.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let mut module = module::of(&scenario, &args).filter(|_| args.daemon_config.is_none());
     refuse_what_needs_more(&scenario, &args, module.is_some())?;
-    // Everything is looked at before anything is written.
+    // Everything is checked before anything is written.
     let is_printed = args.daemon_config.as_deref() == Some(Path::new("-"));
     let configuration = match &args.daemon_config {
         None => None,
@@ -180,7 +180,7 @@ fn configuration(scenario: &Scenario, args: &Args, acts: bool) -> Result<(String
 /// Refuses what this command cannot do, with the command that can.
 fn refuse_what_needs_more(scenario: &Scenario, args: &Args, has_module: bool) -> Result<(), CliError> {
     let place = args.advice.display();
-    // A variant that changes nothing is the file as it stands: advice sets it against the program without limits.
+    // A variant that changes nothing is the file as it is: advice compares it with the program without limits.
     let is_as_it_stands = |variant: &VariantSpec| variant.patch.is_empty();
     if !(scenario.variants.is_empty() || scenario.variants.iter().any(is_as_it_stands)) || scenario.matrix.is_some() {
         return Err(CliError::usage(format!(
@@ -239,7 +239,7 @@ fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, Cli
                 result: "to be written",
             });
         }
-        // A kernel without it has the two lists and nothing else.
+        // A kernel without it only has the two lists.
         Err(error) if error.is_missing() && enabled == ALL_OFF => {}
         Err(error) if error.is_missing() => {
             return Err(CliError::host_cannot(
@@ -258,7 +258,7 @@ fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, Cli
         }
     };
     match (limit, &args.cgroup) {
-        // The group is that of the daemon's sections.
+        // The group comes from the daemon's sections.
         (None, _) if args.daemon_config.is_some() => {}
         // Right-sizing writes memory.high itself.
         (Some(_), _) if !scenario.limits.is_empty() && !args.max => {}

@@ -1,4 +1,4 @@
-//! `isotherm bug-report`: what helps to find an error, in one folder that its owner reads before it is sent.
+//! `isotherm bug-report`: collects data that helps to find an error in one folder, which the user reads before sending it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

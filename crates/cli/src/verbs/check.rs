@@ -1,4 +1,4 @@
-//! `isotherm daemon check`: whether a live configuration makes sense, and what it would do.
+//! `isotherm daemon check`: checks a live configuration, and shows what it would do.
 
 use std::process::ExitCode;
 

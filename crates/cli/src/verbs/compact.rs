@@ -1,4 +1,4 @@
-//! `isotherm compact`: joins free memory of a node, once, down to a level.
+//! `isotherm compact`: compacts a node, once, down to a fragmentation level.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         stepped.map_err(CliError::host_cannot)?;
         clock.sleep_until(clock.now() + POLL);
     }
-    // A budget that is used up ends the request, not the kernel's work.
+    // An exhausted budget ends the request, but not the kernel's work.
     host.cease(NodeId(args.node));
     let after = zones(&mut host, args.node)?;
     show(&rows(args.node, &before, Some(&after)), args.format.format, ui)?;

@@ -1,4 +1,4 @@
-//! `isotherm report results`: two saved results side by side.
+//! `isotherm report results`: compares two saved results.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! `isotherm completion`: what a shell needs to complete command lines.
+//! `isotherm completion`: completion scripts for shells.
 
 use std::process::ExitCode;
 

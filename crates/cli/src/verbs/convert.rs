@@ -1,5 +1,5 @@
-//! `isotherm convert`: other formats in and out, parts of page traces and region records, several put together, names taken out. One file
-//! for each and one line in the table.
+//! `isotherm convert`: imports and exports other formats; cuts, merges and scrubs page traces and region records. Each verb is one file
+//! and one line in the table.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `isotherm daemon`: everything about the daemon in one place.
+//! `isotherm daemon`: all verbs about the daemon.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `isotherm report explain`: what the schemes of a run did, and what stopped them; what right-sizing decided.
+//! `isotherm report explain`: what the schemes of a run did, and what stopped them; decisions of right-sizing.
 
 mod limits;
 pub(super) mod live;
@@ -260,7 +260,7 @@ fn of_trace(args: &Args) -> Result<Replay, CliError> {
     };
     let preset: Preset = name.parse().map_err(CliError::usage)?;
     let monitor = MonitorSpec::of_preset("kdamond.0", preset).map_err(CliError::usage)?;
-    // Presets sort and reclaim the lists of the kernel's own policy.
+    // Presets sort and reclaim lists of the kernel's own policy.
     let mut scenario = Scenario { policy: "classic".to_owned(), ..replay_of(path, args.seed.unwrap_or(1), false) };
     if let (Some(memory), Some(node)) = (args.memory, scenario.machine.nodes.first_mut()) {
         node.memory = memory;

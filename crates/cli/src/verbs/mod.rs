@@ -56,7 +56,7 @@ isotherm_terminal::verbs! {
     BugReport => bug_report,
     Completion => completion,
     Man => man,
-    // The names of before, for one release.
+    // The old names, kept for one release.
     #[command(hide = true)]
     Accuracy => accuracy,
     #[command(hide = true)]

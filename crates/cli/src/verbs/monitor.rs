@@ -67,7 +67,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     args.live.budget.refuse_length()?;
     let source = args.source.open(&args.settings, ui)?;
     let report = if RecordFormat::of(&args.output) == Some(RecordFormat::Json) {
-        // damo's is written from a whole record.
+        // damo's format is written from a whole record.
         let own = beside(&args.output);
         let report = record(&source, &own, ui);
         let written = report.and_then(|report| {

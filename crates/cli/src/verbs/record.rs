@@ -143,7 +143,7 @@ impl TemporaryTrace {
         let mut number = std::process::id();
         loop {
             let directory = base.join(format!("isotherm-{number}"));
-            // A new directory that is ours alone, so that nobody can place a link where the trace goes.
+            // A new private directory, so that no other user can place a link at the path of the trace.
             match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
                 Ok(()) => return Ok(Self { file: directory.join("recording.parquet"), directory }),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number = number.wrapping_add(1),
@@ -159,14 +159,14 @@ impl TemporaryTrace {
 
 impl Drop for TemporaryTrace {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever tidies the directory for temporary files.
+        // Files that cannot be removed are left to the cleanup of temporary files.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
 /// Records with progress and warnings on standard error.
 pub(crate) fn record(options: &RecordOptions, ui: &Ui) -> Result<Recording, CliError> {
-    // A program that has the terminal must not find our line on it.
+    // A program that owns the terminal must not get our line on it.
     let spinner = (!ui.is_terminal()).then(|| ui.spinner("recording"));
     let recording = isotherm_recorder::record(options, &mut |report| match report {
         Report::Progress { rows, bytes, cpu } => {
@@ -212,7 +212,7 @@ fn summary(recording: &Recording) -> Vec<String> {
         count => format!(" ({count} instructions)"),
     };
     let (cpu, wall) = (recording.cpu.approx(), recording.wall.approx());
-    // Starting the tool takes longer than a tiny program itself; a ratio would say nothing.
+    // Starting the tool takes longer than a tiny program itself; a ratio would be meaningless.
     let slower = if recording.cpu >= Duration::from_ms(100) {
         format!(", about {} times slower than without", recording.wall.ns() / recording.cpu.ns())
     } else {

@@ -1,4 +1,4 @@
-//! `isotherm daemon reload`: has the daemon read its configuration anew.
+//! `isotherm daemon reload`: makes the daemon read its configuration again.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `isotherm daemon replay`: a tape of the daemon, played again.
+//! `isotherm daemon replay`: replays a tape of the daemon.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `isotherm report`: what a page trace, a region record or the kernel's text tells, as pictures and tables. One file for each
-//! view and one line in the table; what explains, judges and compares runs has a file of its own next to this one.
+//! `isotherm report`: shows a page trace, a region record or the kernel's text as pictures and tables. Each view is one file
+//! and one line in the table; verbs that explain, judge and compare runs have their own files next to this one.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `isotherm restore`: takes back what was changed.
+//! `isotherm restore`: undoes changes.
 
 use std::process::ExitCode;
 

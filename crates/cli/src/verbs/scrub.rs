@@ -71,7 +71,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         placed.map_err(|error| CliError::failed(error).while_doing(format!("cannot write {}", args.output.display())))
     });
     if done.is_err() {
-        // A file that could not be finished is of no use.
+        // An unfinished file is useless.
         let _ = std::fs::remove_file(&part);
     }
     done?;

@@ -1,4 +1,4 @@
-//! Which part of a page trace or region record is meant: flags that `report` and `trace` share.
+//! Flags that select a part of a page trace or region record, shared by `report` and `trace`.
 
 use isotherm_trace::edit::{AddressRange, Moment, Selection};
 

@@ -1,4 +1,4 @@
-//! `isotherm simulate`: plays a scenario and prints what was measured.
+//! `isotherm simulate`: runs a scenario and prints the measurements.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 pub(crate) fn find(name: &str, ui: &Ui) -> Result<(Scenario, PathBuf), CliError> {
     if let Some(bundled) = BUNDLED.iter().find(|bundled| bundled.name == name) {
         let scenario = isotherm_scenario::parse(bundled.text, name)?;
-        // One that plays no recording runs where there are none.
+        // A scenario without a recording needs no data folder.
         let folder = if bundled.text.contains("traces/") { data_folder()? } else { PathBuf::from(".") };
         return Ok((scenario, folder));
     }

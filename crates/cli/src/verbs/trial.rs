@@ -1,4 +1,4 @@
-//! `isotherm daemon trial`: whether one configuration is better than another on this machine.
+//! `isotherm daemon trial`: tests whether one configuration is better than another on this machine.
 
 mod metrics;
 mod outcome;
@@ -286,7 +286,7 @@ fn plan(args: &Args, configs: &[Config; 2], design: &Design, metrics: &Metrics, 
 }
 
 fn open(path: &Path) -> Result<std::fs::File, CliError> {
-    // It names groups and what they did: nobody's but its owner's.
+    // It names groups and their activity, so only the owner may read it.
     let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     private.map_err(|error| CliError::failed(error).while_doing(format!("cannot write {}", path.display())))
 }
@@ -323,7 +323,7 @@ impl Field for Live<'_> {
             log: &mut self.audit,
             sampler: &mut self.metrics,
         };
-        // What a host knows of a machine is of one configuration.
+        // The state of a host belongs to one configuration.
         let mut host = LiveHost::new(self.root.clone());
         if let Some(program) = &self.program {
             host.use_compactor(program, COMPACTOR);

@@ -1,4 +1,4 @@
-//! Ctrl-C on verbs that write files: it leaves no half-written one behind.
+//! Handles Ctrl-C on verbs that write files: no half-written file is left behind.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,7 +14,7 @@ pub(super) fn remove_on_signal() -> Result<(), CliError> {
     std::thread::spawn(move || {
         for signal in signals.forever() {
             isotherm_trace::remove_unfinished_files();
-            // Whoever waits for the process is told the signal.
+            // The parent that waits for the process sees the signal.
             let _ = emulate_default_handler(signal);
         }
     });

@@ -1,4 +1,4 @@
-//! Headless Chromium through a pipe, as the DevTools protocol has it: one JSON message a call, ended by a zero byte.
+//! Headless Chromium through a pipe, by the DevTools protocol: one JSON message a call, terminated by a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,12 +14,12 @@ pub(crate) struct Browser {
     answers: BufReader<ChildStdout>,
     session: String,
     next: u64,
-    /// What the page said: errors that nobody caught, and lines of its console.
+    /// Output of the page: uncaught errors, and lines of its console.
     pub(crate) said: Vec<String>,
     _profile: tempfile::TempDir,
 }
 
-/// The program's name on this machine, if there is one.
+/// Name of the program on this machine, if installed.
 pub(crate) fn installed() -> Option<&'static str> {
     let is_there =
         |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
@@ -29,7 +29,7 @@ pub(crate) fn installed() -> Option<&'static str> {
 impl Browser {
     pub(crate) fn start(name: &str) -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // The protocol's pipes are 3 and 4; what it prints is not of interest.
+        // The protocol's pipes are 3 and 4; its output is ignored.
         let line = format!(
             "exec {name} --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --remote-debugging-pipe \
              --user-data-dir='{}' about:blank 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null",
@@ -53,7 +53,7 @@ impl Browser {
         browser
     }
 
-    /// Calls a method and waits for its result; what is heard meanwhile is kept.
+    /// Calls a method and waits for its result; events in between are kept.
     pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.next += 1;
         let mut message = json!({ "id": self.next, "method": method, "params": parameters });
@@ -70,7 +70,7 @@ impl Browser {
         }
     }
 
-    /// Reads messages until one of an event; a few thousand other ones may come before.
+    /// Reads messages until one is of an event, up to a few thousand.
     fn await_event(&mut self, event: &str) {
         for _ in 0..10_000 {
             if self.hear()["method"] == event {
@@ -94,19 +94,19 @@ impl Browser {
         heard
     }
 
-    /// So many pixels wide and high.
+    /// Sets width and height, in pixels.
     pub(crate) fn resize(&mut self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// `light` or `dark`, on `screen` or `print`.
+    /// Sets `light` or `dark`, and `screen` or `print`.
     pub(crate) fn look(&mut self, scheme: &str, medium: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", &json!({ "media": medium, "features": features }));
     }
 
-    /// Opens a file and waits until all of its pictures stand.
+    /// Opens a file and waits until all of its pictures are drawn.
     pub(crate) fn open(&mut self, page: &Path) {
         self.load(page);
         self.until("!document.querySelector('figure[data-heatmap]:not(.live),figure[data-chart]:not(.live)')");
@@ -130,14 +130,14 @@ impl Browser {
         self.await_event("Page.loadEventFired");
     }
 
-    /// Lets what was set off be drawn.
+    /// Waits until pending changes are drawn.
     pub(crate) fn settle(&mut self) {
         let drawn = "new Promise(done => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done(1))), 150))";
         let parameters = json!({ "expression": drawn, "awaitPromise": true });
         self.call("Runtime.evaluate", &parameters);
     }
 
-    /// What an expression is on the page.
+    /// Value of an expression on the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let result = self.call("Runtime.evaluate", &parameters);

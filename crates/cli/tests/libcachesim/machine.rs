@@ -1,4 +1,4 @@
-//! The simulated machine as a cache: one thread, private memory, a group limited to so many pages.
+//! The simulated machine as a cache: one thread, private memory, a group with a limit in pages.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,13 +12,13 @@ use isotherm_units::{Bytes, Instant, PageRange, Pages};
 
 use super::requests::Requests;
 
-/// First virtual page of the memory; not 0, so that a page number taken for an offset shows.
+/// First virtual page of the memory; not 0, so that mistaking a page number for an offset is detected.
 const BASE: u64 = 0x5_5555;
 
 /// Whether each request misses under `policy` in a group of `capacity` pages.
 ///
-/// The machine does not say which access faulted, but time does: in a recording an access costs nothing by itself, so the
-/// thread's clock moves between two requests exactly when the first of them faulted.
+/// The machine does not report which access faulted, but the clock shows it: in a recording an access itself costs no
+/// time, so the thread's clock advances between two requests exactly when the first one faulted.
 pub(crate) fn misses(requests: &Requests, policy: &str, capacity: usize) -> Vec<bool> {
     let config = MachineConfig { page_cluster: 0, readahead: Bytes::ZERO, ..MachineConfig::default() };
     let mut builder = MachineBuilder::new(&config, policy_by_name(policy).unwrap().build()).unwrap();
@@ -57,7 +57,7 @@ fn program(requests: &Requests, asked_at: Arc<Mutex<Vec<u64>>>) -> Program {
     }
 }
 
-/// Hands out one request a batch and notes when it was asked for it.
+/// Returns one request for each batch, and notes the time of the call.
 struct OneByOne {
     pages: std::vec::IntoIter<u64>,
     asked_at: Arc<Mutex<Vec<u64>>>,

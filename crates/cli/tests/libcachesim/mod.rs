@@ -22,7 +22,7 @@ const SIZES: &[usize] = &[48, 200, 700, 1600];
 const POLICIES: &[&str] = &["lru", "fifo", "clock", "opt"];
 const GOLDEN: &str = "tests/differential/golden.tsv";
 
-/// What is compared: (trace, policy, pages) → number of requests, number of misses, digest of which ones missed.
+/// Compared values: (trace, policy, pages) → number of requests, number of misses, digest of the misses.
 type Results = BTreeMap<(String, String, usize), (usize, usize, u64)>;
 
 #[test]
@@ -65,7 +65,7 @@ fn run(misses: impl Fn(&Requests, &str, usize) -> Vec<bool>) -> Results {
     results
 }
 
-/// `None`, with one line that says so, where it is not installed.
+/// `None`, with a message, if it is not installed.
 fn run_libcachesim() -> Option<Results> {
     let python = root().join("target/test-needs/bin/python");
     let works = Command::new(&python).args(["-c", "import libcachesim"]).output().is_ok_and(|out| out.status.success());

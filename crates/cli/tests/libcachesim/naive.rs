@@ -1,4 +1,4 @@
-//! The definitions of `docs/mechanism/reclaim.md#baselines`, word for word, without regard for speed.
+//! The definitions of `docs/mechanism/reclaim.md#baselines`, literally, without regard for speed.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The traces of the differential test: small, made from integers alone, and one real recording.
+//! The traces of the differential test: small ones computed only with integers, and one real recording.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -45,14 +45,14 @@ impl Requests {
         Self { name: "loop-and-noise", pages: (0..REQUESTS).map(page).collect() }
     }
 
-    /// Three of four requests in 600 hot pages, the others a scan over 5,000 pages that comes round.
+    /// Three of four requests in 600 hot pages, the others in a cyclic scan over 5,000 pages.
     fn scan_and_hot() -> Self {
         let mut random = Random(0xd1b5_4a32_d192_ed03);
         let page = |i: usize| if i % 4 == 3 { 600 + (i / 4) as u64 % 5000 } else { random.below(600) };
         Self { name: "scan-and-hot", pages: (0..REQUESTS).map(page).collect() }
     }
 
-    /// About 1 / rank (the same weight on every power of two), over 4,096 scattered pages.
+    /// Weights of about 1 / rank (equal for every power of two), over 4,096 scattered pages.
     fn zipf() -> Self {
         let mut random = Random(0x2545_f491_4f6c_dd1d);
         let mut page = || {
@@ -63,7 +63,7 @@ impl Requests {
         Self { name: "zipf", pages: (0..REQUESTS).map(|_| page()).collect() }
     }
 
-    /// One more than the largest page.
+    /// Largest page plus one.
     pub(crate) fn span(&self) -> u64 {
         self.pages.iter().max().map_or(0, |page| page + 1)
     }

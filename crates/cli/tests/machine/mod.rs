@@ -1,4 +1,4 @@
-//! A tree of files that stands for a machine, and the commands of a daemon on it. Not every test needs all of it.
+//! A tree of files that represents a machine, and commands of a daemon on it. Not every test uses all of it.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use std::fs;

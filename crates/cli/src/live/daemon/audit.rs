@@ -1,4 +1,4 @@
-//! The audit: a line of JSON for each thing that the daemon did, with the time.
+//! The audit: a line of JSON for each event, with its time.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write as _;
@@ -15,14 +15,14 @@ use super::{Exporter, StatusFile};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Where it lies, unless it is said.
+/// Default path.
 pub(crate) const AUDIT: &str = "/var/log/isotherm/actions.jsonl";
-/// A file of this size is set aside.
+/// Size at which a file is rotated, in bytes.
 const SIZE_MAX: u64 = 16 << 20;
-/// Files that are kept beside the newest: `.1` is the youngest.
+/// Number of files kept in addition to the newest; `.1` is the youngest of them.
 const KEPT: u32 = 4;
 
-/// Lines go to a file, and in words to the user; the state goes to its file.
+/// Lines go to a file, and as text to the user; the state goes to its own file.
 #[derive(Debug)]
 pub(crate) struct Audit<'a> {
     path: PathBuf,
@@ -30,10 +30,10 @@ pub(crate) struct Audit<'a> {
     size: u64,
     status: StatusFile,
     exporter: Option<Exporter>,
-    /// The system's log, where it is ours.
+    /// The system's log, if our output goes there.
     journald: Option<Journald>,
     ui: &'a Ui,
-    /// That the state cannot be written is told once.
+    /// A failed write of the state was reported; it is reported once.
     is_status_lost: bool,
 }
 
@@ -45,7 +45,7 @@ struct Dated<'a> {
 }
 
 impl<'a> Audit<'a> {
-    /// Opens it, and makes its folder.
+    /// Opens it, and creates its folder.
     pub(crate) fn open(path: &Path, status: StatusFile, ui: &'a Ui) -> Result<Self, CliError> {
         let failed = |error: std::io::Error| {
             let what = format!("cannot write {}", path.display());
@@ -73,12 +73,12 @@ impl<'a> Audit<'a> {
         })
     }
 
-    /// The state becomes metrics, too.
+    /// Exports the state as metrics too.
     pub(crate) fn export(&mut self, exporter: Option<Exporter>) {
         self.exporter = exporter;
     }
 
-    /// Older files get higher numbers; the oldest goes.
+    /// Older files get higher numbers; the oldest is removed.
     fn rotate(&mut self) -> std::io::Result<()> {
         let numbered = |number: u32| {
             let mut name = self.path.clone().into_os_string();
@@ -104,7 +104,7 @@ impl<'a> Audit<'a> {
         let mut text = serde_json::to_vec(&Dated { time: now(), line })?;
         text.push(b'\n');
         if let Err(error) = self.file.write_all(&text) {
-            // Part of a line may be there: what comes after it begins a line of its own.
+            // A part of the line may have been written; the next one starts on a new line.
             let _ = self.file.set_len(self.size);
             return Err(error);
         }
@@ -117,7 +117,7 @@ fn opened(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// UTC, as RFC 3339 has it.
+/// UTC, in the format of RFC 3339.
 fn now() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -161,7 +161,7 @@ fn priority(line: &Line) -> Priority {
     }
 }
 
-/// A line for people.
+/// Text of a line for users.
 fn words(line: &Line) -> String {
     match line {
         Line::Began { sections, acting } => format!("{sections} sections, {acting} of which may act"),

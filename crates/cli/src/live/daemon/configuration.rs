@@ -1,4 +1,4 @@
-//! The configuration file, and the folder of more beside it.
+//! The configuration file, and the folder of further files next to it.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,11 +11,11 @@ use isotherm_units::Bytes;
 use super::joined::Joined;
 use crate::error::CliError;
 
-/// Where it lies, unless it is said.
+/// Default path.
 const CONFIG: &str = "/etc/isotherm/isotherm.toml";
-/// More files than anybody has.
+/// Most files in `conf.d`.
 const FILES_MAX: usize = 1000;
-/// A larger file is none that anybody wrote.
+/// Largest configuration file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// For `#[command(flatten)]`.
@@ -26,7 +26,7 @@ pub(crate) struct Configuration {
     pub(crate) file: PathBuf,
 }
 
-/// The files of a configuration: the one that is named, and those of `conf.d` beside it, in the order of their names.
+/// The files of a configuration: the given one, and those of `conf.d` next to it, sorted by name.
 pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut files = vec![path.to_owned()];
     let folder = path.parent().unwrap_or(Path::new(".")).join("conf.d");
@@ -46,13 +46,13 @@ pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     Ok(files)
 }
 
-/// Reads and checks a configuration with what lies in `conf.d` beside it. One that lets something act must be root's alone to write, or
-/// whoever can write it could have the daemon act.
+/// Reads and checks a configuration with the files of `conf.d` next to it. If a section may act, only root may be able to write the
+/// files: other writers could make the daemon act.
 pub(crate) fn configuration(path: &Path) -> Result<Config, CliError> {
     read(&files(path)?)
 }
 
-/// Likewise of one file alone.
+/// The same for a single file.
 pub(crate) fn configuration_alone(path: &Path) -> Result<Config, CliError> {
     read(&[path.to_owned()])
 }
@@ -80,7 +80,7 @@ fn read(files: &[PathBuf]) -> Result<Config, CliError> {
             open_to_others.get_or_insert(path);
         }
         let name = path.display().to_string();
-        // Unknown keys, and values that are none, have their places in this file.
+        // Errors for unknown keys and invalid values give places in this file.
         parse_as::<Config>(&text, &name, |_| Ok(())).map_err(CliError::usage)?;
         joined.add(toml::from_str(&text).map_err(CliError::usage)?);
         texts.push((name, text));
@@ -96,7 +96,7 @@ fn read(files: &[PathBuf]) -> Result<Config, CliError> {
     Ok(config)
 }
 
-/// What is wrong, with its place in the file that it comes from, and that of the other side.
+/// An error with its place in the file that it comes from, and the place of the other side.
 fn said(wrong: &Contradiction, joined: &Joined, texts: &[(String, String)]) -> String {
     let (file, key) = joined.origin(&wrong.key);
     let other = wrong.other.as_deref().map(|other| joined.origin(other));

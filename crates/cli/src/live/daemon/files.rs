@@ -1,4 +1,4 @@
-//! The daemon's folder in `/run`: a lock that one daemon at a time holds, and its state.
+//! The daemon's folder in `/run`: a lock that only one daemon can hold, and its state.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
 
-/// The folder, unless it is said.
+/// Default folder.
 pub(crate) const RUN: &str = "/run/isotherm";
 
-/// Whoever holds it is the daemon of this machine. Its file has the number of the process.
+/// The lock of the daemon of this machine. Its file holds the PID.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes it, and makes the folder.
+    /// Takes the lock, and creates the folder.
     pub(crate) fn take(folder: &Path) -> Result<Self, CliError> {
         let path = folder.join("lock");
         let failed = |error: std::io::Error| {
@@ -54,7 +54,7 @@ fn pid_in(file: &mut File) -> Option<i32> {
     text.trim().parse().ok().filter(|&pid| pid > 1)
 }
 
-/// What is written each few seconds.
+/// Contents of the state file, written every few seconds.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Told {
     pid: u32,
@@ -73,7 +73,7 @@ pub(crate) struct StatusFile {
 }
 
 impl StatusFile {
-    /// Readers see the old state or the new one, whole.
+    /// Writes the file atomically: readers see the whole old or new state.
     pub(crate) fn write(&self, status: &Status) -> std::io::Result<()> {
         let (configuration, dry_run) = (self.configuration.clone(), self.dry_run);
         let written = Told { pid: std::process::id(), configuration, dry_run, status: status.clone() };
@@ -83,12 +83,12 @@ impl StatusFile {
     }
 
     pub(crate) fn remove(&self) {
-        // It is of no use without its daemon; what cannot be removed is overwritten by the next.
+        // It is useless without its daemon; if it cannot be removed, the next daemon overwrites it.
         let _ = std::fs::remove_file(self.folder.join("status.json"));
     }
 }
 
-/// A daemon that runs.
+/// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Running {
     pid: i32,
@@ -120,7 +120,7 @@ impl Running {
         false
     }
 
-    /// Sends it a signal. By a descriptor of the process: another one that gets its number is never hit.
+    /// Sends it a signal by pidfd, so that another process with a reused PID never gets it.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) -> Result<(), CliError> {
         let failed = |error: rustix::io::Errno| {
             let what = format!("cannot signal process {}", self.pid);
@@ -138,7 +138,7 @@ impl Running {
     }
 }
 
-/// The state as text, and what it is of.
+/// The state, as text and parsed.
 pub(crate) fn told(folder: &Path) -> Result<(String, Told), CliError> {
     let path = folder.join("status.json");
     let failed = |error: &dyn std::fmt::Display| {

@@ -1,25 +1,25 @@
-//! Several files as one configuration: tables of later files take the places of earlier ones with the same name.
+//! Several files as one configuration: tables of later files replace earlier ones with the same name.
 
 use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-/// Where a table comes from: the file, and its place among those of that kind there.
+/// Origin of a table: the file, and its index among the tables of that kind in it.
 type Origin = (usize, usize);
 
-/// Files in their order, as one.
+/// Several files, in order, as one.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     table: Table,
     nr_files: usize,
-    /// Of lists of tables: where each entry comes from.
+    /// Lists of tables, with the origin of each entry.
     entries: BTreeMap<String, Vec<Origin>>,
-    /// Of single tables: the file.
+    /// Single tables, with their file.
     tables: BTreeMap<String, usize>,
 }
 
 impl Joined {
-    /// A list's table replaces the one of its name, or is added; any other table replaces the one before it.
+    /// A table in a list replaces the one with its name, or is added; any other table replaces the previous one.
     pub(super) fn add(&mut self, file: Table) {
         let number = self.nr_files;
         self.nr_files += 1;
@@ -32,7 +32,7 @@ impl Joined {
             let origins = self.entries.entry(key.clone()).or_default();
             let known = self.table.entry(key).or_insert_with(|| Value::Array(Vec::new()));
             let Value::Array(known) = known else { continue };
-            // Two of one name in one file are a mistake, which the check tells.
+            // Two tables of the same name in one file are an error, which the check reports.
             let before = known.len();
             for (nth, entry) in list.into_iter().enumerate() {
                 let is_same = |other: &Value| entry.get("name").is_some() && other.get("name") == entry.get("name");
@@ -49,12 +49,12 @@ impl Joined {
         }
     }
 
-    /// All as one.
+    /// All files as one table.
     pub(super) fn table(&self) -> Table {
         self.table.clone()
     }
 
-    /// The file that a key of the whole comes from, and the key there: `limits[3].floor` may be `limits[0].floor` of the second file.
+    /// The file that a key comes from, and the key in that file: `limits[3].floor` may be `limits[0].floor` of the second file.
     pub(super) fn origin(&self, key: &str) -> (usize, String) {
         let end = key.find(['.', '[']).unwrap_or(key.len());
         let (table, rest) = key.split_at(end);

@@ -1,4 +1,4 @@
-//! The system's log by field: each line of the audit as an entry of journald, whose protocol is a datagram of `NAME=value` lines
+//! Structured logging: writes each line of the audit as an entry of journald, whose protocol is a datagram of `NAME=value` lines
 //! (systemd.journal-fields(7), "Native Journal Protocol").
 
 use std::io::{self, Write as _};
@@ -8,14 +8,14 @@ use std::path::Path;
 use serde_json::Value;
 
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// The longest value that is sent; the audit has it whole.
+/// Longest value that is sent, in bytes; the audit has the whole value.
 const VALUE_MAX: usize = 16 << 10;
 
 /// A connection to journald.
 #[derive(Debug)]
 pub(crate) struct Journald(UnixDatagram);
 
-/// How much a line matters, by the numbers of syslog(3).
+/// Priority of a line, with the numbers of syslog(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Priority {
@@ -24,7 +24,7 @@ pub(crate) enum Priority {
 }
 
 impl Journald {
-    /// The journal, if what we print to standard error would go there (`JOURNAL_STREAM`, systemd.exec(5)).
+    /// The journal, if our standard error goes there (`JOURNAL_STREAM`, systemd.exec(5)).
     pub(crate) fn find() -> Option<Self> {
         let stream = std::env::var("JOURNAL_STREAM").ok()?;
         let stderr = rustix::fs::fstat(rustix::stdio::stderr()).ok()?;
@@ -35,7 +35,7 @@ impl Journald {
     fn at(socket: &Path) -> io::Result<Self> {
         let datagram = UnixDatagram::unbound()?;
         datagram.connect(socket)?;
-        // A journal that stands still must not stop the daemon.
+        // A journal that does not read must not block the daemon.
         datagram.set_nonblocking(true)?;
         Ok(Self(datagram))
     }
@@ -43,7 +43,7 @@ impl Journald {
     /// Sends an entry: a sentence, and fields that begin with `ISOTHERM_`.
     ///
     /// # Errors
-    /// Nobody takes it.
+    /// journald does not take it.
     pub(crate) fn send(&self, message: &str, priority: Priority, fields: &Value) -> io::Result<()> {
         let mut entry = Vec::new();
         put(&mut entry, "MESSAGE", message);
@@ -54,7 +54,7 @@ impl Journald {
     }
 }
 
-/// Numbers, words and truth values under their keys; what lies in a table has the keys of both.
+/// Adds numbers, strings and booleans under their keys; a value in a table has both keys.
 fn put_all(entry: &mut Vec<u8>, name: &str, value: &Value) {
     match value {
         Value::Object(map) => {
@@ -73,7 +73,7 @@ fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     let end = value.floor_char_boundary(VALUE_MAX);
     let value = &value[..end];
     let written = if value.contains('\n') {
-        // Length and bytes, as a line has only one end.
+        // Length and bytes, because a value with line breaks cannot be a line.
         let length = (value.len() as u64).to_le_bytes();
         entry.write_all(name.as_bytes()).and_then(|()| entry.write_all(b"\n")).and_then(|()| entry.write_all(&length))
     } else {

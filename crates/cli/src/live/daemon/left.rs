@@ -1,4 +1,4 @@
-//! What a daemon that was killed left behind.
+//! Changes that a killed daemon left behind.
 
 use isotherm_daemon::hands::Returned;
 
@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::live::MachineHands;
 use crate::ui::Ui;
 
-/// Puts back what an earlier daemon left changed. What `isotherm apply` set is meant to stay.
+/// Restores what an earlier daemon left changed. Settings of `isotherm apply` stay.
 pub(crate) fn take_back(hands: &mut MachineHands, ui: &Ui) -> Result<(), CliError> {
     let returned = hands.restore_where(|open| open.section.contains('.')).map_err(CliError::failed)?;
     for (open, what) in returned {

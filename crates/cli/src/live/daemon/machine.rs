@@ -1,4 +1,4 @@
-//! What the loop asks of this machine beside memory, and its clock.
+//! What the loop needs of this machine in addition to memory, and its clock.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,15 +24,15 @@ pub(crate) struct Machine<'a> {
     /// The configuration's file.
     pub(crate) file: PathBuf,
     pub(crate) dry_run: bool,
-    /// Checksum of the configuration that is taken.
+    /// Checksum of the current configuration.
     pub(crate) in_force: InForce,
-    /// Processes that are targets by their numbers, with those that they started. One that has ended stays, so that another one with
-    /// its number is not taken for it.
+    /// Processes that are targets by PID, with their descendants. An ended one stays, so that a process with a reused PID is not
+    /// mistaken for it.
     pub(crate) families: BTreeMap<u32, Option<Family>>,
 }
 
 impl Machine<'_> {
-    /// Numbers of a process and those that it started.
+    /// PIDs of a process and its descendants.
     fn family(&mut self, pid: u32) -> Result<Vec<u32>, String> {
         let first = || Family::of_process(&self.root, pid).ok();
         let Some(family) = self.families.entry(pid).or_insert_with(first) else { return Ok(Vec::new()) };
@@ -53,7 +53,7 @@ impl World for Machine<'_> {
         let mut found = Vec::new();
         let mut left = vec![group.to_owned()];
         while let Some(path) = left.pop() {
-            // A group may go while others are looked at.
+            // A group may be removed during the search.
             let Ok(group) = all.group(&path) else { continue };
             let Ok(mut processes) = group.processes() else { continue };
             processes.retain(|&pid| pid != std::process::id());
@@ -94,7 +94,7 @@ impl World for Machine<'_> {
     fn is_guaranteed(&mut self, path: &str) -> bool {
         let Ok(group) = Hierarchy::unified(&self.root).and_then(|all| all.group(path)) else { return false };
         ["memory.min", "memory.low"].iter().any(|file| {
-            // A file that is not there guarantees nothing; one that cannot be read may.
+            // A missing file guarantees nothing; an unreadable one may.
             match group.limit(file) {
                 Ok(Limit::At(bytes)) => bytes > Bytes::new(0),
                 Ok(Limit::Unlimited) => true,
@@ -164,9 +164,9 @@ impl World for Machine<'_> {
     }
 }
 
-/// CPU time of a line of `/proc/PID/stat` (proc_pid_stat(5): `utime` and `stime`), with so many ticks a second.
+/// CPU time of a line of `/proc/PID/stat` (proc_pid_stat(5): `utime` and `stime`).
 fn cpu_time(stat: &str, ticks_per_second: u64) -> Option<Duration> {
-    // A name may hold blanks and parentheses.
+    // A name may contain spaces and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11).map(str::parse::<u64>);
     let ticks = fields.next()?.ok()?.checked_add(fields.next()?.ok()?)?;
@@ -174,7 +174,7 @@ fn cpu_time(stat: &str, ticks_per_second: u64) -> Option<Duration> {
     Some(Duration::from_ns(u64::try_from(ns).ok()?))
 }
 
-/// The machine's clock; SIGHUP asks for the configuration to be read anew.
+/// The machine's clock; SIGHUP asks to read the configuration again.
 #[derive(Debug)]
 pub(crate) struct DaemonClock<'a> {
     pub(crate) clock: &'a Stopwatch,
@@ -187,7 +187,7 @@ impl Clock for DaemonClock<'_> {
         self.clock.now()
     }
 
-    /// A turn ends where the next sleep begins.
+    /// A turn ends when the next sleep begins.
     fn sleep_until(&mut self, until: Instant) -> Woken {
         self.manager.turned();
         if std::mem::take(&mut self.is_reloading) {

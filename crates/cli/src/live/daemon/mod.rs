@@ -1,4 +1,4 @@
-//! What the daemon needs of this machine: its configuration, a lock, where it writes, what it looks at.
+//! The daemon on this machine: its configuration, lock, output, and inputs.
 
 mod audit;
 mod configuration;

@@ -26,14 +26,14 @@ impl Sink for TapeFile {
         self.left -= bytes;
         let file = &mut self.file;
         let written = file.write_all(line.as_bytes()).and_then(|()| file.write_all(b"\n"));
-        // Once a turn, so that a killed daemon's tape ends close to its end.
+        // Flushed once a turn, so that the tape of a killed daemon is nearly complete.
         let is_turn = line.starts_with("[\"sleep\"");
         let written = written.and_then(|()| if is_turn { file.flush() } else { Ok(()) });
         written.map_err(|error| error.to_string())
     }
 }
 
-/// Begins a tape in a file of root's alone.
+/// Starts a tape in a file that only root can read.
 pub(crate) fn tape(path: &Path, max: Bytes, config: &Config, length: Option<Duration>) -> Result<Tape, CliError> {
     let failed =
         |error: std::io::Error| CliError::failed(error).while_doing(format!("cannot write {}", path.display()));

@@ -177,7 +177,7 @@ fn words(advice: &ColdAdvice) -> Vec<String> {
                      pressure at most {pressure:.3} %",
                     size(found.high_bytes)
                 ),
-                // Regions are samples: what they did not see is no upper end.
+                // Regions are samples, so unseen accesses leave no upper bound.
                 Source::Regions => format!(
                     "recommended memory.high: {}; use that was seen would be {middle:.1} refaults a second (at least {low:.1}); rare \
                      use within regions that were found idle is not seen, and comes on top",

@@ -1,4 +1,4 @@
-//! `isotherm advise --huge-pages`: the question of huge pages alone.
+//! `isotherm advise --huge-pages`: only the question of huge pages.
 
 use isotherm_report::Table;
 use isotherm_scenario::advise::{HugePages, Question, huge_pages};

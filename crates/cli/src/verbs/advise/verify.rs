@@ -1,4 +1,4 @@
-//! `isotherm advise --verify`: the recommendation on a real kernel, which `isotherm-lab` plays.
+//! `isotherm advise --verify`: replays the recommendation on a real kernel, by `isotherm-lab`.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What needs the daemon, as a live configuration for `isotherm daemon run`.
+//! Writes settings that need the daemon as a live configuration for `isotherm daemon run`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

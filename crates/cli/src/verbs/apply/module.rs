@@ -21,7 +21,7 @@ pub(super) fn of(scenario: &Scenario, args: &Args) -> Option<ModuleOnce> {
     let [spec]: &[MonitorSpec] = scenario.monitors.as_slice() else { return None };
     let preset = spec.preset()?;
     let of_preset = preset.setup().ok()?.range.into_iter().count();
-    // Ranges of a simulated machine mean nothing to it.
+    // Ranges of a simulated machine are meaningless on a live one.
     if spec.ranges.len() > of_preset {
         return None;
     }

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let records: Vec<bool> = args.inputs.iter().map(|input| region_files::is_record(input)).collect();
     let of = |is_record: bool| args.inputs.iter().zip(&records).find(|(_, record)| **record == is_record);
     if let (Some((record, _)), Some((trace, _))) = (of(true), of(false)) {
-        // What cannot be read at all says so itself.
+        // An unreadable file gives its own error here.
         TraceReader::open(trace)?;
         let (record, trace) = (record.display(), trace.display());
         return Err(CliError::usage(format!(

@@ -1,4 +1,4 @@
-//! `isotherm daemon explain`: what the daemon did, and what kept it from more.
+//! `isotherm daemon explain`: what the daemon did, and what limited it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

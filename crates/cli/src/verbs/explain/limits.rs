@@ -1,4 +1,4 @@
-//! What right-sizing decided in a run, and why.
+//! Decisions of right-sizing in a run, with reasons.
 
 use isotherm_core::limits::LimitsStep;
 use isotherm_report::{Cell, Column, Table, Unit};

@@ -1,4 +1,4 @@
-//! What the daemon did, and what kept it from more, by its audit.
+//! What the daemon did, and what limited it, from its audit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -137,7 +137,7 @@ fn read(path: &Path, since: Option<Duration>) -> Result<Explained, CliError> {
         explained.from.get_or_insert_with(|| stamp.to_owned());
         explained.to = Some(stamp.to_owned());
         explained.lines += 1;
-        // Events that only another version knows are left out.
+        // Events of other versions are skipped.
         if let Ok(line) = Line::deserialize(value) {
             explained.take(line, time, &mut paused);
         }
@@ -152,7 +152,7 @@ impl Explained {
     }
 
     fn take(&mut self, line: Line, time: DateTime<Utc>, paused: &mut Option<(DateTime<Utc>, String)>) {
-        // A pause ends where sections act again, where another reason begins, and with the daemon.
+        // A pause ends when sections act again, when its reason changes, or when the daemon ends.
         if matches!(line, Line::Paused { .. } | Line::Resumed | Line::Ended { .. })
             && let Some((since, why)) = paused.take()
         {

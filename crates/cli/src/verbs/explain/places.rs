@@ -1,4 +1,4 @@
-//! Where regions were that schemes were shown: by target and its group, and by range of addresses.
+//! Locations of the regions that schemes saw: by target and its group, and by address range.
 
 use isotherm_core::schemes::{REASONS, SchemeReport};
 use isotherm_report::{Cell, Column, Table, Unit};
@@ -57,7 +57,7 @@ pub(super) fn shown<'a>(places: impl Iterator<Item = &'a Place>) -> Table {
     ];
     let mut table = Table::new("where", columns);
     let places: Vec<&Place> = places.collect();
-    // Neighbours of which the same is to be told are told as one.
+    // Adjacent ranges with the same report are merged.
     let mut told: Vec<Told<'_>> = Vec::new();
     for there in places.chunk_by(|a, b| (&a.target, a.start) == (&b.target, b.start)) {
         let all = there.iter().fold(0u64, |sum, place| sum.saturating_add(place.bytes));

@@ -1,4 +1,4 @@
-//! damo's configuration as a setting of our own.
+//! Converts damo's configuration to our settings.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::ui::Ui;
 pub(super) fn read(path: &Path, ui: &Ui) -> Result<Settings, CliError> {
     let (kdamonds, warnings) = read_kdamonds(path).map_err(|error| match error {
         error @ isotherm_trace::TraceError::Io { .. } => CliError::from(error),
-        // A configuration with a mistake is the user's, like a wrong flag.
+        // A mistake in the configuration is a usage error, like a wrong flag.
         error => CliError::usage(error),
     })?;
     warnings.iter().for_each(|warning| ui.warn(warning));

@@ -1,4 +1,4 @@
-//! `isotherm monitor` of what runs now: a source, its loop, the record that grows meanwhile.
+//! `isotherm monitor` of running processes: a source, its loop, and the growing record.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -253,7 +253,7 @@ impl Record {
                 }
             };
             let kept = noted.and_then(|()| {
-                // What is there survives us, at most a second of it is lost.
+                // The written record survives us; at most a second of it is lost.
                 if now.since(flushed) < Duration::from_secs(1) {
                     return Ok(());
                 }
@@ -319,7 +319,7 @@ struct Shown {
 impl Shown {
     fn look(&mut self, look: &RegionLook) {
         let (used, all) = look.used_and_all();
-        // Of a mapping its count says how much was used.
+        // The count of a mapping gives its accessed share.
         let share = |region: &RegionRecord| region.range.len() / COUNTS * u64::from(region.nr_accesses);
         let used = if self.counts_are_shares { look.regions.iter().map(share).sum() } else { used };
         self.last.insert(look.target, (used, all));

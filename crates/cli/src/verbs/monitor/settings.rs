@@ -1,4 +1,4 @@
-//! How to monitor, from flags and damo's configurations.
+//! Settings of a monitor, from flags and damo's configurations.
 
 use std::path::PathBuf;
 use std::str::FromStr;

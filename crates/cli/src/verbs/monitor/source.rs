@@ -149,7 +149,7 @@ impl SourceArgs {
         let scenario = Scenario { monitors: vec![monitor], ..scenario };
         let options = RunOptions { base_dir: PathBuf::from("."), place: path.display().to_string(), threads: None };
         let mut watch = Watch::scenario(&scenario, &options, None, None, None)?;
-        // Recordings are short: half seconds give more of them to judge by.
+        // Recordings are short: periods of half a second give more samples.
         watch.period = Duration::from_ms(500);
         Ok(Source { watch, trace: Some(meta), name, process })
     }
@@ -193,7 +193,7 @@ pub(crate) fn replay_of(path: &Path, seed: u64, with_caches: bool) -> Scenario {
     let mmu = MmuConfig { translation, ..MmuConfig::default() };
     Scenario {
         seed,
-        // Nothing is ever reclaimed. Policies that see every access leave translation caches out.
+        // Nothing is ever reclaimed. Policies that see every access do not model TLBs.
         policy: if with_caches { "classic" } else { "fifo" }.to_owned(),
         until: Duration::from_secs(24 * 3600),
         machine: MachineConfig { nodes, mmu, ..MachineConfig::default() },

@@ -1,4 +1,4 @@
-//! `isotherm record --pid`: a page trace of what runs already.
+//! `isotherm record --pid`: a page trace of running processes.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

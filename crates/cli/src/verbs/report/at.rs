@@ -1,4 +1,4 @@
-//! `--at`: which moment of a region record; `report idle` takes it for page traces, too.
+//! `--at`: selects a moment of a region record; `report idle` also takes it for page traces.
 
 use isotherm_report::records::At;
 use isotherm_units::Duration;

@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
                     Bytes::new(other.meta.page_bytes)
                 )));
             }
-            // Windows that are whole epochs of both, or the longer one's.
+            // Windows that are multiples of both epochs, or the longer window.
             let window_ns = usual_window_ns(one.meta.epoch_ns).max(usual_window_ns(other.meta.epoch_ns));
             notes.push(format!("working sets in windows of {}", Duration::from_ns(window_ns)));
             let mut sides = Vec::new();
@@ -108,13 +108,13 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
                     }
                     heatmaps = Some(both);
                 }
-                // The rest can be compared all the same.
+                // The rest can still be compared.
                 Err(error) => notes.push(format!("no heatmaps: {error}")),
             }
             let (mut sides, mut intervals) = (Vec::new(), Vec::new());
             for (mut record, name) in [(one, &names[0]), (other, &names[1])] {
                 let working_set = record.analyse(ui, |store, survey| records::wss(store, survey, 1, 0))?;
-                // Records of old kernels have no ages; the rest can be compared all the same.
+                // Records of old kernels have no ages; the rest can still be compared.
                 let idle = record.analyse(ui, |store, survey| records::idle(store, survey, At::All));
                 let idle = idle.map_err(|error| notes.push(format!("{name}: no idle times: {error}"))).ok();
                 sides.push(Side {

@@ -132,7 +132,7 @@ fn of_scenario(args: &Args, ui: &Ui) -> Result<Replay, CliError> {
 }
 
 fn replay(mut scenario: Scenario, base_dir: PathBuf, args: &Args) -> Result<Replay, CliError> {
-    // What asks for the truth.
+    // This metric requests the ground truth.
     scenario.metrics = vec!["working_set_used_bytes".to_owned()];
     let options = RunOptions { base_dir, place: args.source.clone(), threads: None };
     let (variant, workload) = (args.variant.as_deref(), args.workload.as_deref());

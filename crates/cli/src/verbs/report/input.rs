@@ -1,4 +1,4 @@
-//! What `isotherm report` looks at: a page trace or a region record, told apart by content.
+//! Input of `isotherm report`: a page trace or a region record, distinguished by content.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -210,7 +210,7 @@ impl InputArgs {
         let opened = RegionStore::open_with(&self.file, options);
         let mut store = match opened {
             Ok(store) => store,
-            // Our own containers are told apart by their columns: what was wrong with it as a trace says more.
+            // Our own containers differ in their columns, so the error as a trace is the more useful one.
             Err(TraceError::WrongFormat { .. }) if is_container(&self.file) => return Err(not_a_trace.into()),
             Err(error) => return Err(error.into()),
         };

@@ -1,4 +1,4 @@
-//! Where a picture goes: the terminal, or files. Shared by all pictures of `isotherm report`.
+//! Output of a picture: the terminal, or files. Shared by all pictures of `isotherm report`.
 
 use std::path::{Path, PathBuf};
 

@@ -203,7 +203,7 @@ fn event(value: &mut Value, names: &mut Names) {
         serde_json::to_value(&line).ok()
     });
     match (known, value) {
-        // What this version does not know of the line may hold a name, and goes.
+        // Fields unknown to this version may hold a name, so they are removed.
         (Some(Value::Object(known)), Value::Object(map)) => {
             map.retain(|key, _| key == "time" || known.contains_key(key));
             map.extend(known);
@@ -271,7 +271,7 @@ fn fields(value: &mut Value, names: &mut Names) {
                     _ => fields(value, names),
                 }
             }
-            // The number of a process, in a line that tells a write of it.
+            // A PID, in a line that reports a write of it.
             if map.get("path").and_then(Value::as_str).is_some_and(is_pid_file)
                 && let Some(value) = map.get_mut("value")
             {

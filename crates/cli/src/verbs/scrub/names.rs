@@ -1,4 +1,4 @@
-//! Pseudonyms: each name gets one, the same wherever it stands.
+//! Pseudonyms: each name gets one, the same everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,7 +84,7 @@ impl Names {
         for (kind, names) in &self.met {
             let width = names.len().to_string().len();
             for (nth, name) in (1..).zip(names) {
-                // Numbers alone order pseudonyms; which patterns fit a name stands behind.
+                // Only numbers order pseudonyms; the patterns that match a name follow.
                 let fitting = (1..).zip(&patterns).filter(|(_, pattern)| *kind == Kind::Group && fits(pattern, name));
                 let sets: String = fitting.map(|(set, _)| format!("set-{set}_")).collect();
                 let sets = if sets.is_empty() { sets } else { format!("_{sets}") };
@@ -101,7 +101,7 @@ impl Names {
         let of_kind = |kind| matches!(kind, Kind::Process | Kind::Mapping | Kind::Command | Kind::Host);
         let others = self.pseudonyms.iter().filter(|((kind, name), _)| of_kind(*kind) && name.len() > 1);
         known.extend(others.map(|((kind, name), to)| (*kind, name.clone(), to.clone())));
-        // The one that holds another one comes first.
+        // A name that contains another one comes first.
         known.sort_by(|one, other| other.1.len().cmp(&one.1.len()).then_with(|| one.cmp(other)));
         self.known = known;
         self.counts.clear();
@@ -135,7 +135,7 @@ impl Names {
     }
 
     fn pseudonym(&self, kind: Kind, name: &str) -> String {
-        // One that the first pass did not meet is no name that anybody knows: it is taken away.
+        // A name that the first pass did not see is unknown, and is removed.
         let found = self.pseudonyms.get(&(kind, name.to_owned()));
         found.cloned().unwrap_or_else(|| format!("{}-0", kind.word()))
     }
@@ -149,7 +149,7 @@ impl Names {
             return pid;
         }
         self.count(Kind::Pid);
-        // Process 1 can be no target.
+        // Process 1 cannot be a target.
         u32::try_from(self.pids.iter().take_while(|known| **known < pid).count() + 2).unwrap_or(u32::MAX)
     }
 
@@ -241,7 +241,7 @@ impl Names {
             after.is_none_or(|after| !(after.is_alphanumeric() || "_-".contains(after)))
         };
         let known = self.known.iter().find(|(_, name, _)| rest.starts_with(name.as_str()) && ends(name.len()));
-        // A path of which only the beginning is known goes on.
+        // A known name before a `/` is only the start of a longer path.
         let known = known.filter(|(_, name, _)| !rest[name.len()..].starts_with('/'));
         if let Some((kind, name, to)) = known.cloned() {
             self.count(kind);

@@ -1,4 +1,4 @@
-//! Names in what traces, region records and group records say about themselves.
+//! Names in the metadata of traces, region records and group records.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ fn record_meta(meta: &mut RecordMeta, names: &mut Names) {
     for target in &mut meta.targets {
         target.pid = target.pid.map(|pid| names.pid(pid));
         target.name = match target.name.as_str() {
-            // What is no process has a name that says what it is.
+            // A target that is no process has a generic name.
             "" | "physical" | "physical memory" => target.name.clone(),
             path if path.starts_with('/') => names.group(path),
             name => names.name(Kind::Process, name),

@@ -1,4 +1,4 @@
-//! The live feed of `isotherm top`: groups by their generations, processes by what they have in swap, the chosen process by a monitor.
+//! The live feed of `isotherm top`: groups by their generations, processes by their swap use, the chosen process by a monitor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ impl LiveFeed {
             self.notes.push(format!("{} is watched by {}", row.name, watched.how));
         }
         frame.notes.clone_from(&self.notes);
-        // Who is not there any more is forgotten; a key is never given twice.
+        // Removed groups are forgotten; a key is never reused.
         self.keys.retain(|_, key| frame.groups.iter().any(|row| row.key == *key));
         self.refaults.retain(|path, _| self.keys.contains_key(&Identity::Group(path.clone())));
         frame
@@ -217,7 +217,7 @@ impl LiveFeed {
         let pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         for pid in pids {
             let folder = PathBuf::from(format!("/proc/{pid}"));
-            // Gone meanwhile, or a kernel thread.
+            // Ended meanwhile, or a kernel thread.
             let Some((resident, start)) = resident_and_start(&self.root, &folder) else { continue };
             if resident < LEAST_BYTES {
                 continue;
@@ -276,7 +276,7 @@ impl LiveFeed {
                 let mut host = LiveHost::new(self.root.clone());
                 host.use_module(Some(module));
                 let mut config = MonitorConfig::default();
-                // Twenty looks at a second of accesses: a screen needs no more, and it costs a tenth of the usual.
+                // Twenty samples a second: enough for a screen, at a tenth of the usual cost.
                 config.attributes.sample_interval = Duration::from_ms(50);
                 config.attributes.aggr_interval = Duration::from_secs(1);
                 let following =
@@ -386,7 +386,7 @@ fn temperatures<'a>(row: &mut GroupRow, looks: impl Iterator<Item = &'a RegionLo
 }
 
 fn detail_of(watched: &Watched) -> Detail {
-    // Addresses of children are other memory: the picture is that of the process itself.
+    // Children have other address spaces, so the picture only shows the process itself.
     let Some(look) = watched.looks.values().next() else { return Detail { key: watched.key, ..Detail::default() } };
     let age_ns = |age: u32| u64::from(age).saturating_mul(look.aggr_interval.ns());
     let region = |record: &isotherm_core::monitor::RegionRecord| HeatRegion {

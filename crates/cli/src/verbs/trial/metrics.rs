@@ -1,4 +1,4 @@
-//! What a trial measures: counters of groups, and files that the user writes.
+//! Metrics of a trial: counters of groups, and files that the user writes.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! Metrics of the daemon: what is read beside its state, and where they go (docs/use/operate.md#metrics).
+//! Metrics of the daemon: values read in addition to its state, and their output
+//! (docs/use/operate.md#metrics).
 
 mod server;
 
@@ -26,22 +27,22 @@ use isotherm_units::wildcard::is_within;
 use crate::error::CliError;
 use server::{Server, Text};
 
-/// Time between two looks at generations and the journal.
+/// Time between two reads of generations and the journal.
 const SLOW: Duration = Duration::from_secs(15);
-/// Groups of which metrics are told at most.
+/// Most groups with metrics.
 const GROUPS_MAX: usize = 64;
 
-/// Checksum of the configuration that is in force.
+/// Checksum of the current configuration.
 pub(crate) type InForce = Rc<Cell<u64>>;
 
-/// FNV-1a of the whole.
+/// FNV-1a of the whole configuration.
 pub(crate) fn checksum(config: &Config) -> u64 {
     let text = serde_json::to_vec(config).unwrap_or_default();
     isotherm_units::hash::fnv1a(text)
 }
 
 impl Drop for Exporter {
-    /// A file that stays would say that the daemon is at work.
+    /// A remaining file would mean that the daemon is running.
     fn drop(&mut self) {
         if let Some(path) = &self.textfile {
             let _ = std::fs::remove_file(path);
@@ -49,7 +50,7 @@ impl Drop for Exporter {
     }
 }
 
-/// Reads and tells metrics.
+/// Reads and exports metrics.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     root: Root,
@@ -57,7 +58,7 @@ pub(crate) struct Exporter {
     in_force: InForce,
     text: Text,
     textfile: Option<PathBuf>,
-    /// Listens as long as it lives.
+    /// Listens until it is dropped.
     _server: Option<Server>,
     looked: Option<Instant>,
     listings: Vec<Listing>,
@@ -65,7 +66,7 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Begins as a configuration says.
+    /// Starts with the given configuration.
     pub(crate) fn start(
         config: &MetricsConfig,
         root: &Root,
@@ -95,13 +96,13 @@ impl Exporter {
         })
     }
 
-    /// Tells the state. What the textfile cannot take is an error; who asks gets the new text all the same.
+    /// Exports the state. A failed write of the textfile is an error; HTTP readers still get the new text.
     pub(crate) fn update(&mut self, status: &Status) -> std::io::Result<()> {
         if self.looked.is_none_or(|looked| looked.elapsed() >= SLOW) {
             self.looked = Some(Instant::now());
             self.journal_open = open_changes(&self.journal);
             self.listings.clear();
-            // Without the Multi-Gen LRU nothing is known of ages.
+            // Without the Multi-Gen LRU, ages are unknown.
             let _ = LiveHost::new(self.root.clone()).read_generations(&mut self.listings);
         }
         let paths: BTreeSet<&String> =
@@ -146,7 +147,7 @@ impl Exporter {
         }
     }
 
-    /// Of a group with all below it.
+    /// Bytes by temperature of a group and all groups below it.
     fn by_temperature(&self, path: &str) -> Option<[u64; 3]> {
         let mut bytes = None;
         for row in self.listings.iter().filter(|listing| is_within(path, &listing.path)).flat_map(|it| &it.rows) {
@@ -163,11 +164,11 @@ impl Exporter {
     }
 }
 
-/// Readers see the old file or the new one, whole.
+/// Replaces a file atomically: readers see the whole old or new one.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    // What stands in the way may be a link that somebody laid there.
+    // An existing file may be a link that another user placed there.
     match std::fs::remove_file(&beside) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -177,7 +178,7 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     std::fs::rename(&beside, path)
 }
 
-/// The journal as it is now; its writer goes on meanwhile, so that the last line may be torn.
+/// The current journal; its writer may be active, so the last line may be torn.
 struct Now(Vec<u8>);
 
 impl Store for Now {

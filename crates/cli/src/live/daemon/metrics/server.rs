@@ -1,5 +1,5 @@
-//! Serves one text by HTTP to whoever asks on this machine: one thread, one request a connection, so that a slow or broken reader holds up
-//! nobody but other readers, and those for seconds.
+//! Serves one text by HTTP on this machine: one thread, one request a connection. A slow or broken reader only delays other readers, for
+//! seconds.
 
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
@@ -13,9 +13,9 @@ use isotherm_daemon::config::Listen;
 
 use crate::error::CliError;
 
-/// A request in whole, and an answer in whole, may take so long.
+/// Longest time of a whole request, and of a whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A longer request is none of ours.
+/// Longest request in bytes.
 const REQUEST_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -23,7 +23,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 /// The text that is served.
 pub(super) type Text = Arc<Mutex<Arc<str>>>;
 
-/// A place that is listened at, until this is dropped.
+/// A listening socket, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     socket: Option<PathBuf>,
@@ -32,14 +32,14 @@ pub(super) struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(path) = &self.socket {
-            // The next daemon replaces what is left.
+            // The next daemon replaces a remaining socket.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
 impl Server {
-    /// Listens from now on.
+    /// Starts to listen.
     pub(super) fn start(listen: &Listen, text: Text) -> Result<Self, CliError> {
         let failed = |place: &dyn std::fmt::Display, error: io::Error| {
             let what = format!("cannot serve metrics at {place}");
@@ -70,7 +70,7 @@ impl Server {
     }
 }
 
-/// A socket at a path. One that a daemon left which is gone is replaced; one that answers is somebody's, and so is any other file.
+/// A socket at a path. A socket without a listener is replaced; one that answers, or any other file, is left alone.
 fn bound(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::FileTypeExt as _;
     if let Ok(data) = std::fs::symlink_metadata(path) {
@@ -89,7 +89,7 @@ fn bound(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A connection with limits of time.
+/// A connection with timeouts.
 trait Stream: Read + Write {
     fn set_patience(&self, patience: Duration) -> io::Result<()>;
 }
@@ -113,10 +113,10 @@ fn serve<S: Stream>(mut accept: impl FnMut() -> io::Result<S> + Send + 'static, 
         loop {
             match accept() {
                 Ok(stream) => {
-                    // A reader that goes away, or is too slow, is its own affair.
+                    // A reader that disconnects, or is too slow, is ignored.
                     let _ = answer(stream, &text);
                 }
-                // Out of descriptors, mostly: later there may be some.
+                // Usually out of file descriptors; some may be free later.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }
@@ -155,7 +155,7 @@ fn answer(mut stream: impl Stream, text: &Text) -> io::Result<()> {
     stream.flush()
 }
 
-/// What somebody wants.
+/// A parsed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Metrics,
@@ -183,7 +183,7 @@ fn request(stream: &mut impl Stream) -> io::Result<Asked> {
     }
 }
 
-/// `None`: it goes on.
+/// Parses a request; `None` if it is incomplete.
 fn parsed(bytes: &[u8]) -> Option<Asked> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -239,7 +239,7 @@ mod tests {
         for strange in ["", "\0", "GET", "GET /metrics HTTP/1.1\r\n", "GET /metrics HTTP/9.9\r\n\r\n"] {
             assert!(ask(&path, strange.as_bytes()).starts_with("HTTP/1.1 400"), "{strange:?}");
         }
-        // It may be refused before all of it was sent.
+        // A request may be refused before all of it is sent.
         let mut stream = UnixStream::connect(&path).unwrap();
         let _ = stream.write_all(huge.as_bytes());
         drop(stream);
@@ -248,7 +248,7 @@ mod tests {
         assert!(Server::start(&listen, text.clone()).is_err(), "it is in use");
         drop(server);
         assert!(!path.exists());
-        // The thread of a daemon that is gone does not answer: its socket is replaced.
+        // A dead daemon does not answer, so its socket is replaced.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists() && Server::start(&listen, text.clone()).is_ok());
         let file = folder.path().join("file");

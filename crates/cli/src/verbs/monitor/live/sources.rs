@@ -1,4 +1,4 @@
-//! Which source watches, and what each needs.
+//! Selects the source of a monitor, and checks its requirements.
 
 use isotherm_core::host::{AddressRange, TargetId, UnitRange};
 use isotherm_core::monitor::{MonitorConfig, Operations, Strategy};
@@ -61,7 +61,7 @@ pub(super) fn of_family(
             Err(CliError::usage("generations have no addresses: they are written by another loop"))
         }
         SourceName::Auto if config.strategy != Strategy::default() => {
-            // Upper levels of page tables are for the module alone.
+            // Only the module reads upper levels of page tables.
             module(Module::open(root).map_err(to_cli)?, family)
         }
         SourceName::Auto => {
@@ -77,7 +77,7 @@ pub(super) fn of_family(
                 };
                 match opened {
                     Ok(opened) => return Ok(opened),
-                    // It worked on a process of our own a moment ago.
+                    // It worked on our own child process just before.
                     Err(error) => ui.say(format_args!("passed over: {}: {error}", finding.name)),
                 }
             }
