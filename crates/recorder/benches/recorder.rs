@@ -1,8 +1,8 @@
-//! What the recorder behind an engine costs: CPU time a touch, from the chunks that an engine sends to the finished file. A touch is a
-//! page access of a row. Also the memory that it takes meanwhile, and how much more that is for four times as many touches.
+//! Cost of the recorder behind an engine: CPU time a touch, from the engine's chunks to the finished file. A touch is a page access of a
+//! row. Also its memory use, and the growth of that for four times as many touches.
 //!
-//! Streams: `scattered`, 10 million single pages, uniform over 16 GiB, 800 an epoch; `four threads`, the same by four threads over
-//! 4 GiB each; `local`, runs of 16 to 63 pages and hot pages. Prints one JSON object a line: `name, unit, bar, value, pass`. Bar: DESIGN
+//! Streams: `scattered`, 10 million single pages, uniform over 16 GiB, 800 an epoch; `four threads`, the same by four threads over 4 GiB
+//! each; `local`, runs of 16 to 63 pages and hot pages. Prints one JSON object a line: `name, unit, bar, value, pass`. Bar: DESIGN
 //! section 5. `BENCH_TOUCHES` sets the number of touches; without `--bench` it uses few and only checks that it works.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
@@ -17,13 +17,13 @@ use isotherm_units::Duration;
 
 /// Bar for CPU time, in ns a touch.
 const TOUCH_BAR: f64 = 100.0;
-/// Bar for memory: four times as many touches take at most so many times as much.
+/// Bar for memory: largest ratio for four times as many touches.
 const GROWTH_BAR: f64 = 1.25;
-/// Each stream has a process of its own, so that its memory is its own: the variable says which one.
+/// Each stream runs in its own process, so that memory is measured separately. The variable names the stream.
 const SHAPE: &str = "BENCH_SHAPE";
 const RUNS: usize = 3;
 
-/// A small generator (xorshift64*), so that every run makes the same stream.
+/// A small generator (xorshift64*), so every run makes the same stream.
 struct Random(u64);
 
 impl Random {
@@ -48,7 +48,7 @@ struct Thread {
 impl Thread {
     fn new(uid: u32) -> Self {
         let mut thread = Self { uid, sequence: 0, payload: Vec::new(), row_end: 0, epoch: 0, rows_of_epoch: 0 };
-        // Hello: version 1, pid 9, tid, who started it and how, at 0 ns, named `p`.
+        // Hello: version 1, pid 9, tid, started by and how, at 0 ns, named `p`.
         let (by, origin) = if uid == 0 { (0, 0) } else { (1, 1) };
         thread.record(1, &[1, 9, 9 + u64::from(uid), by, origin, 0, 1]);
         thread.payload.push(b'p');
@@ -127,7 +127,7 @@ fn local(path: &Path, touches: u64, _: u32) {
     out.flush().expect("a temporary folder is writable");
 }
 
-/// CPU time of this thread in seconds, which other programs on the machine disturb least.
+/// CPU time of this thread in seconds, the measure that other programs disturb least.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).map_or(0.0, |ns| ns as f64 / 1e9)
@@ -145,7 +145,7 @@ struct Measured {
     /// CPU time, in seconds.
     seconds: f64,
     rows: u64,
-    /// Most that was resident meanwhile, above what this process had before it did anything.
+    /// Peak resident memory, above that of this process at its start.
     peak_bytes: u64,
 }
 
@@ -185,7 +185,7 @@ fn main() {
         SHAPES.into_iter().find(|(shape, ..)| wanted == *shape).expect("it is in the table");
     let before = memory("VmRSS");
     make(&stream, touches / 4, nr_threads);
-    // Twice, because what the allocator keeps of the first run counts too.
+    // Twice, because memory that the allocator keeps after the first run counts too.
     assemble(&stream, &trace, before);
     let quarter = assemble(&stream, &trace, before);
     make(&stream, touches, nr_threads);

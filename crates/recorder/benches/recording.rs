@@ -1,8 +1,8 @@
-//! How much slower a program runs while it is recorded: a CPU-bound Python program of about 5 s, without and with.
+//! Slowdown of a recorded program: a CPU-bound Python program of about 5 s, without and with the recorder.
 //!
-//! The bar is on CPU time (program, engine and recorder), which other programs on the machine disturb least; wall time is
-//! shown beside it. Prints one JSON object a line: `name, unit, bar, value, pass`. Bar: DESIGN section 5. Without `--bench`
-//! it runs a tiny program and only checks that it works; without the engine it does nothing and says so.
+//! The bar is on CPU time (program, engine and recorder), which other programs disturb least; wall time is shown next to
+//! it. Prints one JSON object a line: `name, unit, bar, value, pass`. Bar: DESIGN section 5. Without `--bench` it runs a
+//! tiny program and only checks that it works; without the engine it does nothing, and reports that.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output")]
 
@@ -31,7 +31,7 @@ fn main() {
     assert!(status.expect("python starts").success());
     let native = native.stop();
 
-    // Its output would stand among ours.
+    // Its output would mix with ours.
     let line = [OsString::from("/bin/sh"), "-c".into(), "exec \"$0\" \"$@\" > /dev/null".into(), PYTHON.into()];
     let command = line.into_iter().chain([program.into_os_string(), sessions.into()]).collect();
     let options = RecordOptions::new(command, folder.path().join("t.parquet"));

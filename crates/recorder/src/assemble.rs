@@ -1,5 +1,5 @@
-//! From the engine's records to a trace: threads get their places in the file's lists, rows of all threads are put in the
-//! order of virtual time, mappings are followed so that moves and discards can be told.
+//! Builds a trace from the engine's records: gives threads their indices in the file, sorts rows of all threads by virtual time, and
+//! tracks mappings so that moves and discards can be written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ use crate::protocol::{Header, Origin, ProtocolError, Record, Records};
 use crate::queue::{Item, Queue, Transfer, Until};
 use crate::touched::Touched;
 
-/// Rows, and items, held back so that those of other threads can still go before them.
+/// Most rows, and items, held back so that earlier ones of other threads can still be sorted before them.
 const HELD_ROWS: usize = 1 << 18;
 
 /// A chunk could not be used.
@@ -27,23 +27,23 @@ pub(crate) enum AssembleError {
 pub(crate) struct Assembler {
     writer: TraceWriter,
     epoch_ns: u64,
-    /// By uid, as far as their chunks have come.
+    /// By uid, up to the last chunk received.
     arrivals: BTreeMap<u32, Arrival>,
-    /// By uid, as far as they are in the file.
+    /// By uid, up to the last row in the file.
     written: HashMap<u32, Written>,
     /// By index of the process in the file.
     layouts: Vec<Layout>,
     page_cache: PageCache,
     held: Queue,
-    /// Rows of a chunk on their way into `held`, and of an item on their way into the file; empty in between.
+    /// Scratch space for the rows of a chunk before `held`, and of an item before the file; empty in between.
     runs: Vec<PageRun>,
     latest_ns: u64,
     /// `latest_ns` at the last call of [`Assembler::tick`].
     settled_ns: u64,
     touched: Touched,
-    /// What to tell the user, once each.
+    /// Warnings for the user, each reported once.
     warnings: BTreeSet<String>,
-    /// Threads announced that have not said a word; forks and programs started by `execve` only.
+    /// Announced threads that have sent nothing yet; only forks and programs started by `execve`.
     expected: BTreeSet<u32>,
 }
 
@@ -52,10 +52,10 @@ pub(crate) struct Assembler {
 struct Arrival {
     next_sequence: u32,
     hello: Option<Hello>,
-    /// Place in the order of all threads of what comes next.
+    /// Position of its next record in the order of all threads.
     order_ns: u64,
     epoch: u64,
-    /// The file that its chunk speaks of.
+    /// The file that its chunk refers to.
     file: Option<FileNumber>,
     /// CPU time in ns and instructions up to its end, or up to an `execve`.
     clock: Option<(u64, u64)>,
@@ -78,7 +78,7 @@ struct Written {
     ended: bool,
 }
 
-/// What is known about the recording so far.
+/// Totals of the recording so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) cpu_ns: u64,
@@ -108,7 +108,7 @@ impl Assembler {
         }
     }
 
-    /// Takes a chunk's payload. A chunk that came before is passed over.
+    /// Takes a chunk's payload. A chunk that was received before is skipped.
     pub(crate) fn chunk(&mut self, header: Header, payload: &[u8]) -> Result<(), AssembleError> {
         let arrival = self.arrivals.entry(header.uid).or_default();
         if header.sequence < arrival.next_sequence {
@@ -122,7 +122,7 @@ impl Assembler {
         let mut records = Records::new(payload);
         let mut runs = std::mem::take(&mut self.runs);
         loop {
-            // Rows before a record that is not understood are kept.
+            // Rows before an unknown record are kept.
             let rows = records.rows(&mut runs);
             self.hold_rows(header.uid, &runs);
             runs.clear();
@@ -157,7 +157,7 @@ impl Assembler {
                 return;
             }
             Record::Epoch { number, order_ns } => {
-                // Never back: neither time nor order decreases within a thread.
+                // Neither time nor order decreases within a thread.
                 arrival.epoch = arrival.epoch.max(number);
                 arrival.order_ns = arrival.order_ns.max(order_ns);
                 return;
@@ -204,7 +204,7 @@ impl Assembler {
         self.held.push_event(uid, order_ns, time_ns, event);
     }
 
-    /// Place in the order of all threads, and CPU time, of what a thread says now.
+    /// Position in the order of all threads, and CPU time, of a thread's current record.
     fn now_of(&mut self, uid: u32) -> (u64, u64) {
         let arrival = self.arrivals.entry(uid).or_default();
         let time_ns = arrival.epoch.saturating_mul(self.epoch_ns).min(i64::MAX.unsigned_abs());
@@ -212,8 +212,7 @@ impl Assembler {
         (arrival.order_ns, time_ns)
     }
 
-    /// To be called about once a second: writes what was there at the last call, so that a crash of the recorder loses
-    /// little.
+    /// Call about once a second. Writes what was held at the last call, so a crash of the recorder loses little.
     pub(crate) fn tick(&mut self) -> Result<()> {
         self.release(Until::Order(self.settled_ns))?;
         self.settled_ns = self.latest_ns;
@@ -243,7 +242,7 @@ impl Assembler {
         self.writer.push_runs(time_ns, index, runs)
     }
 
-    /// Reads and writes of a file, and before them the places of it that the process has not used yet.
+    /// Writes reads and writes of a file, after mappings for those of its page numbers that the process has not used yet.
     fn write_transfer(&mut self, uid: u32, time_ns: u64, Transfer { file, run }: Transfer) -> Result<()> {
         let Written { index, process, .. } = self.in_file(uid)?;
         let places = self.page_cache.places(process, file, run.page, run.pages);
@@ -255,7 +254,7 @@ impl Assembler {
                 self.writer.event(index, time_ns, EventKind::Map(map))?;
             }
             self.writer.push_runs(time_ns, index, &[PageRun { page, pages, ..run }])?;
-            // The same pages for all processes.
+            // These pages are the same for all processes.
             self.touched.note(0, page, pages.into());
         }
         Ok(())
@@ -295,7 +294,7 @@ impl Assembler {
     }
 
     fn end_thread(&mut self, uid: u32, time_ns: u64) -> Result<()> {
-        // Rows have the time at which their epoch began; the end can be told exactly.
+        // Rows carry the start time of their epoch; the time of the end is exact.
         let told = self.arrivals.get(&uid).and_then(|arrival| arrival.clock);
         let time_ns = told.map_or(time_ns, |(ns, _)| time_ns.max(ns));
         match self.written.get_mut(&uid) {
@@ -315,7 +314,7 @@ impl Assembler {
         uids.into_iter().try_for_each(|uid| self.end_thread(uid, time_ns))
     }
 
-    /// The thread's place in the file, made now if it has none.
+    /// Index of the thread in the file; added if it has none.
     fn in_file(&mut self, uid: u32) -> Result<Written> {
         if let Some(&written) = self.written.get(&uid) {
             return Ok(written);
@@ -352,29 +351,29 @@ impl Assembler {
         living.filter_map(|arrival| arrival.hello.as_ref()).map(|hello| hello.pid).collect()
     }
 
-    /// Threads of a process that have not said that they ended.
+    /// Threads of a process that have not reported their end.
     pub(crate) fn unfinished(&self, pid: u32) -> Vec<u32> {
         let of_pid = |arrival: &Arrival| arrival.hello.as_ref().is_some_and(|hello| hello.pid == pid);
         self.arrivals.iter().filter(|(_, arrival)| !arrival.ended && of_pid(arrival)).map(|(&uid, _)| uid).collect()
     }
 
-    /// The process is gone, so its threads are.
+    /// The process has ended, and its threads with it.
     pub(crate) fn gone(&mut self, pid: u32) {
         for uid in self.unfinished(pid) {
             if let Some(arrival) = self.arrivals.get_mut(&uid) {
                 arrival.ended = true;
             }
-            // What a program that replaced it began is not its own end.
+            // Records of a program that replaced it are not its end.
             self.hold_event(uid, Record::End { instructions: 0 });
         }
     }
 
-    /// Whether a forked or executed process was announced and has not said a word yet.
+    /// Whether a forked or executed process was announced and has sent nothing yet.
     pub(crate) fn expects_more(&self) -> bool {
         !self.expected.is_empty()
     }
 
-    /// Whether anything came at all.
+    /// Whether anything was received.
     pub(crate) fn has_begun(&self) -> bool {
         !self.arrivals.is_empty()
     }
@@ -393,7 +392,7 @@ impl Assembler {
         });
         let meta = self.writer.meta();
         Totals {
-            // Numbers of epochs are the stream's word.
+            // Epoch numbers come from the stream and are not trusted.
             cpu_ns: cpu_ns.fold(0, u64::saturating_add),
             pages: self.touched.pages(),
             rows: meta.rows,
@@ -403,15 +402,15 @@ impl Assembler {
         }
     }
 
-    /// Instructions: what threads reported at their ends; whole epochs of `epoch_instructions` for those that could not, if an epoch is
-    /// a number of instructions.
+    /// Number of instructions: as reported by threads at their ends. Threads that could not report count whole epochs of
+    /// `epoch_instructions`, if an epoch is a number of instructions.
     pub(crate) fn instructions(&self, epoch_instructions: Option<u64>) -> u64 {
         let counted = |arrival: &Arrival| arrival.epoch.saturating_mul(epoch_instructions.unwrap_or(0));
         let of = |arrival: &Arrival| arrival.clock.map_or(counted(arrival), |(_, told)| told.max(counted(arrival)));
         self.arrivals.values().map(of).fold(0, u64::saturating_add)
     }
 
-    /// Writes everything that is held and hands the writer back.
+    /// Writes everything held, and returns the writer.
     pub(crate) fn finish(mut self) -> (TraceWriter, Totals, Result<()>) {
         let written = self.release(Until::Empty);
         let totals = self.totals();
@@ -478,7 +477,7 @@ mod tests {
     #[test]
     fn rows_of_threads_are_put_in_order() {
         let mut rig = Rig::new();
-        // What thread 1 does at 15 ns lies between epochs 1 and 2 of thread 0, though it arrives last.
+        // The record of thread 1 at 15 ns lies between epochs 1 and 2 of thread 0, although it arrives last.
         let first = Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 1]);
         rig.send(0, first.row(0, 0, 20).row(1, 10, 1).raw(&[10, 25]).row(2, 45, 1));
         rig.send(1, Payload::default().hello(9, 1, 1, 10).row(0, 15, 50).row(1, 44, 50));

@@ -1,4 +1,4 @@
-//! Why a recording could not be made.
+//! Errors of recordings.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub enum RecordError {
     #[error("{} cannot be executed: {why}", path.display())]
     NotExecutable {
         path: PathBuf,
-        /// Why, and the way out.
+        /// The cause, and how to fix it.
         why: String,
     },
     /// A file that comes with isotherm is missing.
@@ -33,10 +33,10 @@ pub enum RecordError {
         part: &'static str,
         /// The environment variable that names it.
         variable: &'static str,
-        /// Where it was looked for.
+        /// Paths that were searched.
         looked_at: Vec<PathBuf>,
     },
-    /// The engine does not record here.
+    /// The engine does not work on this host.
     #[error("programs cannot be recorded here: {0}. {INSTALL}")]
     NoEngine(Box<RecordError>),
     /// There is no engine for this processor.
@@ -55,7 +55,7 @@ pub enum RecordError {
     /// A system call of the recorder failed.
     #[error("cannot {action}")]
     Io {
-        /// What was tried, with the path.
+        /// The operation, with the path.
         action: String,
         source: io::Error,
     },
@@ -64,39 +64,39 @@ pub enum RecordError {
     NothingRecorded {
         /// The engine's path.
         tool: PathBuf,
-        /// Its exit.
+        /// How it ended.
         how: String,
     },
-    /// The engine was tried with a program that does nothing, and did not come to its end.
+    /// The engine was tried with a program that does nothing, and did not end.
     #[error("{tool} did not end within {seconds} s with a program that does nothing, and was killed")]
     EngineHangs {
         /// The engine's path.
         tool: PathBuf,
-        /// How long it was waited for.
+        /// Length of the wait.
         seconds: u64,
     },
-    /// A signal came while the engine was tried.
+    /// A signal arrived while the engine was tried.
     #[error("interrupted before the program was started")]
     Interrupted,
-    /// The engine sends what this recorder does not understand.
+    /// The engine sends records that this recorder does not know.
     #[error(
         "the engine's records are not understood: {why}. Build the engine and isotherm from the same version; {} holds \
          what came before",
         path.display()
     )]
     Stream { path: PathBuf, why: String },
-    /// Running processes cannot be looked at any more.
+    /// Running processes can no longer be scanned.
     #[error("{0}; the trace holds what came before")]
     LookingFailed(String),
-    /// The trace cannot be begun; the program was not started.
+    /// The trace cannot be created; the program was not started.
     #[error(transparent)]
     NotBegun(isotherm_trace::TraceError),
-    /// The trace cannot be written to its end. What was written until then stays.
+    /// The trace cannot be written to its end. Data written before stay.
     #[error(transparent)]
     Trace(#[from] isotherm_trace::TraceError),
 }
 
-/// The way out where the engine does not work.
+/// How to get a working engine.
 const INSTALL: &str =
     "With Valgrind's package (`apt-get install valgrind`), `make build` makes the engine, which needs no more";
 

@@ -1,8 +1,8 @@
-//! For the fuzzing harness alone: the kernel's texts that a run without an engine reads.
+//! Only for the fuzzing harness: the kernel's texts that a run without an engine reads.
 
 use crate::native::{memory_in, stall_in};
 
-/// Takes the text as each of them, and as that of two processes together.
+/// Parses the text as each of them, and as that of two processes together.
 pub fn read_texts(text: &str) {
     let mut memory = memory_in(text);
     memory.add(&memory_in(text));

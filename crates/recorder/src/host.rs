@@ -1,4 +1,4 @@
-//! The machine of a recording, in words.
+//! Description of the machine of a recording.
 
 use isotherm_units::Duration;
 

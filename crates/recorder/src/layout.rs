@@ -1,4 +1,4 @@
-//! What is mapped where in a process: needed to say what moved and what was discarded.
+//! Mappings of a process, needed to record moves and discards.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,8 @@ impl Layout {
         events
     }
 
-    /// `MADV_DONTNEED`: private anonymous memory of the range is as if mapped anew. Pages of files stay in the page cache.
+    /// `MADV_DONTNEED`: private anonymous memory in the range is as if mapped again. Pages of files stay in the page
+    /// cache.
     pub(crate) fn discard(&mut self, start: u64, end: u64) -> Vec<EventKind> {
         let pieces = self.pieces(start, end);
         let anonymous = pieces.into_iter().filter(|piece| piece.file.is_none() && !piece.shared);
@@ -76,7 +77,7 @@ impl Layout {
             .collect()
     }
 
-    /// Removes `[start, end)`; keeps what sticks out on either side.
+    /// Removes `[start, end)`; keeps the parts outside it.
     fn take(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -99,15 +100,15 @@ impl Layout {
     }
 }
 
-/// `[start, end)` of what `range` shows, which may go on beyond its end.
+/// The part `[start, end)` of what `range` maps, which may extend beyond its end.
 fn part(range: &MapRange, start: u64, end: u64) -> MapRange {
     let file_page = if range.file.is_some() { range.file_page + start.saturating_sub(range.start) } else { 0 };
     MapRange { start, end, file_page, ..range.clone() }
 }
 
-/// A mapping as the trace wants it, from what the engine says.
+/// A mapping in the trace's format, from the engine's record.
 pub(crate) fn map_range(start: u64, end: u64, flags: MapFlags, file_page: u64, name: String) -> MapRange {
-    // Files of memory file systems, and System V segments: swap is behind them, not a disk.
+    // Files of memory file systems, and System V segments: they are backed by swap, not by a disk.
     let in_memory = ["/memfd:", "/dev/shm/", "/SYSV", "/sysv-shm"].iter().any(|prefix| name.starts_with(prefix));
     let what = match flags {
         MapFlags { heap: true, .. } => MapKind::Heap,

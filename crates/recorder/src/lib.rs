@@ -1,5 +1,5 @@
-//! The recorder of page traces. Starts the program under an engine that sees each access, reads what it says,
-//! writes a trace. How it works and what it does not see: `docs/use/recording.md`.
+//! The recorder of page traces. Starts the program under an engine that sees each access, reads the engine's
+//! records, and writes a trace. Design and limits: `docs/use/recording.md`.
 
 mod accessed;
 mod assemble;

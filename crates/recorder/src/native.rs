@@ -1,4 +1,4 @@
-//! A run without an engine: how long the program takes and how much memory it uses, as the kernel counts it.
+//! A run without an engine: time and memory use of the program, as the kernel counts them.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
@@ -19,7 +19,7 @@ use crate::{host, sys};
 /// Time from one sample of its memory to the next.
 const SAMPLE: WallDuration = WallDuration::from_millis(20);
 
-/// Runs the program as it is and watches it.
+/// Runs the program natively and samples it.
 pub(crate) fn run(program: &Program) -> Result<NativeRun, RecordError> {
     let signals = Signals::catch().map_err(|error| RecordError::io("catch signals", error))?;
     let mut command = Command::new(&program.path);
@@ -77,7 +77,7 @@ impl Memory {
     }
 }
 
-/// Of a process and all its descendants.
+/// Memory of a process and all its descendants.
 fn memory_of(pid: u32) -> Memory {
     let (mut sum, mut seen, mut open) = (Memory::default(), BTreeSet::new(), vec![pid]);
     while let Some(pid) = open.pop() {
@@ -92,7 +92,7 @@ fn memory_of(pid: u32) -> Memory {
     sum
 }
 
-/// Children of all threads of a process; none where the kernel keeps no such list.
+/// Children of all threads of a process; empty if the kernel keeps no such list.
 fn children(tasks: &str) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(Path::new(tasks)) else { return Vec::new() };
     let lists = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("children")).ok());
@@ -109,7 +109,7 @@ pub(crate) fn memory_in(status: &str) -> Memory {
     Memory { rss_bytes: bytes("VmRSS"), page_table_bytes: bytes("VmPTE"), swap_bytes: bytes("VmSwap") }
 }
 
-/// Time in which some task of the system has waited for memory, since it was started; `None` without PSI.
+/// Time in which some task of the system waited for memory, since boot; `None` without PSI.
 fn stall_ns() -> Option<u64> {
     stall_in(&std::fs::read_to_string("/proc/pressure/memory").ok()?)
 }

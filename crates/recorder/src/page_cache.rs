@@ -1,11 +1,11 @@
-//! Where in a trace the pages of files stand that a program reads and writes through descriptors: places that are the same for all
-//! processes and never move, though a file may grow without end ([`PageCacheRange`]).
+//! Page numbers in a trace for pages of files that a program reads and writes through descriptors. They are the same for all
+//! processes and never move, although a file may grow without end ([`PageCacheRange`]).
 
 use std::collections::{BTreeMap, HashMap};
 
 use isotherm_trace::{MapKind, MapRange, PageCacheRange};
 
-/// A file gets places in pieces that end at multiples of this, so that a page far out in a sparse file takes no more.
+/// A file gets page numbers in pieces that end at multiples of this, so a distant page of a sparse file takes no more.
 const BLOCK_PAGES: u64 = 1 << 18;
 /// The smallest piece.
 const PIECE_PAGES_MIN: u64 = 16;
@@ -14,7 +14,7 @@ const PIECE_PAGES_MIN: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileNumber(usize);
 
-/// Files and the places of their pages.
+/// Files and the page numbers of their pages.
 #[derive(Debug)]
 pub(crate) struct PageCache {
     range: PageCacheRange,
@@ -22,7 +22,7 @@ pub(crate) struct PageCache {
     next: u64,
     files: Vec<File>,
     by_name: HashMap<String, FileNumber>,
-    /// By process: up to where a piece is shown in it, by the piece's place.
+    /// By process: the end of the mapped part of each piece, by the piece's first page number.
     shown: Vec<HashMap<u64, u64>>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct PageCache {
 struct File {
     name: String,
     in_memory: bool,
-    /// As long as it was found to be.
+    /// Largest known length.
     pages: u64,
     /// By first page of the file.
     pieces: BTreeMap<u64, Piece>,
@@ -42,10 +42,10 @@ struct Piece {
     room: u64,
 }
 
-/// Pages of a file that stand together.
+/// Pages of a file with consecutive page numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// What the process has to show first, if anything.
+    /// Mapping that the process must record first, if any.
     pub(crate) map: Option<MapRange>,
     pub(crate) page: u64,
     pub(crate) pages: u32,
@@ -56,13 +56,13 @@ impl PageCache {
         Self { range, next: range.start, files: Vec::new(), by_name: HashMap::new(), shown: Vec::new() }
     }
 
-    /// The next process; one that was forked shows what its parent did.
+    /// The next process; a forked one starts with the mappings of its parent.
     pub(crate) fn add_process(&mut self, forked_from: Option<usize>) {
         let shown = forked_from.and_then(|parent| self.shown.get(parent)).cloned().unwrap_or_default();
         self.shown.push(shown);
     }
 
-    /// The file at path `name`, which has `pages` pages now.
+    /// The file at path `name`, which now has `pages` pages.
     pub(crate) fn file(&mut self, name: String, pages: u64, in_memory: bool) -> FileNumber {
         let number = match self.by_name.get(&name) {
             Some(&number) => number,
@@ -77,13 +77,13 @@ impl PageCache {
         number
     }
 
-    /// The file is at least so long.
+    /// Notes that the file has at least `pages` pages.
     pub(crate) fn reaches(&mut self, file: FileNumber, pages: u64) {
         let file = &mut self.files[file.0];
         file.pages = file.pages.max(pages);
     }
 
-    /// Where `pages` pages of the file from `page` on stand, for a process. Pages for which no place is left are missing.
+    /// Page numbers of `pages` pages of the file from `page` on, for a process. Pages without a free page number are missing.
     pub(crate) fn places(&mut self, process: usize, file: FileNumber, page: u64, pages: u32) -> Vec<Place> {
         let end = page + u64::from(pages);
         let mut found = Vec::new();
@@ -99,7 +99,7 @@ impl PageCache {
         found
     }
 
-    /// The piece that holds a page of the file, made if there is none, with its first page.
+    /// The piece that holds a page of the file, with its first page; added if there is none.
     fn piece_of(&mut self, file: FileNumber, page: u64) -> Option<(u64, Piece)> {
         let file = &mut self.files[file.0];
         let before = file.pieces.range(..=page).next_back().map(|(&first, &piece)| (first, piece));
@@ -121,7 +121,7 @@ impl PageCache {
         Some((first, piece))
     }
 
-    /// The part of the piece that the file fills and the process has not shown yet.
+    /// The part of the piece that the file fills and the process has not mapped yet.
     fn show(&mut self, process: usize, file: FileNumber, first: u64, piece: Piece) -> Option<MapRange> {
         let file = &self.files[file.0];
         let end = piece.place + piece.room.min(file.pages.saturating_sub(first));

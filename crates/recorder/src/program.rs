@@ -1,4 +1,4 @@
-//! From a command to what the engine can run: an ELF file for x86-64, with its arguments.
+//! Resolves a command to what the engine can run: an ELF file for x86-64, with its arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -12,19 +12,19 @@ use crate::sys;
 
 /// As in the kernel's `BINPRM_BUF_SIZE`.
 const HEAD_BYTES: u64 = 256;
-/// As in the kernel: a script's interpreter may be a script, five deep.
+/// As in the kernel: a script's interpreter may be a script, up to five levels deep.
 const SCRIPT_DEPTH: usize = 5;
 
-/// What to start.
+/// The program to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     /// An ELF file.
     pub(crate) path: PathBuf,
-    /// With the name it is called by in front.
+    /// Arguments, starting with the name that it is called by.
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// Finds the program of `command` as a shell would and goes from scripts to their interpreters.
+/// Finds the program of `command` as a shell would, and follows scripts to their interpreters.
 pub(crate) fn resolve(command: &[OsString], search: Option<&OsStr>) -> Result<Program, RecordError> {
     let Some(name) = command.first().filter(|name| !name.is_empty()) else { return Err(RecordError::NoCommand) };
     let mut path = find(name, search)?;
@@ -65,7 +65,7 @@ pub(crate) fn resolve(command: &[OsString], search: Option<&OsStr>) -> Result<Pr
     Err(RecordError::NotExecutable { path, why: "its interpreters are scripts, more than five deep".into() })
 }
 
-/// What makes a program run with other rights than its caller's. The engine cannot record it.
+/// Why a program would run with other rights than its caller's, which the engine cannot record.
 fn privileges(path: &Path, status: &Metadata) -> Option<&'static str> {
     match status.mode() & 0o6000 {
         0 => sys::has_capabilities(path).then_some("has file capabilities"),
@@ -97,7 +97,7 @@ fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     Program,
-    /// For this machine, but no more than the beginning of a header, or a header of something that is no program.
+    /// For this machine, but with a truncated header, or a header of a file that is no program.
     Broken,
     OtherMachine,
     Script {
@@ -114,7 +114,7 @@ fn kind_of(head: &[u8]) -> Kind {
         if !ours {
             return Kind::OtherMachine;
         }
-        // A header of 64 bytes, ET_EXEC or ET_DYN, with program headers (`e_phnum`): what the kernel asks for, too.
+        // A header of 64 bytes, ET_EXEC or ET_DYN, with program headers (`e_phnum`): the kernel requires the same.
         let is_whole = head.len() >= 64 && matches!(head[16..18], [2 | 3, 0]) && head[56..58] != [0, 0];
         return if is_whole { Kind::Program } else { Kind::Broken };
     }

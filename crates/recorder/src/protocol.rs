@@ -9,12 +9,12 @@ const MAGIC: [u8; 4] = *b"iTR1";
 pub(crate) const CHUNK_BYTES: usize = 4096;
 /// magic, payload bytes, thread uid, sequence number.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Version of the records that is understood.
+/// Version of the records that this reader knows.
 const VERSION: u64 = 1;
 
 /// Tag of a row.
 const ROW: u8 = 3;
-/// The same of pages that only the kernel touched.
+/// Tag of a row of pages that only the kernel touched.
 const KERNEL_ROW: u8 = 16;
 
 /// What is wrong with a stream.
@@ -60,7 +60,7 @@ impl Header {
     }
 }
 
-/// How a thread came into being.
+/// How a thread was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Program,
@@ -69,7 +69,7 @@ pub(crate) enum Origin {
     Exec,
 }
 
-/// What a mapping is, beside its range.
+/// Properties of a mapping, except its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MapFlags {
     pub(crate) shared: bool,
@@ -96,7 +96,7 @@ pub(crate) enum Record {
         order_ns: u64,
     },
     Row(PageRun),
-    /// What follows in this chunk as [`Record::Transfer`] is of this file, which has so many pages.
+    /// The following [`Record::Transfer`]s of this chunk are of this file, which has `pages` pages.
     File {
         pages: u64,
         in_memory: bool,
@@ -238,8 +238,8 @@ impl<'a> Records<'a> {
         Ok(Some(record))
     }
 
-    /// Appends the rows that come next, up to a record of another kind or the end. Nearly all records are rows, so this takes those of the
-    /// usual lengths in few steps, and leaves all others, and all errors, to [`Records::next`].
+    /// Appends the next rows, up to a record of another kind or the end. Nearly all records are rows, so this decodes rows of usual length
+    /// in few steps. It leaves all others, and all errors, to [`Records::next`].
     pub(crate) fn rows(&mut self, runs: &mut Vec<PageRun>) -> Result<(), ProtocolError> {
         while matches!(self.payload.get(self.offset), Some(&(ROW | KERNEL_ROW))) {
             if let Some(run) = self.short_row() {
@@ -254,9 +254,9 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
-    /// The row that comes next, if its first number has at most seven bytes and its second one byte, and it is right.
+    /// The next row, if it is valid, its first number has at most seven bytes, and its second has one byte.
     fn short_row(&mut self) -> Option<PageRun> {
-        // The tag, seven bytes of a number and one of the other: whatever is not there is no such row.
+        // The tag, seven bytes of a number and one of the other; anything shorter is no such row.
         let bytes = self.payload.get(self.offset..)?.first_chunk::<9>()?;
         let word = u64::from_le_bytes(*bytes.last_chunk::<8>()?);
         let ends = !word & 0x0080_8080_8080_8080;
@@ -312,7 +312,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// A run told by its distance from where the one before ended, which `end` is set to.
+/// A run encoded by its distance from the end of the previous one; sets `end` to its own end.
 fn run_after(end: &mut u64, [delta, tail]: [u64; 2]) -> Result<PageRun, ProtocolError> {
     let page = end.wrapping_add_signed(zigzag(delta));
     let pages: u32 = narrow("a row's length", (tail >> 1) + 1)?;
@@ -329,7 +329,7 @@ fn narrow(what: &'static str, value: u64) -> Result<u32, ProtocolError> {
     u32::try_from(value).map_err(|_| ProtocolError::Value { what, value })
 }
 
-/// Times are sums of few such values and must not overflow.
+/// Times are sums of a few such values and must not overflow.
 fn time(ns: u64) -> Result<u64, ProtocolError> {
     if ns < 1 << 60 { Ok(ns) } else { Err(ProtocolError::Value { what: "a time in nanoseconds", value: ns }) }
 }
@@ -350,7 +350,7 @@ fn origin_of(value: u64) -> Result<Origin, ProtocolError> {
     })
 }
 
-/// Bits that are not known here are passed over.
+/// Unknown bits are ignored.
 fn flags_of(bits: u64) -> MapFlags {
     let has = |bit: u64| bits & bit != 0;
     MapFlags { shared: has(1), executable: has(2), file: has(4), stack: has(8), heap: has(16), initial: has(32) }
@@ -369,7 +369,7 @@ mod tests {
         Ok(out)
     }
 
-    /// By hand from docs/use/recording.md#protocol.
+    /// Encoded by hand from docs/use/recording.md#protocol.
     const EXAMPLE: &[u8] = &[
         1, 1, 9, 10, 1, 1, 5, 1, b'x', // hello of thread 10 of process 9, started by uid 0 as a thread at 5 ns
         2, 0xac, 0x02, 7, // epoch 300, at 7 ns in the order of all threads
@@ -489,7 +489,7 @@ mod tests {
             let bytes: Vec<u8> = (0..40)
                 .map(|_| {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    // Small values, so that tags are mostly known.
+                    // Small values, so that most tags are known.
                     let byte = state.to_le_bytes()[7];
                     if byte < 160 { byte % 18 } else { byte }
                 })

@@ -1,7 +1,7 @@
 //! Rows and events of all threads on their way into the file, in the order of virtual time.
 //!
-//! What comes from one thread is in order already, so each thread has a lane, first in, first out, and only the heads of the lanes are
-//! compared: once an item, which is what a thread did in an epoch or less, and never once a row.
+//! Records of one thread are in order already, so each thread has a FIFO lane, and only the heads of the lanes are compared. That is done
+//! once for each item, which covers at most an epoch of a thread, and not for each row.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -11,15 +11,15 @@ use isotherm_trace::PageRun;
 use crate::page_cache::FileNumber;
 use crate::protocol::Record;
 
-/// Rows for which a lane keeps room although it holds fewer.
+/// Capacity, in rows, that a lane keeps even when it holds fewer.
 const SPARE_ROWS: usize = 1 << 10;
 
-/// What is compared: place in the order of all threads, then the order of arrival.
+/// Sort key: position in the order of all threads, then order of arrival.
 type Key = (u64, u64);
 
-/// What a lane hands out, its rows apart.
+/// An item of a lane, without its rows.
 pub(crate) enum Item {
-    /// So many rows of one epoch.
+    /// This number of rows of one epoch.
     Rows(usize),
     Event(Box<Record>),
     Transfer(Transfer),
@@ -33,7 +33,7 @@ pub(crate) struct Transfer {
     pub(crate) run: PageRun,
 }
 
-/// An item with its place.
+/// An item with its key.
 struct Held {
     key: Key,
     /// CPU time of the thread at the start of its epoch.
@@ -41,7 +41,7 @@ struct Held {
     item: Item,
 }
 
-/// What waits of one thread.
+/// The waiting items of one thread.
 #[derive(Default)]
 struct Lane {
     items: VecDeque<Held>,
@@ -63,9 +63,9 @@ pub(crate) struct Queue {
 /// How far [`Queue::next`] goes.
 #[derive(Clone, Copy)]
 pub(crate) enum Until {
-    /// While more rows, or more items, are held.
+    /// While more rows, or more items, than this are held.
     Held(usize),
-    /// Up to this place in the order of all threads, itself included.
+    /// Up to this position in the order of all threads, inclusive.
     Order(u64),
     /// To the end.
     Empty,
@@ -90,7 +90,7 @@ impl Queue {
         self.push(uid, order_ns, time_ns, Item::Event(Box::new(event)));
     }
 
-    /// Holds what a thread reads or writes of a file.
+    /// Holds a read or write of a file by a thread.
     pub(crate) fn push_transfer(&mut self, uid: u32, order_ns: u64, time_ns: u64, transfer: Transfer) {
         self.push(uid, order_ns, time_ns, Item::Transfer(transfer));
     }
@@ -108,8 +108,8 @@ impl Queue {
         lane
     }
 
-    /// Takes the first item of all out, with its thread and CPU time: an event, a transfer, or rows that are appended to `rows`. `None` when `until` is
-    /// reached.
+    /// Removes the first item of all lanes, with its thread and CPU time: an event, a transfer, or rows that are appended to `rows`. `None`
+    /// when `until` is reached.
     pub(crate) fn next(&mut self, until: Until, rows: &mut Vec<PageRun>) -> Option<(u32, u64, Item)> {
         let mut head = self.heads.peek_mut()?;
         let Reverse(((order_ns, _), uid)) = *head;
@@ -141,8 +141,7 @@ impl Queue {
         Some((uid, time_ns, item))
     }
 
-    /// Gives back memory of lanes that once held much more than they do now, so that many threads that were busy one after the other do not
-    /// add up.
+    /// Frees memory of lanes that once held much more than now, so that many threads that were busy one after the other do not add up.
     pub(crate) fn trim(&mut self) {
         self.lanes.retain(|_, lane| {
             let few = |held: usize, room: usize| room > SPARE_ROWS && room / 4 > held;
@@ -188,7 +187,7 @@ mod tests {
         for index in 0..3000 {
             let uid = draw(5);
             let at = &mut order[usize::try_from(uid).unwrap()];
-            *at += draw(3); // equal places: what arrived first comes first
+            *at += draw(3); // equal positions: ordered by arrival
             let uid = u32::try_from(uid).unwrap();
             if draw(4) == 0 {
                 queue.push_event(uid, *at, 0, Record::Idle { ns: 1 });

@@ -1,4 +1,4 @@
-//! Recording a program: what is asked, and what comes out.
+//! Recording a program: options and result.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use crate::error::RecordError;
 use crate::session::{self, Purpose};
 use crate::{native, program};
 
-/// What `--epoch` is if nothing is said: short against the seconds over which reclaim acts, and long enough that most
-/// repeats of a page fall into one epoch.
+/// Default of `--epoch`: short compared with the seconds over which reclaim acts, and long enough that most repeated accesses of a page
+/// fall into one epoch.
 pub const DEFAULT_EPOCH: Duration = Duration::from_ms(1);
 
-/// CPU time of one instruction by which the length of an epoch is checked if none is given: native CPU time divided by instructions was
+/// Assumed CPU time of an instruction for checking the length of an epoch, if none is given: native CPU time divided by instructions was
 /// 0.13 to 0.55 ns for the programs recorded in `traces/` (`traces/README.md`), with the median here.
 const USUAL_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 5 };
 
-/// How far a clock by prices (`recorder/valgrind/src/prices.c`) was off at most, percent of native CPU time, over all whole programs that
-/// were measured: those judged in `docs/use/recording.md#time`, and those fitted in `recorder/valgrind/prices/README.md` (there Python with
+/// Largest error of a clock by prices (`recorder/valgrind/src/prices.c`), percent of native CPU time, over all whole programs that were
+/// measured: those judged in `docs/use/recording.md#time`, and those fitted in `recorder/valgrind/prices/README.md` (there Python with
 /// floating point).
 pub(crate) const PRICES_ERROR_PERCENT: u32 = 162;
 
@@ -30,15 +30,15 @@ pub(crate) const PRICES_ERROR_PERCENT: u32 = 162;
 pub struct RecordOptions {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Where the trace goes.
+    /// Path of the trace.
     pub output: PathBuf,
-    /// Run the program once without the engine before, to learn how long it takes and how much memory it uses.
+    /// Run the program once without the engine first, to measure its time and memory use.
     pub native_first: bool,
     /// Length of an epoch, in CPU time of a thread.
     pub epoch: Duration,
     /// CPU time of one instruction; `None`: prices by kind of work.
     pub ns_per_instruction: Option<Fraction>,
-    /// Stop recording when the file has so many bytes; the program runs on.
+    /// Stop recording when the file reaches this size in bytes; the program runs on.
     pub max_bytes: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl RecordOptions {
         }
     }
 
-    /// How long an epoch is under the engine.
+    /// Length of an epoch under the engine.
     pub(crate) fn epoch_length(&self) -> Result<EpochLength, RecordError> {
         let instructions = self.epoch_instructions()?;
         Ok(EpochLength { instructions: self.ns_per_instruction.map(|_| instructions), ns: self.epoch.ns() })
@@ -75,7 +75,7 @@ impl RecordOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Report {
-    /// About five times a second.
+    /// Progress, about five times a second.
     Progress {
         /// Rows written.
         rows: u64,
@@ -88,11 +88,11 @@ pub enum Report {
     Warning(String),
 }
 
-/// A recording that was made.
+/// A finished recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub path: PathBuf,
-    /// How the program ended: its exit code, or 128 + n after signal n.
+    /// Exit code of the program, or 128 + n after signal n.
     pub exit_code: i32,
     /// The signal that ended the program.
     pub signal: Option<i32>,
@@ -102,24 +102,23 @@ pub struct Recording {
     pub rows: u64,
     /// Pages touched by all rows.
     pub accesses: u64,
-    /// Different pages touched, per process; those of files that were read and written by descriptor once for all.
+    /// Different pages touched, per process; pages of files read and written by descriptor count once for all processes.
     pub pages: u64,
     /// Address spaces seen.
     pub processes: usize,
     /// Threads seen.
     pub threads: usize,
-    /// Instructions of all threads that ended in an orderly way; of killed ones whole epochs, or none if `clock` is not the instruction
-    /// count.
+    /// Instructions of all threads that ended normally. Killed threads count whole epochs, or none if `clock` is not the instruction count.
     pub instructions: u64,
-    /// CPU time that the recording stands for, all threads.
+    /// CPU time that the recording covers, all threads.
     pub cpu: Duration,
-    /// What the program used in a run of its own before.
+    /// Resource use of the program in a separate native run before.
     pub native: Option<NativeRun>,
-    /// What `cpu` and all times of the trace come from.
+    /// Source of `cpu` and of all times in the trace.
     pub clock: Clock,
-    /// Time the recording took on the wall.
+    /// Wall time of the recording.
     pub wall: Duration,
-    /// CPU time the recorded processes took under the tool, as far as known.
+    /// CPU time of the recorded processes under the tool, as far as known.
     pub tool_cpu: Option<Duration>,
     /// Size of the file.
     pub bytes: u64,
@@ -127,12 +126,12 @@ pub struct Recording {
 
 /// Records a program. `report` is called about five times a second.
 ///
-/// The program has the caller's standard streams and environment. SIGINT and SIGQUIT of the terminal are left to it; other
-/// signals are passed on to it. Threads and children are recorded too; the recording ends when all of them have.
+/// The program has the caller's standard streams and environment. SIGINT and SIGQUIT of the terminal are left to it; other signals are
+/// forwarded to it. Threads and children are recorded too; the recording ends when all of them have ended.
 ///
 /// # Errors
-/// When the command or the engine is not there, or the trace cannot be written; [`RecordError::is_partial`]
-/// tells whether the file holds a part.
+/// When the command or the engine is missing, or the trace cannot be written; [`RecordError::is_partial`] says whether the file holds a
+/// part.
 pub fn record(options: &RecordOptions, report: &mut dyn FnMut(Report)) -> Result<Recording, RecordError> {
     engine::check_processor(std::env::consts::ARCH)?;
     // A wrong epoch is refused before anything runs.
@@ -149,7 +148,7 @@ pub fn record(options: &RecordOptions, report: &mut dyn FnMut(Report)) -> Result
     recorded
 }
 
-/// Runs a program without the engine: how long it takes, and how much memory it uses. It has the caller's standard streams.
+/// Runs a program without the engine, to measure its time and memory use. It has the caller's standard streams.
 ///
 /// # Errors
 /// When the command cannot be started.
@@ -158,7 +157,7 @@ pub fn run_native(command: &[OsString]) -> Result<NativeRun, RecordError> {
     native::run(&program::resolve(command, search.as_deref())?)
 }
 
-/// Exit code and signal of a program, the code as a shell has it.
+/// Exit code and signal of a program, with the code as in a shell.
 pub(crate) fn exit_of(status: ExitStatus) -> (i32, Option<i32>) {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {

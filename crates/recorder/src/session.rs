@@ -1,4 +1,4 @@
-//! A recording under the engine: starts it, takes what it sends over the spool, looks after the processes, writes the trace.
+//! A recording under the engine: starts it, receives its records over the spool, tracks the processes, writes the trace.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,22 +22,22 @@ use crate::signals::Signals;
 use crate::spool::{Spool, chunks};
 use crate::{host, sys};
 
-/// How long one wait for records lasts at most, in milliseconds; then the program and its children are looked at.
+/// Longest wait for records, in milliseconds; then the program and its children are checked.
 const WAIT_MS: u32 = 20;
 const PROGRESS_EVERY: WallDuration = WallDuration::from_millis(200);
 const FLUSH_EVERY: WallDuration = WallDuration::from_secs(1);
-/// A process that was announced and has not spoken for so long after all others ended was killed before it could.
+/// Time after the end of all other processes. An announced process that sends nothing within it was killed before it could.
 const SILENCE: WallDuration = WallDuration::from_secs(2);
 
-/// How long the engine may take for a program that does nothing; it takes half a second on a quiet machine.
+/// Longest time of the engine for a program that does nothing; it takes half a second on a quiet machine.
 const PROBE_LIMIT: WallDuration = WallDuration::from_secs(10);
 
-/// What a program is run for.
+/// Purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The user wants it to run: it has the caller's standard streams and signals, and all the time it needs.
+    /// A run for the user: with the caller's standard streams and signals, without a time limit.
     Run,
-    /// To see whether the engine works: without streams, and ended when it takes longer than [`PROBE_LIMIT`], or by any signal.
+    /// A check that the engine works: without streams, ended after [`PROBE_LIMIT`], or by any signal.
     Probe,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn record(
     let mut command = engine.command(spool.path(), epoch, program);
     if purpose == Purpose::Probe {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own, so that all of it can be ended.
+        // A separate process group, so that all of it can be killed.
         command.process_group(0);
     }
     let child = command.spawn();
@@ -80,7 +80,7 @@ pub(crate) fn record(
     session.run(engine.path(), began, report)
 }
 
-/// What a trace says of a recording before it begins.
+/// Metadata of a recording before it starts.
 fn meta(options: &RecordOptions) -> TraceMeta {
     let clock = match options.ns_per_instruction {
         Some(_) => Clock { kind: ClockKind::Instructions, error_percent: None },
@@ -109,11 +109,11 @@ struct Session<'a> {
     signals: Signals,
     child: Child,
     assembler: Assembler,
-    /// Handles of the processes that have spoken; `None`: the process was gone before it could be opened.
+    /// Handles of the processes that have sent records; `None`: the process ended before it could be opened.
     processes: BTreeMap<u32, Option<OwnedFd>>,
-    /// Why nothing more is recorded although the program runs on.
+    /// Why recording stopped although the program runs on.
     stopped: Option<Stop>,
-    /// Whether the user has been told of that.
+    /// Whether that was reported to the user.
     reported_stop: bool,
 }
 
@@ -124,7 +124,7 @@ enum Stop {
 
 impl From<ProtocolError> for Stop {
     fn from(error: ProtocolError) -> Self {
-        // The path is filled in where the error is returned.
+        // The path is filled in when the error is returned.
         Self::Failed(RecordError::Stream { path: PathBuf::new(), why: error.to_string() })
     }
 }
@@ -159,7 +159,7 @@ impl Session<'_> {
             let busy = self.receive(WAIT_MS);
             let now = WallInstant::now();
             let pid = exit.is_none().then_some(self.child.id());
-            // While the program lives, signals are its own business; afterwards they mean us.
+            // While the program lives, signals are for it; afterwards they are for us.
             let any = self.signals.pass_on(pid);
             signalled |= any && pid.is_none();
             if self.purpose == Purpose::Probe && (any || now >= began + PROBE_LIMIT) {
@@ -198,7 +198,7 @@ impl Session<'_> {
         self.conclude(status, tool_cpu, interrupted, engine, began)
     }
 
-    /// Ends the engine, which was only to be tried, with all that it started.
+    /// Ends an engine that was only tried, with all that it started.
     fn give_up(mut self, engine: &Path, interrupted: bool) -> RecordError {
         let _ = self.spool.stop();
         sys::kill_group(self.child.id());
@@ -210,7 +210,7 @@ impl Session<'_> {
         RecordError::EngineHangs { tool: engine.to_owned(), seconds: PROBE_LIMIT.as_secs() }
     }
 
-    /// Takes what has arrived. Whether there was anything.
+    /// Takes what has arrived. Returns whether there was anything.
     fn receive(&mut self, milliseconds: u32) -> bool {
         let (assembler, stopped) = (&mut self.assembler, self.stopped.is_some());
         let received = self.spool.receive::<Stop>(milliseconds, |header, payload| {
@@ -222,7 +222,7 @@ impl Session<'_> {
         })
     }
 
-    /// Takes no more from now on; the first reason counts.
+    /// Stops taking records; the first reason is kept.
     fn stop(&mut self, stop: Stop) {
         let _ = self.spool.stop();
         self.stopped.get_or_insert(stop);
@@ -272,23 +272,23 @@ impl Session<'_> {
         Ok(Some((status, cpu)))
     }
 
-    /// Opens handles of new processes and takes in what ended ones left.
+    /// Opens handles of new processes, and takes the records that ended ones left.
     fn look_after_processes(&mut self) {
         let living = self.assembler.living();
-        // Most processes say that they end; their handles are not needed any more, and there are only so many.
+        // Most processes report their end. Their handles are no longer needed, and their number is limited.
         self.processes.retain(|pid, _| living.contains(pid));
         for pid in living {
             let process = match self.processes.entry(pid) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(unknown) => match sys::open_process(pid) {
                     Ok(process) => unknown.insert(process),
-                    Err(_) => continue, // it lives; its turn comes when others have ended
+                    Err(_) => continue, // it is alive, and is tried again when others have ended
                 },
             };
             if !process.as_ref().is_none_or(sys::has_ended) {
                 continue;
             }
-            // Its last words may still be in the FIFO.
+            // Its last records may still be in the FIFO.
             while self.receive(0) {}
             for uid in self.assembler.unfinished(pid) {
                 let Some(left) = self.spool.left_by(uid) else { continue };
@@ -300,7 +300,7 @@ impl Session<'_> {
                     // The file has room for one chunk; zeroes follow a short one.
                     if payload.is_empty() { Ok(()) } else { assembler.chunk(header, payload).map_err(Stop::from) }
                 });
-                // What was being written when the process was killed may be half there: no reason to stop.
+                // The record being written when the process was killed may be incomplete: no reason to stop.
                 if let Err(stop @ Stop::Failed(RecordError::Trace(_))) = taken {
                     self.stop(stop);
                 }
@@ -324,7 +324,7 @@ impl Session<'_> {
             return Err(RecordError::NothingRecorded { tool: engine.to_owned(), how: status.to_string() });
         }
         let (exit_code, signal) = exit_of(status);
-        // A signal that people or systems send to end a program; others are the program's own end.
+        // A signal that users or systems send to end a program; other signals come from the program itself.
         let cut_off = signal.is_some_and(|signal| [1, 2, 3, 9, 15].contains(&signal));
         let complete = !cut_off && !interrupted && stopped.is_none();
         let instructions = assembler.instructions(epoch.instructions);
@@ -338,11 +338,11 @@ impl Session<'_> {
             None => None,
         };
         if let Some(error @ RecordError::Trace(_)) = failed {
-            return Err(error); // the file cannot be written: nothing more to do to it
+            return Err(error); // the file cannot be written, so it is left as it is
         }
         written?;
         writer.set_outcome(Some(exit_code), complete)?;
-        // A part of a run has a part of its time.
+        // A part of a run only has a part of its time.
         let ratio = native.filter(|_| complete).and_then(|native| ratio_of(&native, totals.cpu_ns));
         let clock = writer.finish_with(native, ratio)?.clock;
         if let Some(error) = failed {
@@ -372,12 +372,12 @@ impl Session<'_> {
     }
 }
 
-/// A program that takes less CPU time has no clock to be set by: the kernel counts hundredths of a second.
+/// Least CPU time to calibrate a clock by: the kernel counts hundredths of a second.
 const CLOCK_MIN_NS: u64 = 100_000_000;
-/// The program took so many times longer or shorter than its recording says: it did something else the first time.
+/// Largest ratio between native and recorded time. Beyond it, the native run must have done something else.
 const CLOCK_MAX: u64 = 32;
 
-/// By which ratio times are to be multiplied so that the recording takes the CPU time of the native run.
+/// Factor for times that gives the recording the CPU time of the native run.
 fn ratio_of(native: &NativeRun, recorded_ns: u64) -> Option<Fraction> {
     let ratio = Fraction { numerator: native.cpu_ns, denominator: recorded_ns };
     let is_likely = ratio.times(CLOCK_MAX) >= 1 && recorded_ns >= native.cpu_ns / CLOCK_MAX;

@@ -8,11 +8,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 
 use crate::sys;
 
-/// Signals caught; given back when dropped.
+/// Caught signals; restored on drop.
 pub(crate) struct Signals {
     caught: Vec<(i32, Arc<AtomicBool>, SigId)>,
-    /// That of a file at its largest allowed size (RLIMIT_FSIZE) would end the recorder; caught, the write fails and says why. It is not
-    /// ignored instead, because the program would inherit that.
+    /// SIGXFSZ, of a file at its largest allowed size (RLIMIT_FSIZE), would kill the recorder. If it is caught, the write fails with the
+    /// cause. It is not ignored instead, because the program would inherit that.
     too_large: SigId,
     /// Whether a Ctrl-C reaches the program without our help.
     shares_terminal: bool,
@@ -30,7 +30,7 @@ impl Signals {
         Ok(Self { caught, too_large, shares_terminal: sys::shares_terminal() })
     }
 
-    /// Passes on what has come since the last call; whether anything has.
+    /// Forwards signals that arrived since the last call. Returns whether there were any.
     pub(crate) fn pass_on(&self, program: Option<u32>) -> bool {
         let mut any = false;
         for (signal, flag, _) in &self.caught {

@@ -1,4 +1,4 @@
-//! The directory through which the engine talks: `control`, `fifo`, and a chunk file per thread.
+//! The directory through which the engine sends its records: `control`, `fifo`, and a chunk file per thread.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,7 +19,7 @@ pub(crate) struct Spool {
     incoming: Incoming,
 }
 
-/// What was read of a stream of chunks and is not used yet: a part of a chunk, between two calls.
+/// Bytes read from a stream of chunks and not used yet: between two calls, a part of a chunk.
 pub(crate) struct Incoming {
     bytes: Vec<u8>,
     filled: usize,
@@ -30,7 +30,7 @@ impl Incoming {
         Self { bytes: vec![0; 1 << 16], filled: 0 }
     }
 
-    /// Where the next bytes go; never empty.
+    /// Buffer for the next bytes; never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.filled..]
     }
@@ -51,7 +51,7 @@ impl Incoming {
 }
 
 impl Spool {
-    /// Makes a spool in memory where there is such a place, else in the directory for temporary files.
+    /// Makes a spool in a memory file system if there is one, else in the directory for temporary files.
     pub(crate) fn create() -> io::Result<Self> {
         let in_directory = |base: &Path| tempfile::Builder::new().prefix("isotherm-").tempdir_in(base);
         let directory = in_directory(Path::new("/dev/shm")).or_else(|_| in_directory(&std::env::temp_dir()))?;
@@ -68,13 +68,14 @@ impl Spool {
         self.directory.path()
     }
 
-    /// Tells all recorded processes to send no more; the program runs on.
+    /// Asks all recorded processes to stop sending; the program runs on.
     pub(crate) fn stop(&mut self) -> io::Result<()> {
         self.control.seek(SeekFrom::Start(STOP_OFFSET))?;
         self.control.write_all(&1u32.to_le_bytes())
     }
 
-    /// Waits for chunks for at most `milliseconds`, then gives all that are there to `sink`. Whether there were any.
+    /// Waits for chunks for at most `milliseconds`, then passes all of them to `sink`. Returns whether there were
+    /// any.
     pub(crate) fn receive<E: From<ProtocolError> + From<io::Error>>(
         &mut self,
         milliseconds: u32,
@@ -107,7 +108,7 @@ impl Spool {
     }
 }
 
-/// Gives each whole chunk of `bytes` to `sink`; how many bytes those were.
+/// Passes each whole chunk of `bytes` to `sink`. Returns the number of bytes used.
 pub(crate) fn chunks<E: From<ProtocolError>>(
     bytes: &[u8],
     mut sink: impl FnMut(Header, &[u8]) -> Result<(), E>,

@@ -11,10 +11,10 @@ use crate::error::RecordError;
 use crate::spool::Incoming;
 
 /// Reads chunks (`docs/use/recording.md#protocol`) to the end of `stream` and writes their trace to `output`, with epochs of
-/// `epoch` of CPU time, as a recording does with what comes out of its FIFO. What the finished trace says about itself.
+/// `epoch` of CPU time, as a recording does with data from its FIFO. Returns the metadata of the finished trace.
 ///
 /// # Errors
-/// When the stream cannot be read or is not understood, or the trace cannot be written.
+/// When the stream cannot be read or is invalid, or the trace cannot be written.
 pub fn trace_from_stream(stream: &mut dyn Read, output: &Path, epoch: Duration) -> Result<TraceMeta, RecordError> {
     let meta = TraceMeta { epoch_ns: epoch.ns(), ..TraceMeta::default() };
     let mut assembler = Assembler::new(TraceWriter::create(output, meta)?, epoch.ns());

@@ -15,17 +15,18 @@ pub(crate) fn may_execute(path: &Path) -> bool {
     access(path, Access::EXEC_OK).is_ok()
 }
 
-/// Whether the file gives who executes it capabilities (capabilities(7)).
+/// Whether executing the file grants capabilities (capabilities(7)).
 pub(crate) fn has_capabilities(path: &Path) -> bool {
     let mut nothing: [u8; 0] = [];
     rustix::fs::getxattr(path, "security.capability", &mut nothing).is_ok()
 }
 
-/// Makes a FIFO and opens it for reading. It is open for writing too, so that it does not end when its writers pause.
+/// Makes a FIFO and opens it for reading. It is open for writing too, so that it does not reach its end when its
+/// writers pause.
 pub(crate) fn make_fifo(path: &Path) -> io::Result<File> {
     rustix::fs::mkfifoat(rustix::fs::CWD, path, Mode::RUSR | Mode::WUSR)?;
     let fifo = rustix::fs::open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-    // A larger buffer lets the program run on while rows are being written; the default will do as well.
+    // A larger buffer lets the program continue while rows are being written; the default also works.
     let _ = rustix::pipe::fcntl_setpipe_size(&fifo, 1 << 20);
     Ok(File::from(fifo))
 }
@@ -41,10 +42,10 @@ pub(crate) fn wait_readable(file: impl AsFd, milliseconds: u32) -> io::Result<bo
     }
 }
 
-/// A handle of a process that stays its own when the number is given to another; `None` if there is no such process.
+/// A handle of a process that stays valid when its PID is reused; `None` if there is no such process.
 ///
 /// # Errors
-/// When it cannot be had although the process may be there: this process has too many open files.
+/// When it cannot be opened although the process may exist: this process has too many open files.
 pub(crate) fn open_process(pid: u32) -> io::Result<Option<OwnedFd>> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -73,7 +74,7 @@ pub(crate) fn child_has_ended(pid: u32) -> io::Result<bool> {
     }
 }
 
-/// Sends a signal by number; that the process is gone does not matter.
+/// Sends a signal by number; an ended process is ignored.
 pub(crate) fn send_signal(pid: u32, signal: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
@@ -88,7 +89,7 @@ pub(crate) fn kill_group(pid: u32) {
     }
 }
 
-/// Number of the user whose rights this process has.
+/// Effective user id of this process.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -102,14 +103,14 @@ pub(crate) fn shares_terminal() -> bool {
     of(&io::stdin()) || of(&io::stderr()) || of(&io::stdout())
 }
 
-/// System, release and machine, as `uname` has them.
+/// System, release and machine, as in `uname`.
 pub(crate) fn kernel() -> String {
     let name = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
     format!("{} {} {}", text(name.sysname()), text(name.release()), text(name.machine()))
 }
 
-/// `pgrp` of proc_pid_stat(5); `None` where the group is outside the PID namespace.
+/// `pgrp` of proc_pid_stat(5); `None` if the group is outside the PID namespace.
 fn group_of(stat: &str) -> Option<Pid> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(2)?.parse().ok().filter(|&group| group > 0).and_then(Pid::from_raw)

@@ -1,7 +1,7 @@
-//! Which pages each process has touched. One bit a page, in pieces of 4096 pages. The piece is found in an open-addressed table, because
-//! this is asked for each row of a recording.
+//! Which pages each process has touched. One bit a page, in pieces of 4096 pages. Pieces are found by an open-addressing hash table,
+//! because there is a lookup for each row of a recording.
 
-/// Pages of a piece.
+/// Pages in a piece.
 const PIECE_PAGES: u64 = 4096;
 /// An empty place of the table: no piece of any process.
 const EMPTY: u64 = u64::MAX;
@@ -11,11 +11,11 @@ const PIECE_BITS: u32 = 40;
 /// Sets of pages, by process.
 pub(crate) struct Touched {
     pieces: Vec<[u64; 64]>,
-    /// Key and index of each piece, in a table of a power of two of places that is at most half full.
+    /// Key and index of each piece, in an open-addressing hash table with a power of two of slots and a load factor ≤ 1/2.
     table: Vec<(u64, u32)>,
-    /// The piece of the last page, by key: rows often go on where the last one was.
+    /// The piece of the last page, by key: rows often continue in the piece of the previous one.
     last: (u64, u32),
-    /// Different pages so far.
+    /// Number of distinct pages so far.
     pages: u64,
 }
 
@@ -24,7 +24,7 @@ impl Touched {
         Self { pieces: Vec::new(), table: vec![(EMPTY, 0); 64], last: (EMPTY, 0), pages: 0 }
     }
 
-    /// Different pages of all processes.
+    /// Number of distinct pages of all processes.
     pub(crate) fn pages(&self) -> u64 {
         self.pages
     }
@@ -51,7 +51,7 @@ impl Touched {
         &mut self.pieces[self.last.1 as usize]
     }
 
-    /// Index of the piece of `key`, made now if there is none.
+    /// Index of the piece of `key`; added if there is none.
     fn index_of(&mut self, key: u64) -> u32 {
         let mut place = self.place_of(key);
         if self.table[place].0 == EMPTY {
@@ -69,7 +69,7 @@ impl Touched {
         self.table[place].1
     }
 
-    /// Where `key` is in the table, or where it would go.
+    /// Slot of `key` in the table, or the slot for inserting it.
     fn place_of(&self, key: u64) -> usize {
         let mask = self.table.len() - 1;
         // Fibonacci hashing: the high bits of the product depend on all bits of the key.
@@ -92,7 +92,8 @@ mod tests {
         let mut state = 7u64;
         for _ in 0..4000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Near the borders of words and pieces, in three processes, and in some hundred pieces far away, so that the table grows.
+            // Pages near the borders of words and pieces, in three processes, and in some hundred distant pieces, so that the table
+            // grows.
             let process = (state >> 60) as usize % 3;
             let page =
                 (state >> 40) % 9000 + if state >> 63 == 0 { 0 } else { (state >> 30) % 300 * 1000 * PIECE_PAGES };

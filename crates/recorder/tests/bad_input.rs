@@ -1,4 +1,4 @@
-//! Programs that are not what a recorder would like, under the engine: clear words, and what was recorded is kept.
+//! Difficult programs under the engine: errors are clear, and recorded data are kept.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -148,7 +148,7 @@ fn a_crash_is_the_programs_own_end() {
     let crashes =
         [("*(volatile int *)0 = 1;", 11), ("__builtin_trap();", 4), ("raise(SIGABRT);", 6), ("raise(SIGFPE);", 8)];
     for (crash, signal) in crashes {
-        // An event after what was touched, with which the rows before it are sent: the last epoch may be lost in part.
+        // An event after the touches, so that the rows before it are sent: the last epoch may be lost in part.
         let event = "mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);";
         let body = format!("#include <signal.h>\nint main() {{ touch(); {event} {crash} return 0; }}");
         let Some(path) = program(folder.path(), &body) else { return };
@@ -164,7 +164,8 @@ fn a_program_that_forks_without_end_is_recorded_until_it_is_killed() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Every process forks for ever, and each child does the same. At the 60th all of them are killed, as an administrator would.
+    // Every process forks without end, and each child does the same. At the 60th all of them are killed, as an administrator
+    // would do.
     let body = "
         #include <signal.h>
         #include <unistd.h>

@@ -1,4 +1,4 @@
-//! Recordings under the engine. One program, so that it is linked once.
+//! Recordings under the engine. A single program, so that it is linked once.
 
 mod bad_input;
 mod common;

@@ -1,5 +1,4 @@
-//! Records real programs. Skipped, with a line that says so, where the engine cannot be had; a failure there instead when
-//! ISOTHERM_REQUIRE_ALL=1.
+//! Records real programs. Skipped with a message if the engine is not available; an error instead when ISOTHERM_REQUIRE_ALL=1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -18,7 +17,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// Different pages that thread `thread` touched.
+    /// Distinct pages that thread `thread` touched.
     fn pages_of(&self, thread: usize) -> BTreeSet<u64> {
         let own = self.rows.iter().filter(|row| row.thread as usize == thread);
         own.flat_map(|row| row.page..row.page + u64::from(row.pages)).collect()
@@ -267,7 +266,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         let own = trace.meta.events.iter().filter(|event| event.thread == thread);
         own.map(|event| if let EventKind::Idle { ns } = event.kind { ns } else { 0 }).sum()
     };
-    // While others compute, a sleep is as long as what they got done meanwhile; the last to sleep sleeps alone.
+    // While other threads compute, a sleep lasts as long as their work meanwhile; the last one sleeps alone.
     let idle: Vec<u64> = (1..4).map(idle_ns).collect();
     assert!(idle.iter().all(|&ns| ns > 0) && idle.iter().any(|&ns| ns >= 100_000_000), "they slept {idle:?} ns");
     let mut latest = BTreeMap::new();
@@ -353,7 +352,7 @@ fn files_read_and_written_by_descriptor_are_in_the_trace() {
     let trace = run(&options(directory.path(), &command));
     assert_eq!(trace.recording.exit_code, 0);
     let range = trace.meta.page_cache.expect("files read by descriptor are recorded");
-    // Page numbers of the range as pages of files, told by the mappings of the thread's process.
+    // Page numbers of the range as pages of files, by the mappings of the thread's process.
     let transfers = |thread: u32, path: &Path| -> Vec<(u64, u32, bool)> {
         let file = |page: u64| {
             let mut shown = trace.maps().filter(|map| map.start <= page && page < map.end);
@@ -365,7 +364,7 @@ fn files_read_and_written_by_descriptor_are_in_the_trace() {
         let of_path = used.filter(|((name, _), _)| Path::new(name) == path);
         of_path.map(|((_, page), row)| (page, row.pages, row.write)).collect()
     };
-    // What the program does, in its source. A transfer of several pages is in as many rows as the file has pieces.
+    // Expected from the program's source. A transfer of several pages takes one row for each piece of the file.
     let joined = |runs: Vec<(u64, u32, bool)>| -> Vec<(u64, bool)> {
         runs.into_iter()
             .flat_map(|(page, pages, write)| (page..page + u64::from(pages)).map(move |p| (p, write)))
@@ -390,7 +389,7 @@ fn a_native_run_sets_the_clock() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // Half a second or so of divisions.
+    // About half a second of divisions.
     let source = r#"
         int main(int argc, char **argv) {
             volatile unsigned long n = 0x123456789abcdefUL, d = argc + 6;
@@ -417,7 +416,7 @@ fn cpu_ns(trace: &Trace) -> u64 {
     ends.map(|event| event.time_ns).sum()
 }
 
-/// Divisions and additions, as many instructions of each.
+/// Equal numbers of divisions and additions.
 #[test]
 fn the_clock_is_what_the_trace_says() {
     if !engine_works() {
@@ -444,7 +443,7 @@ fn the_clock_is_what_the_trace_says() {
     let more = cpu_ns(&divided).saturating_sub(cpu_ns(&added));
     assert_eq!((added.meta.clock.kind, added.meta.ns_per_instruction), (ClockKind::InstructionMix, None));
     assert!(more > 1_000_000, "a division takes longer than an addition: {more} ns more");
-    // An instruction's length that is given counts, whatever the instruction.
+    // A given time per instruction applies to all instructions.
     let given =
         |options| RecordOptions { ns_per_instruction: Some(Fraction { numerator: 3, denominator: 10 }), ..options };
     let (asked, added) = (given(divides), run(&given(adds)));
@@ -453,11 +452,11 @@ fn the_clock_is_what_the_trace_says() {
     assert!(more < 100_000, "{more} ns more");
     assert_eq!(trace.meta.clock, Clock { kind: ClockKind::Instructions, error_percent: None });
     assert_eq!(trace.meta.ns_per_instruction, asked.ns_per_instruction);
-    // Whole nanoseconds of each thread.
+    // Each thread rounds to whole nanoseconds.
     assert!(cpu_ns(&trace).abs_diff(trace.recording.instructions * 3 / 10) <= 1, "{} ns", cpu_ns(&trace));
 }
 
-/// A thread that calls `execve` ends there; what it computed before counts.
+/// A thread that calls `execve` ends there; its work before counts.
 #[test]
 fn short_programs_have_time() {
     if !engine_works() {
@@ -471,7 +470,7 @@ fn short_programs_have_time() {
     assert_eq!(trace.recording.cpu.ns(), times.iter().sum::<u64>());
 }
 
-/// What only the tool's own reader can see: sequence numbers, chunks left by a kill, which call counted as sleep.
+/// Checks that only the tool's own reader can make: sequence numbers, chunks left by a kill, calls counted as sleep.
 #[test]
 #[ignore = "nightly: times sleeps, and takes over a minute"]
 fn the_valgrind_tool_passes_its_own_tests() {
@@ -481,7 +480,7 @@ fn the_valgrind_tool_passes_its_own_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let tests = root.join("recorder/valgrind/test/run.py");
-    // Some of them time sleeps, which other work on the machine can stretch: a second run decides.
+    // Some of them time sleeps, which other work on the machine can stretch, so a second run decides.
     let mut said = String::new();
     for _ in 0..2 {
         let output = Command::new("python3").arg(&tests).arg(target.join("release/valgrind")).output();

@@ -1,9 +1,9 @@
-//! What changed between two looks at the mappings of a process.
+//! Differences between two readings of the mappings of a process.
 
 use isotherm_trace::{EventKind, MapRange};
 
-/// What turns `old` into `new`, both ascending and disjoint. Parts that stay keep their contents, so nothing is said of them; whether a
-/// part was taken away and mapped anew in between with the same file cannot be told.
+/// Events that turn `old` into `new`, both ascending and disjoint. Parts that stay keep their contents and give no event. A part that
+/// was unmapped and mapped again in between, with the same file, is not detected.
 pub(crate) fn between(old: &[MapRange], new: &[MapRange]) -> Vec<EventKind> {
     let mut borders: Vec<u64> = old.iter().chain(new).flat_map(|range| [range.start, range.end]).collect();
     borders.sort_unstable();
@@ -26,11 +26,11 @@ pub(crate) fn between(old: &[MapRange], new: &[MapRange]) -> Vec<EventKind> {
     events
 }
 
-/// Whether a page that both have shows the same thing. Rights may differ.
+/// Whether a page in both has the same contents. Protection may differ.
 fn is_same(one: &MapRange, other: &MapRange) -> bool {
     let first_page = |range: &MapRange| range.file_page.wrapping_sub(range.start);
     let same_file = one.file == other.file && (one.file.is_none() || first_page(one) == first_page(other));
-    // A heap that is named so only from its first growth on is no other memory.
+    // A mapping that becomes `[heap]` at its first growth is the same memory.
     let same_kind = one.what == other.what || one.file.is_none();
     same_file && same_kind && one.shared == other.shared
 }
@@ -81,7 +81,7 @@ mod tests {
             (vec![memory(10, 25), file(30, 40, 5)], vec![map(memory(20, 25))]),
             (vec![memory(10, 15), file(30, 40, 5)], vec![unmap(15, 20)]),
             (vec![memory(12, 14)], vec![unmap(10, 12), unmap(14, 20), unmap(30, 40)]),
-            // The same file from another page on is another thing; a split by rights is none.
+            // The same file from another page on differs; a split by protection does not.
             (vec![memory(10, 20), file(30, 40, 6)], vec![map(file(30, 40, 6))]),
             (vec![memory(10, 13), memory(13, 20), file(30, 35, 5), file(35, 40, 10)], vec![]),
             (vec![memory(10, 20), memory(30, 35), file(35, 40, 10)], vec![map(memory(30, 35))]),

@@ -1,36 +1,36 @@
-//! What a recording of running processes looks through.
+//! Access to running processes for a recording.
 
 use isotherm_trace::MapRange;
 use isotherm_units::Duration;
 
-/// A process, by the number that the eyes gave it. Numbers are not used twice.
+/// A process, by a number from [`Eyes`]. Numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Who(pub u32);
 
-/// Somebody came or went.
+/// A process started or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A process is there: at the beginning, by fork, or as another program after exec.
+    /// A process is there: at the start, by fork, or as another program after exec.
     Came {
         who: Who,
         pid: u32,
         name: String,
-        /// Who started it, if that one is recorded too.
+        /// Its parent, if that is recorded too.
         parent: Option<Who>,
-        /// Its memory began as a copy of its parent's, and it has not become another program since.
+        /// Its memory started as a copy of its parent's, and it has not called exec since.
         shares_with_parent: bool,
     },
-    /// It has ended, or is another program now.
+    /// The process has ended, or runs another program now.
     Went(Who),
 }
 
-/// Why a look failed.
+/// Why a scan failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LookError {
-    /// The process has ended, or is another program now; the next [`Eyes::changes`] says so.
+    /// The process has ended, or runs another program now; the next [`Eyes::changes`] reports it.
     #[error("the process has ended")]
     Gone,
-    /// Somebody took away what looking needs, in words.
+    /// Another program took away what scanning needs; the text says what.
     #[error("{0}")]
     Lost(String),
 }
@@ -38,16 +38,16 @@ pub enum LookError {
 /// Bits of consecutive pages, 64 a word, bit 0 of the first word for the first page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
-    /// Used since the look before.
+    /// Accessed since the previous scan.
     pub young: Vec<u64>,
-    /// Mapped to memory.
+    /// Present in memory.
     pub present: Vec<u64>,
-    /// Written since the look before.
+    /// Written since the previous scan.
     pub written: Vec<u64>,
 }
 
 impl Bits {
-    /// For so many pages, all clear.
+    /// Resizes for this number of pages, and clears all bits.
     pub fn resize(&mut self, pages: u64) {
         let words = usize::try_from(pages.div_ceil(64)).expect("ranges are looked at in pieces");
         for bits in [&mut self.young, &mut self.present, &mut self.written] {
@@ -57,18 +57,18 @@ impl Bits {
     }
 }
 
-/// Looks at running processes.
+/// Scans running processes.
 pub trait Eyes {
     /// Bytes of a base page.
     fn page_bytes(&self) -> u64;
 
-    /// Who came and went since the last call, in order; the first call tells all that are there.
+    /// Processes started and ended since the last call, in order; the first call reports all running ones.
     ///
     /// # Errors
-    /// [`LookError::Lost`]: nobody can be watched any more.
+    /// [`LookError::Lost`]: no process can be scanned any more.
     fn changes(&mut self) -> Result<Vec<Change>, LookError>;
 
-    /// What a process maps, without what has no pages of its own (devices, vdso). Ascending and disjoint, in pages.
+    /// Mappings of a process, except those without pages of their own (devices, vdso). Ascending and disjoint, in pages.
     ///
     /// # Errors
     /// [`LookError::Gone`], [`LookError::Lost`].
@@ -80,13 +80,14 @@ pub trait Eyes {
     /// [`LookError::Gone`], [`LookError::Lost`].
     fn cpu_time(&mut self, who: Who) -> Result<Duration, LookError>;
 
-    /// Reads the bits of the pages `[start, end)` and clears those of use and writing. `bits` has room for all of them.
+    /// Reads the bits of the pages `[start, end)`, and clears the accessed and written bits. `bits` has room for all of
+    /// them.
     ///
     /// # Errors
     /// [`LookError::Gone`], [`LookError::Lost`].
     fn look(&mut self, who: Who, start: u64, end: u64, bits: &mut Bits) -> Result<(), LookError>;
 
-    /// All looks of an epoch at a process are done: cached translations are dropped, so that the next use sets bits again.
+    /// Ends the scans of a process in an epoch: flushes the TLBs, so that the next access sets bits again.
     ///
     /// # Errors
     /// [`LookError::Gone`], [`LookError::Lost`].

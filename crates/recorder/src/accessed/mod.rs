@@ -1,9 +1,9 @@
-//! Page traces of processes that run already, by scans of accessed bits: no emulator, no restart, and the program is hardly slowed down.
+//! Page traces of running processes, by scans of accessed bits: no emulator, no restart, and hardly any slowdown.
 //!
-//! Each epoch all pages of the processes are looked at whether they were used, and the bits are cleared. What was used within an epoch
-//! has no order, and threads of one process cannot be told apart: docs/use/recording.md#running-processes says what that means.
+//! In each epoch the accessed bits of all pages of the processes are read and cleared. Accesses within an epoch have no order, and
+//! threads of one process cannot be distinguished: docs/use/recording.md#running-processes says what that means.
 //!
-//! Who looks, time and meter are given, so that tests need no kernel.
+//! The caller provides scanner, time and meter, so that tests need no kernel.
 
 mod changes;
 mod eyes;

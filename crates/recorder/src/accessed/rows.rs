@@ -1,8 +1,9 @@
-//! From bits to runs of pages.
+//! Converts bits to runs of pages.
 
 use isotherm_trace::PageRun;
 
-/// Appends the runs of pages whose bit is set in `used`; `written` tells apart what was written. `start` is the page of bit 0.
+/// Appends the runs of pages whose bit is set in `used`; `written` has the bits of written pages. `start` is the page of bit
+/// 0.
 pub(crate) fn append_runs(start: u64, used: &[u64], written: &[u64], runs: &mut Vec<PageRun>) {
     for (index, (&used, &written)) in used.iter().zip(written).enumerate() {
         let mut left = used;
@@ -10,7 +11,7 @@ pub(crate) fn append_runs(start: u64, used: &[u64], written: &[u64], runs: &mut 
         while left != 0 {
             let first = left.trailing_zeros();
             let write = written >> first & 1 == 1;
-            // How far the same kind goes on.
+            // Length of the run of the same kind.
             let kind = if write { written & used } else { used & !written };
             let length = (!(kind >> first)).trailing_zeros().min(64 - first);
             append(base + u64::from(first), length, write, runs);

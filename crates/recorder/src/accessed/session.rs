@@ -1,4 +1,4 @@
-//! A recording of running processes: epochs, who comes and goes, the budget, the trace.
+//! A recording of running processes: epochs, starts and ends of processes, the budget, the trace.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,66 +13,66 @@ use super::{Bits, Change, Eyes, LookError, Who, changes};
 use crate::error::RecordError;
 use crate::touched::Touched;
 
-/// Pages of one look: 4 GiB of base pages, whose three bitmaps are 384 KiB.
+/// Pages of one scan: 4 GiB of base pages, whose three bitmaps are 384 KiB.
 const PIECE_PAGES: u64 = 1 << 20;
 
-/// A recording to be made.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct AccessedOptions {
-    /// What the trace says was recorded.
+    /// The recorded command, for the trace.
     pub command: Vec<String>,
-    /// Where the trace goes.
+    /// Path of the trace.
     pub output: PathBuf,
-    /// Time from one look to the next.
+    /// Time between two scans.
     pub epoch: Duration,
-    /// How long to record; `None`: until it is stopped, or the last process has ended.
+    /// Length of the recording; `None`: until it is stopped, or the last process has ended.
     pub length: Option<Duration>,
-    /// Share of one processor that looking may take. Epochs become longer when it is not enough.
+    /// Share of one processor that scans may take. Epochs are lengthened if it is too small.
     pub max_cpu: Ratio,
     /// Stop at this file size.
     pub max_bytes: Option<u64>,
-    /// What the kernel maps around a fault in a file meanwhile, if it is known: for the trace.
+    /// Bytes that the kernel maps around a fault in a file during the recording, if known; for the trace.
     pub fault_around_bytes: Option<u64>,
-    /// The machine, in words.
+    /// Description of the machine.
     pub host: String,
 }
 
-/// What the caller may show while it goes on.
+/// Reports for the caller during the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessedReport {
     /// After each epoch.
     Progress {
-        /// Since the beginning.
+        /// Time since the start.
         elapsed: Duration,
-        /// Processes that are recorded now.
+        /// Number of processes recorded now.
         processes: usize,
         /// Memory used in the last epoch, of all processes.
         used: Bytes,
         /// Rows written.
         rows: u64,
     },
-    /// Something the user should know.
+    /// A message for the user.
     Said(String),
 }
 
-/// A recording that was made.
+/// A finished recording.
 #[derive(Clone, Debug)]
 pub struct AccessedRecording {
-    /// Epochs that were looked at.
+    /// Number of scanned epochs.
     pub epochs: u64,
-    /// The longest time from one look to the next.
+    /// Longest time between two scans.
     pub longest_epoch: Duration,
-    /// By how much epochs were stretched at most.
+    /// Largest factor by which epochs were stretched.
     pub stretched: u32,
     pub rows: u64,
-    /// Different pages that were used or present.
+    /// Distinct pages that were accessed or present.
     pub pages: u64,
     pub processes: usize,
-    /// How long was recorded.
+    /// Length of the recording.
     pub elapsed: Duration,
-    /// CPU time that looking took.
+    /// CPU time of the scans.
     pub spent: Duration,
-    /// Why it ended, in words.
+    /// Why it ended, as text.
     pub end: String,
 }
 
@@ -81,20 +81,20 @@ struct Living {
     process: usize,
     thread: u32,
     layout: Vec<MapRange>,
-    /// Its CPU time at the last look.
+    /// Its CPU time at the last scan.
     cpu: Duration,
     /// Its clock in the trace.
     time_ns: u64,
-    /// Its first look is behind.
+    /// It was scanned at least once.
     was_seen: bool,
-    /// Bits that are set at its first look say nothing: fork set them.
+    /// Bits set at its first scan mean nothing: fork set them.
     is_copy: bool,
 }
 
-/// Records running processes until the time is over, the last one has ended, or the clock says stop.
+/// Records running processes until the time is over, the last one has ended, or the clock asks to stop.
 ///
 /// # Errors
-/// When the trace cannot be written, or looking fails; [`RecordError::is_partial`] tells whether the file holds a part.
+/// When the trace cannot be written, or a scan fails; [`RecordError::is_partial`] says whether the file holds a part.
 pub fn record_accessed(
     options: &AccessedOptions,
     eyes: &mut dyn Eyes,
@@ -142,14 +142,14 @@ pub fn record_accessed(
             Ok(recording)
         }
         Err(error) => {
-            // What is there is right, and stays.
+            // The written part is valid, and stays.
             let _ = writer.flush();
             Err(error)
         }
     }
 }
 
-/// What readers of such a trace should know.
+/// Notes for readers of such a trace.
 const NOTES: [&str; 3] = [
     "recorded from accessed bits: within an epoch the order of accesses is not known, they stand by address",
     "threads of a process are one thread, whose clock is wall time; time in which none of them ran is a sleep",
@@ -221,7 +221,7 @@ impl Session<'_> {
             let due = now + self.options.epoch.saturating_mul(u64::from(budget.stretch()));
             let due = end.map_or(due, |end| due.min(end));
             if clock.sleep_until(due) == Woken::Stopped {
-                // What was used until now belongs to the recording.
+                // Accesses up to now belong to the recording.
                 let now = clock.now();
                 self.epoch(now.since(last))?;
                 recording.epochs += 1;
@@ -253,7 +253,7 @@ impl Session<'_> {
         self.options.max_bytes.is_some_and(|max| size() >= max)
     }
 
-    /// One look at everybody. `elapsed`: time since the look before.
+    /// Scans all processes once. `elapsed`: time since the previous scan.
     fn epoch(&mut self, elapsed: Duration) -> Result<(), RecordError> {
         for change in self.eyes.changes().map_err(lost)? {
             self.change(change)?;
@@ -263,7 +263,7 @@ impl Session<'_> {
         for who in everybody {
             match self.look_at(who, elapsed) {
                 Ok(()) => {}
-                // The next changes tell that it went.
+                // The next changes report its end.
                 Err(Failed::Look(LookError::Gone)) => {}
                 Err(Failed::Look(error)) => return Err(lost(error)),
                 Err(Failed::Trace(error)) => return Err(error.into()),
@@ -311,7 +311,7 @@ impl Session<'_> {
         for event in changes::between(&living.layout, &mappings) {
             self.writer.event(living.thread, at, event)?;
         }
-        // All threads of a process are one: what they ran at once took no longer than the epoch.
+        // All threads of a process count as one: running in parallel, they took no longer than the epoch.
         let ran = if is_first { Duration::ZERO } else { cpu.saturating_sub(living.cpu).min(elapsed) };
         let (thread, process, is_copy) = (living.thread, living.process, living.is_copy);
         living.layout.clone_from(&mappings);

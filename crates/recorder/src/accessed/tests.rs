@@ -1,4 +1,4 @@
-//! Recordings of processes that tests make up.
+//! Recordings of simulated processes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ impl Meter for Looks {
 }
 
 /// One process that maps pages 1000 to 2000: in epoch n it uses page 1000 + n and writes page 1500. It runs half of the time. From the
-/// third look on it has a child by fork, which uses page 1001 and ends after the fifth.
+/// third scan on it has a child by fork, which uses page 1001 and ends after the fifth.
 struct World {
     time: Time,
     looks: Rc<Cell<u64>>,
@@ -160,7 +160,7 @@ fn epochs_become_rows() {
     let recorded = record(World::new(&time), time, Some(Duration::from_ms(600)), Duration::ZERO);
     let of_parent: Vec<_> = recorded.rows.iter().filter(|row| row.1 == 0).copied().collect();
     let expected = [
-        // What was resident, then what each epoch used; the clock goes half as fast as the wall's.
+        // Resident pages first, then those used in each epoch; the clock runs at half the speed of wall time.
         (0, 0, 1000, 2, false),
         (0, 0, 1500, 1, true),
         (0, 0, 1002, 1, false),

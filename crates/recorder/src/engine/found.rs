@@ -1,8 +1,8 @@
-//! Whether the engine was found to work here, so that not every recording has to try it first: that takes 0.3 to 0.5 s.
+//! Remembers that the engine works on this host, so that not every recording has to try it first, which takes 0.3 to 0.5 s.
 //!
-//! A finding is a file in the user's cache folder. It holds all that it depends on, and counts only if all of it is still the same:
-//! isotherm's version, the user, the running kernel since its boot, the namespaces, and for each part of the engine its place, size and
-//! times. Only that it works is kept. An engine that did not work is tried again each time, because somebody may have mended it.
+//! A finding is a file in the user's cache folder. It lists all that it depends on, and holds only if nothing of that has changed:
+//! isotherm's version, the user, the running kernel since its boot, the namespaces, and for each part of the engine its path, size and
+//! times. Only success is stored. An engine that did not work is tried again each time, because it may have been fixed.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use super::Valgrind;
 use crate::sys;
 
-/// isotherm's part of the user's cache folder; `None` where neither `XDG_CACHE_HOME` nor `HOME` is set.
+/// isotherm's part of the user's cache folder; `None` if neither `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn cache_folder() -> Option<PathBuf> {
     let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(cache.join("isotherm"))
 }
 
-/// That the engine works.
+/// A finding that the engine works.
 #[derive(Clone)]
 pub(super) struct Finding {
     file: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// What is to be found about the engine; `None` where the host does not say enough, or there is no cache folder.
+    /// The finding about an engine; `None` if the host does not report enough, or there is no cache folder.
     pub(super) fn of(engine: &Valgrind) -> Option<Self> {
         Some(Self {
             file: cache_folder()?.join("engines/valgrind"),
@@ -34,23 +34,23 @@ impl Finding {
         })
     }
 
-    /// Whether the engine was found to work, as everything is now.
+    /// Whether the engine was found to work in the current state.
     pub(super) fn holds(&self) -> bool {
         std::fs::read(&self.file).is_ok_and(|kept| kept == self.state.as_bytes())
     }
 
-    /// Keeps that the engine works. Where it cannot be kept the engine is tried again next time.
+    /// Stores that the engine works. If that fails, the engine is tried again next time.
     pub(super) fn keep(&self) {
         let Some(folder) = self.file.parent() else { return };
         let _ = std::fs::create_dir_all(folder).and_then(|()| {
-            // In its place only when it is whole: others may read it now.
+            // Renamed into place when complete: others may read it now.
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(self.state.as_bytes())?;
             file.persist(&self.file).map(drop).map_err(|error| error.error)
         });
     }
 
-    /// Forgets it: the engine did not do what it was found to do.
+    /// Deletes it, because the engine failed.
     pub(super) fn forget(&self) {
         let _ = std::fs::remove_file(&self.file);
     }
@@ -64,7 +64,7 @@ fn state(parts: &[PathBuf], proc: &Path) -> Option<String> {
         format!("user {}", sys::user()),
         format!("kernel {} {}", sys::kernel(), boot.trim()),
     ];
-    // A container may forbid what the system around it allows.
+    // A container may forbid what its host allows.
     for space in ["mnt", "pid", "user"] {
         lines.push(std::fs::read_link(proc.join("self/ns").join(space)).ok()?.display().to_string());
     }

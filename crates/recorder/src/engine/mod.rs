@@ -1,4 +1,4 @@
-//! What runs a program and says which pages it touches: our Valgrind tool, which is found, tried, and started here.
+//! The engine, which runs a program and reports the pages that it touches: finds, tries and starts our Valgrind tool.
 //!
 //! It sends its records over a spool (`docs/use/recording.md#protocol`).
 
@@ -17,10 +17,10 @@ use crate::program;
 use crate::record::RecordOptions;
 use crate::session::{self, Purpose};
 
-/// How long an epoch is.
+/// Length of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EpochLength {
-    /// Instructions of a thread, if they are what time is made from; `None`: it is made from the engine's prices.
+    /// Instructions of a thread, if time is computed from them; `None` if it is computed from the engine's prices.
     pub(crate) instructions: Option<u64>,
     /// CPU time of a thread.
     pub(crate) ns: u64,
@@ -29,23 +29,23 @@ pub(crate) struct EpochLength {
 /// The engine of a recording.
 pub(crate) struct Found {
     pub(crate) engine: Valgrind,
-    /// That it works was found earlier, and not tried again.
+    /// An earlier finding that it works, which was not checked again.
     assumed: Option<found::Finding>,
 }
 
 impl Found {
-    /// To be called when it recorded nothing: what was found earlier does not hold, and the next recording tries the engine first.
+    /// Call when it recorded nothing: the earlier finding is invalid, and the next recording tries the engine first.
     pub(crate) fn recorded_nothing(&self) {
         self.assumed.iter().for_each(found::Finding::forget);
     }
 }
 
-/// Refuses processors that the engine is not made for.
+/// Refuses processors that the engine does not support.
 pub(crate) fn check_processor(architecture: &'static str) -> Result<(), RecordError> {
     if architecture == "x86_64" { Ok(()) } else { Err(RecordError::OtherProcessor(architecture)) }
 }
 
-/// The engine, if it was found to work before or is found to work now.
+/// The engine, if it was found to work earlier, or works now.
 pub(crate) fn find() -> Result<Found, RecordError> {
     find_or_say().map_err(|error| match error {
         RecordError::Interrupted => error,
@@ -73,7 +73,7 @@ pub fn probe() -> Result<(), RecordError> {
 }
 
 /// Records a program that does nothing. The engine can be installed and refuse: a kernel may forbid what it needs. Only rows and the
-/// program's own exit code tell that it works.
+/// program's own exit code show that it works.
 fn try_out(engine: &Valgrind) -> Result<(), RecordError> {
     let directory =
         tempfile::tempdir().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
@@ -89,8 +89,8 @@ fn try_out(engine: &Valgrind) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// A file that is built and installed with isotherm: where `variable` says, beside the executable, in `../lib/isotherm`, or
-/// in the build directory; `folder` is where it lies below these.
+/// A file that is built and installed with isotherm: at `variable`, next to the executable, in `../lib/isotherm`, or in the build
+/// directory; `folder` is its folder below these.
 fn find_part(name: &'static str, variable: &'static str, folder: &str) -> Result<PathBuf, RecordError> {
     let missing = |looked_at| RecordError::PartMissing { part: name, variable, looked_at };
     if let Some(path) = std::env::var_os(variable).filter(|path| !path.is_empty()) {
@@ -101,7 +101,8 @@ fn find_part(name: &'static str, variable: &'static str, folder: &str) -> Result
     let directory = executable.parent().unwrap_or(Path::new("/"));
     let mut looked_at =
         vec![directory.join(folder).join(name), directory.join("../lib/isotherm").join(folder).join(name)];
-    // In a build directory tests run from target/PROFILE/deps. The own profile goes first: it was built together.
+    // In a build directory tests run from target/PROFILE/deps. The executable's own profile comes first, because both were built
+    // together.
     if let Some(target) = directory.ancestors().find(|path| path.file_name() == Some(OsStr::new("target"))) {
         looked_at.push(directory.join("..").join(folder).join(name));
         looked_at.extend(["release", "debug"].map(|profile| target.join(profile).join(folder).join(name)));

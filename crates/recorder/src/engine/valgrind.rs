@@ -9,11 +9,11 @@ use crate::error::RecordError;
 use crate::program::Program;
 
 const TOOL: &str = "isorec-amd64-linux";
-/// Executes the tool in its own folder: what we start, and what the tool starts where the program starts another.
+/// Executes the tool in its own folder. We start it, and the tool starts it when the program starts another one.
 const LAUNCHER: &str = "isorec-launcher";
-/// Valgrind's own, which the tool has the program load.
+/// Valgrind's own library, which the tool makes the program load.
 const PRELOAD: &str = "vgpreload_core-amd64-linux.so";
-/// Where tool, launcher and Valgrind's own preload library lie, below the places where isotherm looks.
+/// Folder of tool, launcher and Valgrind's own preload library, below the folders that isotherm searches.
 const FOLDER: &str = "valgrind";
 
 /// The tool, in its folder.
@@ -22,7 +22,7 @@ pub(crate) struct Valgrind {
 }
 
 impl Valgrind {
-    /// What a trace says made it.
+    /// Name of the recorder in a trace.
     pub(crate) const RECORDER: &str = "valgrind tool";
 
     /// Finds the tool.
@@ -47,7 +47,7 @@ impl Valgrind {
     pub(crate) fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command {
         let folder = self.tool.parent().unwrap_or(Path::new("/"));
         let mut command = Command::new(folder.join(LAUNCHER));
-        // Nobody's ~/.valgrindrc and VALGRIND_OPTS, no debugger's pipes, and threads take turns by rights.
+        // No ~/.valgrindrc or VALGRIND_OPTS, no debugger's pipes, and fair scheduling of threads.
         command.args(["--tool=isorec", "-q", "--command-line-only=yes", "--vgdb=no", "--fair-sched=yes"]);
         let EpochLength { instructions, ns } = epoch;
         command.arg(option("--spool=", spool.as_os_str()));

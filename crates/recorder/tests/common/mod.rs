@@ -1,4 +1,4 @@
-//! What tests of recordings share: the engine, and programs.
+//! Shared by tests of recordings: the engine, and programs.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use isotherm_recorder::probe_engine;
 
-/// Says why a test does nothing, or fails where all must run.
+/// Reports why a test is skipped, or fails if all tests must run.
 pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|value| value != "1"), "{why}");
     eprintln!("skipped: {why}");
@@ -23,7 +23,7 @@ pub(crate) fn engine_works() -> bool {
     static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
     let works = WORKS.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        // Where Valgrind's headers are missing it says so, and the tests are skipped.
+        // If Valgrind's headers are missing, the build says so, and the tests are skipped.
         let made = Command::new("make").args(["--silent", "recorder"]).current_dir(&root).status();
         assert!(made.is_ok_and(|status| status.success()), "`make recorder` fails");
         probe_engine().map_err(|error| error.to_string())
