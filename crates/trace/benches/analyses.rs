@@ -1,10 +1,10 @@
-//! What the readings of long traces cost a row: heatmap, working set, miss-ratio curve, and the curve of a sample. On synthetic traces of
+//! Cost per row of analyses of long traces: heatmap, working set, miss-ratio curve, and the curve of a sample. On synthetic traces of
 //! single pages scattered over the footprint, half of the rows in a sixteenth of it: of a length and footprint, four times the length, and
 //! four times the footprint.
 //!
-//! Prints one JSON object a line: `name, unit, bar, value, pass`. Bars: a minute for 10^9 rows. Figures are CPU time of all threads, the least
-//! of three runs: decoding ahead, on a thread of its own, is in it, so that a reading takes less time than that on an idle machine. `BENCH_ANALYSES_FILE` names a trace to take instead, once; under `cargo test` few rows are used
-//! and only that it works is checked.
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. Bars: a minute for 10^9 rows. Figures are CPU time of all threads, the
+//! least of three runs. They include decoding ahead on another thread, so an analysis takes less wall time on an idle machine.
+//! `BENCH_ANALYSES_FILE` names a trace to take instead, once; under `cargo test` few rows are used and only that it works is checked.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
@@ -31,7 +31,7 @@ fn write(path: &Path, rows: u64, pages: u64) {
         ((u128::from(state.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(limit)) >> 64) as u64
     };
     for index in 0..rows {
-        // Every page once, then the hot ones every second time. An odd step goes round all pages of a power of two.
+        // Every page once, then the hot ones every second time. An odd step visits all pages of a power of two.
         let rank = match index {
             index if index < pages => index,
             index if index.is_multiple_of(2) => below(pages / 16),
@@ -45,7 +45,7 @@ fn write(path: &Path, rows: u64, pages: u64) {
     writer.finish().expect("writable");
 }
 
-/// What is measured: a name, the bar in nanoseconds a row, and what it does; the number of the result is not used.
+/// An analysis: its name, the bar in nanoseconds a row, and the function; its result is not used.
 type Reading = (&'static str, f64, fn(&mut TraceReader) -> u64);
 
 const READINGS: [Reading; 4] = [
@@ -65,13 +65,13 @@ const READINGS: [Reading; 4] = [
 /// hundredths of a second.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    // Behind the name in brackets: the state is field 3, user and system time are 14 and 15.
+    // After the name in parentheses: the state is field 3, user and system time are fields 14 and 15.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
     ticks.sum::<u64>() as f64 / 100.0
 }
 
-/// Nanoseconds a row of each reading.
+/// Nanoseconds a row of each analysis.
 fn measure(path: &Path, runs: u32) -> Vec<f64> {
     let mut reader = TraceReader::open(path).expect("a trace");
     let rows = reader.meta().rows as f64;

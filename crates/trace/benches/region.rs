@@ -1,5 +1,5 @@
-//! How fast region records are written and read, how large they are, and how much memory reading takes, on a synthetic record:
-//! one target of 1,000 regions whose borders, counts and ages move a little from snapshot to snapshot, as a monitor's do.
+//! Speed of writing and reading region records, their size, and the memory of reading, on a synthetic record: one target of
+//! 1,000 regions whose borders, counts and ages move a little from snapshot to snapshot, as a monitor's do.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. Bars: DESIGN section 5. `BENCH_REGIONS` sets the number of
 //! regions; run under `cargo test` it uses few and only checks that it works.
@@ -70,7 +70,7 @@ fn write(path: &Path, snapshots: u64) {
     writer.finish().expect("writable");
 }
 
-/// CPU time of this thread, which other programs on the machine disturb least; elapsed time where the kernel keeps none.
+/// CPU time of this thread, which other programs on the machine disturb least; elapsed time if the kernel keeps none.
 fn cpu_seconds() -> f64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let start = START.get_or_init(Instant::now);
@@ -79,7 +79,7 @@ fn cpu_seconds() -> f64 {
     nanoseconds.map_or_else(|| start.elapsed().as_secs_f64(), |nanoseconds| nanoseconds as f64 / 1e9)
 }
 
-/// Memory of this process in MiB, where the kernel says.
+/// Memory of this process in MiB, if the kernel reports it.
 fn resident_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -118,7 +118,7 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let bar = |bar: f64| measuring.then_some(bar);
 
-    // A short record first: its memory must be that of the long one.
+    // A short record first: its memory use must equal that of the long one.
     let short = folder.path().join("short.parquet");
     write(&short, snapshots.div_ceil(8));
     let _ = read(&short);

@@ -1,8 +1,8 @@
-//! How fast traces decode and how large they are, on two synthetic traces: `scattered` (each row one page, uniform over
-//! 16 GiB, a third written, 800 rows an epoch: nothing to compress) and `local` (sweeps and revisits near by).
+//! Decoding speed and size of traces, on two synthetic traces: `scattered` (each row one page, uniform over 16 GiB, a third
+//! written, 800 rows an epoch: nothing to compress) and `local` (sweeps and revisits near by).
 //!
-//! Prints one JSON object a line: `name, unit, bar, value, pass`. Bars: DESIGN section 5. `BENCH_TRACE_ROWS` sets the
-//! number of rows; run under `cargo test` it uses few and only checks that it works.
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. Bars: DESIGN section 5. `BENCH_TRACE_ROWS` sets the number
+//! of rows; run under `cargo test` it uses few and only checks that it works.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
@@ -61,7 +61,7 @@ fn write(path: &Path, rows: u64, mut row: impl FnMut(&mut Random, u64) -> TraceR
     writer.finish().expect("writable")
 }
 
-/// CPU time of this thread, which other programs on the machine disturb least; elapsed time where the kernel keeps none.
+/// CPU time of this thread, which other programs on the machine disturb least; elapsed time if the kernel keeps none.
 fn cpu_seconds() -> f64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let start = START.get_or_init(Instant::now);
@@ -136,7 +136,7 @@ fn main() {
         let path = folder.path().join(format!("{shape}.parquet"));
         let meta = write(&path, rows, make);
         let bytes = std::fs::metadata(&path).expect("just written").len();
-        // Alternately, so that what disturbs one disturbs the other.
+        // Alternately, so that disturbances hit both.
         let (mut runs, mut by_crate): (Vec<f64>, Vec<f64>) =
             (0..5).map(|_| (decode(&path).0, decode_by_crate(&path).0)).unzip();
         runs.sort_by(f64::total_cmp);

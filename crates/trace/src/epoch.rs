@@ -46,8 +46,8 @@ impl EpochFilter {
     }
 
     /// Hands out what `thread` has touched so far in its epoch: call it before an event of that thread (a mapping, an
-    /// unmapping, its end), so that the event stands after the touches before it. A page touched again in the same
-    /// epoch then appears again.
+    /// unmapping, its end), so that the event follows the touches before it. A page touched again in the same epoch
+    /// then appears again.
     pub fn flush_thread(&mut self, thread: u32, out: &mut impl FnMut(TraceRow)) {
         if let Some(state) = self.threads.get_mut(thread as usize) {
             state.emit(thread, out);
@@ -123,7 +123,7 @@ struct PageSet {
 const SLOTS_MIN: usize = 256;
 
 impl PageSet {
-    /// The index of `page` in `touched`, or `next` after noting that it will stand there.
+    /// The index of `page` in `touched`, or `next` after recording that as its index.
     #[inline]
     fn insert(&mut self, page: u64, next: usize, touched: &[(u64, bool)]) -> usize {
         if self.len * 2 >= self.slots.len() {

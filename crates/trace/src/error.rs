@@ -1,4 +1,4 @@
-//! What can go wrong with a trace, in words that name the file, the place and the way out.
+//! Errors of traces, whose messages name the file, the place and the way out.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub enum TraceError {
     /// The operating system refused the operation.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried: `open`, `read`, `write`, ….
+        /// Operation: `open`, `read`, `write`, ….
         action: &'static str,
         path: PathBuf,
         source: std::io::Error,
@@ -27,13 +27,13 @@ pub enum TraceError {
     /// The file has 0 bytes.
     #[error("{} is empty: not a trace. Make one with `isotherm record` or `isotherm convert import`", path.display())]
     Empty { path: PathBuf },
-    /// The file is of another form than was expected.
+    /// The file has an unexpected format.
     #[error("{} is not {expected}: {found}", path.display())]
     WrongFormat {
         path: PathBuf,
-        /// What it should be, with the forms that are read.
+        /// Expected format, with the formats that are read.
         expected: &'static str,
-        /// What was found, and the way out.
+        /// Format found, and the way out.
         found: String,
     },
     /// The contents of the file are damaged.
@@ -48,7 +48,7 @@ pub enum TraceError {
     #[error("{}, {place} {number}: {what}", path.display())]
     BadValue {
         path: PathBuf,
-        /// What is counted in `number`: `row`, `line` or `record`.
+        /// Unit of `number`: `row`, `line` or `record`.
         place: &'static str,
         /// Its number: rows and records from 0, lines from 1.
         number: u64,
@@ -71,7 +71,7 @@ pub enum TraceError {
         /// What is wrong and what is allowed.
         what: String,
     },
-    /// The trace cannot support what was asked of it.
+    /// The trace cannot support the request.
     #[error("{}: {what}", path.display())]
     Unsupported {
         path: PathBuf,

@@ -1,12 +1,12 @@
-//! Fewer events for the same story: a heap that grew in a thousand steps is one mapping.
+//! Folds events: a heap that grew in a thousand steps becomes one mapping.
 
 use crate::{Event, EventKind, MapRange, TraceMeta};
 
 /// The events of `meta`, sorted by row, with each mapping that continues an earlier one at either end folded into it.
 ///
-/// Folding moves the growth to the time of the first mapping, where it can be seen by nothing: it is not done when in
-/// between the same process mapped or unmapped any of the new pages, or a process was forked (the child would inherit
-/// more). Pages cannot have been touched before they were mapped.
+/// Folding moves the growth to the time of the first mapping, where it has no visible effect. It is not done if, in
+/// between, the same process mapped or unmapped any of the new pages, or a process was forked (the child would
+/// inherit more). Pages cannot have been touched before they were mapped.
 pub(crate) fn fold_events(meta: &TraceMeta) -> Vec<Event> {
     let mut events = meta.events.clone();
     events.sort_by_key(|event| event.row);
@@ -24,7 +24,7 @@ pub(crate) fn fold_events(meta: &TraceMeta) -> Vec<Event> {
     folded
 }
 
-/// How far back a mapping is searched for its beginning: keeps the work linear.
+/// Number of earlier mappings searched for one to extend; keeps the work linear.
 const LOOK_BACK: usize = 64;
 
 fn find_base(meta: &TraceMeta, before: &[Event], process: usize, map: &MapRange) -> Option<(usize, MapRange)> {
@@ -49,7 +49,7 @@ fn find_base(meta: &TraceMeta, before: &[Event], process: usize, map: &MapRange)
     None
 }
 
-/// One mapping of both ranges, if they touch and are of a kind.
+/// One mapping of both ranges, if they are adjacent and of the same kind.
 fn join(base: &MapRange, more: &MapRange) -> Option<MapRange> {
     let alike = base.what == more.what
         && base.file == more.file

@@ -1,4 +1,4 @@
-//! For the fuzzing harness alone: the JSON that the three kinds of files carry, without what stands around it.
+//! Only for the fuzzing harness: the JSON metadata of the three kinds of files, without the container.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub enum Kind {
     Group,
 }
 
-/// Writes a Parquet file without rows that says this about itself.
+/// Writes a Parquet file with this metadata and no rows.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -1,6 +1,5 @@
-//! Page traces on disk: which pages each thread of a program touched, epoch by epoch. Reader, writer, importers,
-//! exporters, analyses, cuts and merges. [Region records](region): what a monitor found out about that.
-//! [Group records](group): what the kernel shows of a cgroup over time.
+//! Page traces on disk: which pages each thread of a program touched, epoch by epoch. Reader, writer, importers, exporters, analyses, cuts
+//! and merges. [Region records](region): results of a monitor. [Group records](group): the kernel's data on a cgroup over time.
 //!
 //! The formats are described in `docs/mechanism/formats.md` and `docs/mechanism/formats.md#region-records`. Everything streams: no function
 //! holds a whole trace unless it says so.

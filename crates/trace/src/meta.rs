@@ -1,14 +1,14 @@
-//! What a trace says about itself: where it comes from, its units, its processes and threads, its mappings over time.
+//! Metadata of a trace: its origin, units, processes and threads, and mappings over time.
 //!
-//! Written as JSON into the file's metadata under the key `isotherm`. Reading is tolerant: absent keys take their
-//! defaults, unknown keys are passed over, unknown event kinds become [`EventKind::Unknown`].
+//! Written as JSON into the file's metadata under the key `isotherm`. Reading is tolerant: absent keys take their defaults, unknown
+//! keys are ignored, unknown event kinds become [`EventKind::Unknown`].
 
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that this crate writes. Readers refuse later ones.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Everything about a trace but its rows.
+/// Everything about a trace except its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceMeta {
@@ -21,13 +21,13 @@ pub struct TraceMeta {
     /// Whether rows hold what the kernel touched for the program in system calls: buffers, paths, structures.
     #[serde(skip_serializing_if = "is_default")]
     pub kernel_accesses: bool,
-    /// Page numbers that stand for pages of the page cache: rows in this range are reads and writes through file descriptors.
-    /// `None`: such accesses were not recorded.
+    /// Page numbers that represent pages of the page cache: rows in this range are reads and writes through file descriptors. `None`:
+    /// such accesses were not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_cache: Option<PageCacheRange>,
     /// Program and version that wrote the file.
     pub created_by: String,
-    /// The machine of the recording (architecture, kernel, CPU), in words.
+    /// Description of the machine of the recording (architecture, kernel, CPU).
     pub host: String,
     /// Bytes a page; a power of two.
     pub page_bytes: u64,
@@ -36,7 +36,7 @@ pub struct TraceMeta {
     /// In a spatial sample ([`crate::sample`]): the pages of the whole that each of its pages counts for. `None`: this is the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<u32>,
-    /// CPU time an instruction is taken to last, where time was made from an instruction count.
+    /// CPU time assumed for an instruction, if time was computed from an instruction count.
     pub ns_per_instruction: Option<Fraction>,
     /// Bytes that the kernel mapped around a page fault in a file, and marked as used, in a trace of accessed bits: one page where that
     /// was switched off. `None`: not known, or the trace does not come from accessed bits.
@@ -45,24 +45,24 @@ pub struct TraceMeta {
     /// Where the CPU time of rows and events comes from.
     #[serde(skip_serializing_if = "is_default")]
     pub clock: Clock,
-    /// What the program used in a run of its own, without the recorder.
+    /// Resource use of the program in a separate run without the recorder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native: Option<NativeRun>,
     /// The address spaces; [`ThreadMeta::process`] is an index in this list.
     pub processes: Vec<ProcessMeta>,
     /// Threads; [`crate::TraceRow::thread`] is an index in this list.
     pub threads: Vec<ThreadMeta>,
-    /// What happened between rows, ordered by [`Event::row`].
+    /// Events between rows, ordered by [`Event::row`].
     pub events: Vec<Event>,
     /// Exit code of the recorded program (128 + n after signal n), if it ended.
     pub exit_code: Option<i32>,
-    /// Whether the recording ran to the program's end. `false`: interrupted or torn, what is there is right.
+    /// Whether the recording ran to the program's end. `false`: interrupted or torn; the existing part is valid.
     pub complete: bool,
     /// Number of rows in the file.
     pub rows: u64,
     /// Pages touched by all rows: the sum of their `pages`.
     pub accesses: u64,
-    /// What a reader of results should know: what an importer dropped, changed or made up.
+    /// Notes for readers of results: what an importer dropped, changed or made up.
     pub notes: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ impl TraceMeta {
     /// [`recorder`](Self::recorder) of traces that are made of accessed bits of running processes.
     pub const ACCESSED_BITS: &'static str = "isotherm record, accessed bits";
 
-    /// Whether accesses of an epoch stand by address, because nobody saw in which order they came.
+    /// Whether accesses of an epoch are sorted by address, because their order was not observed.
     pub fn has_no_order_within_epochs(&self) -> bool {
         self.recorder == Self::ACCESSED_BITS
     }
@@ -116,14 +116,14 @@ impl TraceMeta {
     pub fn process_of(&self, thread: u32) -> usize {
         self.threads.get(thread as usize).map_or(0, |thread| thread.process)
     }
-    /// Whether `page` stands for a page of the page cache ([`TraceMeta::page_cache`]).
+    /// Whether `page` represents a page of the page cache ([`TraceMeta::page_cache`]).
     pub fn is_page_cache(&self, page: u64) -> bool {
         self.page_cache.is_some_and(|range| range.contains(page))
     }
 }
 
-/// Page numbers of a trace that no program maps. A file that is read or written through descriptors has its place in it, shown by
-/// [`EventKind::Map`] in each process that uses it: always the same place, so that one page number is one page of one file.
+/// Page numbers of a trace that no program maps. A file that is read or written through descriptors has its page numbers in it, given
+/// by [`EventKind::Map`] in each process that uses it. They are always the same, so one page number is one page of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageCacheRange {
     /// The first page number.
@@ -133,8 +133,8 @@ pub struct PageCacheRange {
 }
 
 impl PageCacheRange {
-    /// What the recorder takes: 8 TiB from address 0x6800_0000_0000 on. User addresses of x86-64 end at 0x8000_0000_0000; neither
-    /// the kernel nor an engine gives out addresses there unasked.
+    /// The range that the recorder uses: 8 TiB from address 0x6800_0000_0000 on. User addresses of x86-64 end at 0x8000_0000_0000;
+    /// neither the kernel nor an engine allocates addresses there on its own.
     pub const RECORDED: Self = Self { start: 0x6_8000_0000, end: 0x7_0000_0000 };
 
     /// Whether `page` lies in it.
@@ -143,7 +143,7 @@ impl PageCacheRange {
     }
 }
 
-/// Where a trace's times come from, and how sure they are.
+/// Source and accuracy of the times of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clock {
@@ -155,27 +155,27 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// That of a trace whose times were stretched to a native run's.
+    /// The clock of a trace whose times were scaled to those of a native run.
     pub const NATIVE: Self = Self { kind: ClockKind::Native, error_percent: Some(10) };
 }
 
-/// What a thread's CPU time was made from.
+/// Source of a thread's CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "String")]
 pub enum ClockKind {
-    /// The file does not say: it is older than this field, or its times are those of another tool.
+    /// Unknown: the file is older than this field, or its times come from another tool.
     #[default]
     Unknown,
     /// The number of its instructions, each of the same length.
     Instructions,
-    /// Its instructions, far memory accesses and system calls, each kind at a price.
+    /// Its instructions, far memory accesses and system calls, each kind with its own price.
     InstructionMix,
-    /// As [`ClockKind::Instructions`] or [`ClockKind::InstructionMix`], stretched to the CPU time of a run without the recorder.
+    /// As [`ClockKind::Instructions`] or [`ClockKind::InstructionMix`], scaled to the CPU time of a run without the recorder.
     Native,
 }
 
 impl ClockKind {
-    /// The word used in files.
+    /// Name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -187,7 +187,7 @@ impl ClockKind {
 }
 
 impl From<String> for ClockKind {
-    /// Words of later versions are taken for [`ClockKind::Unknown`].
+    /// Names from later versions become [`ClockKind::Unknown`].
     fn from(name: String) -> Self {
         let known = [Self::Instructions, Self::InstructionMix, Self::Native];
         known.into_iter().find(|kind| kind.name() == name).unwrap_or_default()
@@ -218,7 +218,7 @@ impl Fraction {
     }
 }
 
-/// What a program used when it ran without a recorder, as the kernel counted it. Memory is the sum over its processes, sampled every
+/// Resource use of a program without a recorder, as counted by the kernel. Memory is the sum over its processes, sampled every
 /// [`sample_ns`](Self::sample_ns): shared pages count once for each process, and peaks between two samples are missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -260,7 +260,7 @@ pub struct ThreadMeta {
     /// Its thread id when recorded, 0 if not known.
     pub tid: u32,
     pub name: String,
-    /// Index of the thread that started it; `None`: it began with the program.
+    /// Index of the thread that started it; `None`: it started with the program.
     pub started_by: Option<usize>,
 }
 
@@ -311,7 +311,7 @@ pub enum EventKind {
     Unknown,
 }
 
-/// A mapped range and what is behind it.
+/// A mapped range and its backing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MapRange {
@@ -323,7 +323,7 @@ pub struct MapRange {
     /// Path of the mapped file; `None` if there is no file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Number of the file's page that the first page of the mapping shows.
+    /// Number of the file's page at the first page of the mapping.
     #[serde(skip_serializing_if = "is_default")]
     pub file_page: u64,
     /// Whether the mapping is `MAP_SHARED`: then writes are seen by others.
@@ -334,12 +334,12 @@ pub struct MapRange {
     pub executable: bool,
 }
 
-/// Left out of the JSON: programs of many mappings have more events than rows would fill.
+/// Omitted from the JSON: programs with many mappings have events that take more space than rows.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What a mapping is for.
+/// Kind of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "String")]
 pub enum MapKind {
@@ -356,13 +356,13 @@ pub enum MapKind {
     Shared,
     /// The program's own file and its loader.
     Image,
-    /// No mapping of the program's: pages of a file that it reads and writes through descriptors ([`TraceMeta::page_cache`]). Files
-    /// of memory file systems are [`MapKind::Shared`] there.
+    /// Not a mapping of the program: pages of a file that it reads and writes through descriptors ([`TraceMeta::page_cache`]). Files of
+    /// memory file systems are [`MapKind::Shared`] there.
     PageCache,
 }
 
 impl MapKind {
-    /// The word used in files and tables.
+    /// Name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heap => "heap",
@@ -377,7 +377,7 @@ impl MapKind {
 }
 
 impl From<String> for MapKind {
-    /// Words of later versions are taken for [`MapKind::Anonymous`].
+    /// Names from later versions become [`MapKind::Anonymous`].
     fn from(name: String) -> Self {
         let known = [Self::Heap, Self::Stack, Self::Anonymous, Self::File, Self::Shared, Self::Image, Self::PageCache];
         known.into_iter().find(|kind| kind.name() == name).unwrap_or_default()

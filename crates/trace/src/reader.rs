@@ -1,4 +1,4 @@
-//! Reading a trace, whatever form it is in.
+//! Reads a trace in any form.
 
 use std::ops::Range;
 use std::path::Path;
@@ -26,18 +26,18 @@ enum Form {
 }
 
 impl TraceReader {
-    /// Opens a trace: finished (Parquet), being written or torn (Arrow IPC stream); told apart by content.
+    /// Opens a trace: finished (Parquet), being written or torn (Arrow IPC stream); distinguished by content.
     ///
-    /// Reads what the metadata says; of an unfinished file all batches once, for its events and its length.
+    /// Reads the metadata; of an unfinished file also all batches once, for its events and its length.
     ///
     /// # Errors
-    /// When it cannot be read, is no trace, or is damaged. A torn Arrow IPC stream is not an error: it opens up to its
-    /// last whole batch, with [`TraceMeta::complete`] = `false` and a note.
+    /// When it cannot be read, is no trace, or is damaged. A torn Arrow IPC stream is not an error: it opens up to its last whole batch,
+    /// with [`TraceMeta::complete`] = `false` and a note.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_source(Source::open(path.as_ref())?, None)
     }
 
-    /// Opens Parquet that need not have our metadata: `fallback` stands in for it.
+    /// Opens Parquet that may lack our metadata; `fallback` then replaces it.
     pub(crate) fn open_with(path: &Path, fallback: TraceMeta) -> Result<Self> {
         Self::open_source(Source::open(path)?, Some(fallback))
     }
@@ -82,7 +82,7 @@ impl TraceReader {
         Ok(reader)
     }
 
-    /// Opens a stream that this process has just written to its end, of which it knows the metadata: nothing is read twice.
+    /// Opens a stream that this process has just finished writing, with known metadata, so nothing is read twice.
     pub(crate) fn open_closed(path: &Path, mut meta: TraceMeta) -> Result<Self> {
         let rows = IpcRows::open_closed(Source::open(path)?)?;
         meta.events.sort_by_key(|event| event.row);
@@ -127,7 +127,7 @@ impl TraceReader {
         Ok(())
     }
 
-    /// What the trace says about itself, complete: events (sorted by row), row and access counts included.
+    /// Complete metadata of the trace, including events (sorted by row), row and access counts.
     pub fn meta(&self) -> &TraceMeta {
         &self.meta
     }
@@ -171,7 +171,7 @@ impl TraceReader {
         Ok(more)
     }
 
-    /// What the file says about the rows that come next, if that is known and they are all of one thread.
+    /// Metadata of the file about the next rows, if known and if all of them are of one thread.
     pub(crate) fn thread_ahead(&self) -> Option<ThreadRows> {
         match &self.rows {
             Form::Parquet(rows) => rows.thread_ahead().filter(|rows| (rows.thread as usize) < self.meta.threads.len()),
@@ -179,14 +179,14 @@ impl TraceReader {
         }
     }
 
-    /// Leaves out the rows that [`TraceReader::thread_ahead`] tells of.
+    /// Skips the rows that [`TraceReader::thread_ahead`] describes.
     pub(crate) fn skip_ahead(&mut self) {
         if let Form::Parquet(rows) = &mut self.rows {
             rows.skip_group();
         }
     }
 
-    /// Goes to row `row`, or as far before it as the form of the file asks for.
+    /// Goes to row `row`, or to the nearest earlier row at which the file can be read.
     fn go_to(&mut self, row: u64) {
         match &mut self.rows {
             Form::Parquet(rows) => rows.go_to(row),
@@ -242,7 +242,7 @@ impl TraceReader {
         }
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // Ends with the rows, with an error, or when nobody takes batches any more.
+                // Ends with the rows, with an error, or when the receiver is gone.
                 for mut batch in empty {
                     let more = self.next_batch(&mut batch).map(|more| more && batch.first_row < end_row);
                     let is_last = !matches!(more, Ok(true));
@@ -254,7 +254,7 @@ impl TraceReader {
             for batch in decoded {
                 let batch = batch?;
                 each(&batch)?;
-                // The other side may have come to the end.
+                // The other side may have ended.
                 let _ = give_back.send(batch);
             }
             Ok(())
@@ -269,11 +269,11 @@ const AHEAD_BATCHES: usize = 8;
 
 /// The first row of `batch` that is not allowed, and why.
 fn find_flaw(batch: &RowBatch, nr_threads: usize) -> Option<(usize, String)> {
-    // Passes without branches over the columns; the place is searched for only when there is something to find.
+    // Passes without branches over the columns; the row is searched for only if there is an error.
     let nr_known = u32::try_from(nr_threads).unwrap_or(u32::MAX);
     let strange_thread = batch.thread.iter().fold(false, |found, &thread| found | (thread >= nr_known));
     let no_pages = batch.pages.iter().fold(false, |found, &pages| found | (pages == 0));
-    // Or-ing rounds up to the next power of two at most, which the limit is; a sum that wraps had a page beyond it.
+    // The OR of all sums is below the limit, a power of two, exactly if each sum is; a sum that wraps had a page beyond it.
     let highest = batch
         .page
         .iter()
@@ -287,7 +287,7 @@ fn find_flaw(batch: &RowBatch, nr_threads: usize) -> Option<(usize, String)> {
     })
 }
 
-/// Why a run of pages is not allowed, if it is not.
+/// Why a run of pages is not allowed; `None` if it is.
 pub(crate) fn row_flaw(page: u64, pages: u32) -> Option<String> {
     if pages == 0 {
         return Some("`pages` is 0; at least 1 is allowed".to_owned());
@@ -296,7 +296,7 @@ pub(crate) fn row_flaw(page: u64, pages: u32) -> Option<String> {
     end.is_none_or(|end| end > PAGE_LIMIT).then(|| format!("page {page} + {pages} pages exceeds 2^52"))
 }
 
-/// Why a thread index is not allowed, if it is not.
+/// Why a thread index is not allowed; `None` if it is.
 pub(crate) fn thread_flaw(thread: u32, nr_threads: usize) -> Option<String> {
     (thread as usize >= nr_threads).then(|| format!("thread {thread} is not among the {nr_threads} listed"))
 }

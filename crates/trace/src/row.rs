@@ -3,7 +3,7 @@
 /// Page numbers are below this (2^52: 64-bit addresses without the offset in a 4 KiB page).
 pub const PAGE_LIMIT: u64 = 1 << 52;
 
-/// How many rows a reader puts into a [`RowBatch`] at most: the columns stay in a core's cache.
+/// Most rows that a reader puts into a [`RowBatch`]: the columns stay in a core's cache.
 pub const BATCH_ROWS: usize = 16 * 1024;
 
 /// One row of a page trace: a thread touched `pages` consecutive pages in ascending order.
@@ -26,7 +26,7 @@ pub struct TraceRow {
     pub kernel: bool,
 }
 
-/// What a thread touched, without when and which: a part of a [`TraceRow`].
+/// The pages of a [`TraceRow`], without time and thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRun {
     /// As [`TraceRow::page`].
@@ -80,7 +80,7 @@ impl RowBatch {
         self.write.clear();
         self.kernel.clear();
     }
-    /// Gives all columns `rows` places, whatever they hold.
+    /// Resizes all columns to `rows`, with any contents.
     pub(crate) fn resize(&mut self, rows: usize) {
         self.time_ns.resize(rows, 0);
         self.thread.resize(rows, 0);
@@ -98,7 +98,7 @@ impl RowBatch {
         self.write.push(row.write);
         self.kernel.push(row.kernel);
     }
-    /// Appends what `thread` touched in one epoch.
+    /// Appends the touches of `thread` in one epoch.
     pub(crate) fn extend(&mut self, time_ns: u64, thread: u32, runs: &[PageRun]) {
         let rows = self.len() + runs.len();
         self.time_ns.resize(rows, time_ns);
@@ -127,7 +127,7 @@ impl RowBatch {
     pub fn rows(&self) -> impl Iterator<Item = TraceRow> + '_ {
         (0..self.len()).map(|index| self.row(index))
     }
-    /// How many pages its rows touch in all.
+    /// Number of pages that its rows touch in total.
     pub fn accesses(&self) -> u64 {
         self.pages.iter().map(|&pages| u64::from(pages)).sum()
     }

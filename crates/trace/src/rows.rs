@@ -1,22 +1,22 @@
-//! What analyses read: a whole trace, or a part of one.
+//! Input of analyses: a whole trace, or a part of one.
 
 use std::path::Path;
 
 use crate::{Result, RowBatch, TraceMeta, TraceReader};
 
-/// Rows with what is said about them: a trace, or [a part of one](crate::edit::TracePart).
+/// Rows with their metadata: a trace, or [a part of one](crate::edit::TracePart).
 ///
-/// Analyses take any of them by a call a batch, so that their loops over rows are compiled here and not in the crate that asks.
+/// Analyses make one call for each batch, so that their loops over rows are compiled in this crate and not in the caller's.
 pub trait TraceRows {
-    /// What is said about the rows: events (sorted by row), row and access counts included.
+    /// Metadata of the rows, including events (sorted by row), row and access counts.
     fn meta(&self) -> &TraceMeta;
     /// The file that the rows come from.
     fn path(&self) -> &Path;
     /// Length of that file in bytes.
     fn file_bytes(&self) -> u64;
-    /// Accesses of the whole file, where the rows are a part of it; `None`: the rows are all that the file has.
+    /// Accesses of the whole file, if the rows are a part of it; `None`: the rows are the whole file.
     fn file_accesses(&self) -> Option<u64>;
-    /// Reads all rows from the first on, batch by batch, and starts anew with each call.
+    /// Reads all rows from the first on, batch by batch, and starts again with each call.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read; and what `each` returns.

@@ -13,7 +13,7 @@ use crate::{
     ThreadMeta, TraceError, TraceMeta, TraceRow,
 };
 
-/// Rows and notes a batch of the stream.
+/// Rows and notes in a batch of the stream.
 const STREAM_BATCH_ROWS: usize = 1 << 16;
 
 /// Writes a trace: an Arrow IPC stream while it grows, turned into Parquet by [`TraceWriter::finish`].
@@ -28,9 +28,9 @@ pub struct TraceWriter {
 
 #[derive(Debug)]
 enum Sink {
-    /// For recordings: what is there survives the recorder.
+    /// For recordings: written data survive a crash of the recorder.
     Stream(Box<IpcSink<File>>),
-    /// For conversions, which can be done again: no second pass.
+    /// For conversions, which can be repeated: no second pass.
     Finished { sink: Box<ParquetSink>, batch: RowBatch },
 }
 
@@ -43,7 +43,7 @@ impl TraceWriter {
         let path = path.as_ref();
         let file = create_private(path).map_err(|error| TraceError::io("create", path, error))?;
         let sink = IpcSink::create(file, &meta).map_err(|error| {
-            // Not even the header is there: nothing that could be opened.
+            // Not even the header was written, so the file cannot be opened.
             let _ = std::fs::remove_file(path);
             TraceError::io("write", path, error)
         })?;
@@ -53,7 +53,7 @@ impl TraceWriter {
     /// Starts a trace that becomes Parquet at once: for conversions. `path` is touched only by [`TraceWriter::finish`].
     ///
     /// # Errors
-    /// When a temporary file beside `path` cannot be made.
+    /// When a temporary file next to `path` cannot be made.
     pub fn create_finished(path: impl AsRef<Path>, meta: TraceMeta) -> Result<Self> {
         let path = path.as_ref();
         let sink = Box::new(ParquetSink::create(path)?);
@@ -97,14 +97,14 @@ impl TraceWriter {
         }
     }
 
-    /// Appends what `thread` touched in its epoch at `time_ns`: a row for each of `runs`, as by [`TraceWriter::push`], but cheaper.
+    /// Appends the touches of `thread` in its epoch at `time_ns`: a row for each of `runs`, as by [`TraceWriter::push`], but cheaper.
     ///
     /// # Errors
     /// As [`TraceWriter::push`]; then rows before the one that is not allowed are in the trace.
     pub fn push_runs(&mut self, time_ns: u64, thread: u32, mut runs: &[PageRun]) -> Result<()> {
         let known = (thread as usize) < self.times_ns.len();
         let in_order = known && (self.times_ns[thread as usize]..=i64::MAX.unsigned_abs()).contains(&time_ns);
-        // Without branches; whatever is found is told row by row. A sum that wraps had a page beyond the limit.
+        // Without branches; an error is then located row by row. A sum that wraps had a page beyond the limit.
         let flaws = runs.iter().fold(0, |flaws, run| {
             let end = run.page.wrapping_add(run.pages.into());
             flaws | u64::from(run.pages == 0) | (run.page | end.wrapping_sub(1)) & !(PAGE_LIMIT - 1)
@@ -153,7 +153,7 @@ impl TraceWriter {
         batch.rows().try_for_each(|row| self.push(row))
     }
 
-    /// Declares a process; its index in [`TraceMeta::processes`].
+    /// Declares a process; returns its index in [`TraceMeta::processes`].
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -163,7 +163,7 @@ impl TraceWriter {
         Ok(self.meta.processes.len() - 1)
     }
 
-    /// Declares a thread; its index in [`TraceMeta::threads`].
+    /// Declares a thread; returns its index in [`TraceMeta::threads`].
     ///
     /// # Errors
     /// When its process is not declared, or the file cannot be written.
@@ -196,7 +196,7 @@ impl TraceWriter {
         self.note_in_stream(&Note::Event(event))
     }
 
-    /// Says how the program ended: its exit code, and whether the recording saw its end.
+    /// Sets how the program ended: its exit code, and whether the recording saw its end.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -216,7 +216,7 @@ impl TraceWriter {
         self.note_in_stream(&Note::Remark(remark))
     }
 
-    /// Puts all metadata but the counts in place of what is known: for importers, before the first row.
+    /// Replaces all metadata except the counts; for importers, before the first row.
     pub(crate) fn replace_meta(&mut self, meta: TraceMeta) {
         self.times_ns = vec![0; meta.threads.len()];
         self.meta = TraceMeta { rows: self.meta.rows, accesses: self.meta.accesses, ..meta };
@@ -227,7 +227,7 @@ impl TraceWriter {
         self.meta.epoch_ns = epoch_ns;
     }
 
-    /// Fills in command and process id where they are not known: for importers, before [`TraceWriter::finish`].
+    /// Fills in command and process id if they are not known: for importers, before [`TraceWriter::finish`].
     pub(crate) fn learn_command(&mut self, pid: u32, command: Vec<String>) {
         if !self.meta.command.is_empty() {
             return;
@@ -245,11 +245,11 @@ impl TraceWriter {
         if stream.pending() >= STREAM_BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
-    /// Hands all rows to the system as a whole batch: after this, killing the process loses none of them. Call it about
-    /// once a second; each call makes a batch of its own.
+    /// Writes all rows to the system as a whole batch: after this, killing the process loses none of them. Call it about once a second;
+    /// each call makes a separate batch.
     ///
     /// # Errors
-    /// When the file cannot be written. On a full disk the file keeps all batches before.
+    /// When the file cannot be written. On a full disk the file keeps all earlier batches.
     pub fn flush(&mut self) -> Result<()> {
         let (path, rows) = (&self.path, self.meta.rows);
         match &mut self.sink {
@@ -258,7 +258,7 @@ impl TraceWriter {
         }
     }
 
-    /// Makes the finished Parquet file and puts it in place of the stream in one step; what it says about itself.
+    /// Makes the finished Parquet file and replaces the stream by it in one step. Returns its metadata.
     ///
     /// # Errors
     /// When it cannot be written: a stream stays in place, readable.
@@ -266,8 +266,9 @@ impl TraceWriter {
         self.finish_with(None, None)
     }
 
-    /// As [`TraceWriter::finish`], with what a run without the recorder told: its figures, and the clock by which times that were made of
-    /// instruction counts are right. `clock` is new time for old; sleeps keep their length. Conversions have no such clock, and leave it out.
+    /// As [`TraceWriter::finish`], with the results of a run without the recorder: its figures, and the clock that corrects times computed
+    /// from instruction counts. `clock` is the ratio of new to old time; sleeps keep their length. Conversions have no such clock, and
+    /// ignore it.
     ///
     /// # Errors
     /// As [`TraceWriter::finish`].
@@ -289,8 +290,8 @@ impl TraceWriter {
     }
 }
 
-/// Turns an Arrow IPC stream into the finished Parquet file at the same path, in one step: also for a recording that was
-/// torn, of which all whole batches are kept. Does nothing to a file that is finished.
+/// Turns an Arrow IPC stream into the finished Parquet file at the same path, in one step: also for a torn recording, whose whole batches
+/// are all kept. Does nothing to a finished file.
 ///
 /// # Errors
 /// When it cannot be read or written; the file stays as it was.

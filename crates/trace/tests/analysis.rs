@@ -1,4 +1,4 @@
-//! The analyses against naive models that keep one entry a page and look at everything.
+//! The analyses against naive models that keep one entry for each page and check everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use isotherm_trace::{
 };
 use proptest::prelude::*;
 
-/// What the program does, in file order.
+/// A step of the program, in file order.
 #[derive(Clone, Debug)]
 enum Step {
     Row(TraceRow),
@@ -67,7 +67,7 @@ fn pages_of_the_page_cache_are_shared_and_outlive_processes() {
     writer.event(0, 0, cached()).unwrap();
     writer.push(row(0, 0, first, 4, true)).unwrap();
     writer.event(0, 5, EventKind::StartThread { thread: 1 }).unwrap();
-    // The child opens the same file: nothing is mapped over, and its pages are the same.
+    // The child opens the same file: nothing is replaced, and its pages are the same.
     writer.event(1, 0, cached()).unwrap();
     writer.push(row(1, 0, 5, 1, false)).unwrap();
     writer.push(row(1, 0, first + 2, 4, true)).unwrap();
@@ -125,7 +125,7 @@ fn idle_ages_by_hand() {
     }
 }
 
-/// One touch of one page, or an end of pages, with the trace time; the model's own walk.
+/// A touch of one page, or the removal of pages, with the trace time; the model's own walk.
 #[derive(Clone, Copy, Debug)]
 enum Fact {
     Touch { process: usize, page: u64, write: bool, time_ns: u64 },
@@ -197,7 +197,7 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Misses of an LRU memory of `places` pages that forgets pages which are gone.
+/// Misses of an LRU memory of `places` pages that forgets removed pages.
 fn naive_misses(facts: &[Fact], places: usize) -> u64 {
     let mut cache: Vec<(usize, u64)> = Vec::new();
     let mut misses = 0;
@@ -250,7 +250,7 @@ proptest! {
         prop_assert_eq!(found.peak_resident_pages, peak);
         prop_assert_eq!(found.duration_ns, duration_ns);
 
-        // Info agrees with it, and its parts add up.
+        // Info agrees with the footprint, and its parts add up.
         let summary = info(&mut reader).unwrap();
         prop_assert_eq!(&summary.footprint, &found);
         prop_assert_eq!(summary.accesses, touches.len() as u64);
@@ -278,7 +278,7 @@ proptest! {
         }
         prop_assert!(sets.is_empty(), "windows are missing: {:?}", sets);
 
-        // Idle age: the last touch of each page that is there at the last touch of all.
+        // Idle age: the last touch of each page that is mapped at the last touch of all.
         let end = facts.iter().rposition(|fact| matches!(fact, Fact::Touch { .. })).map_or(0, |last| last + 1);
         let (mut last_ns, mut now_ns) = (BTreeMap::new(), 0);
         for fact in &facts[..end] {
@@ -320,14 +320,14 @@ proptest! {
             let inside: Vec<_> = touches.iter().filter(is_inside).collect();
             let pages: BTreeSet<_> = inside.iter().map(|touch| touch.1).collect();
             seen += range.accesses;
-            // Ranges of different mappings may interleave, so a range holds at most what lies inside its ends.
+            // Ranges of different mappings may interleave, so a range holds at most the accesses inside its ends.
             prop_assert!(range.accesses <= inside.len() as u64 && range.touched_pages <= pages.len() as u64);
             prop_assert!(pages.contains(&range.start) && pages.contains(&(range.end - 1)));
         }
         prop_assert_eq!(seen, found.accesses);
         prop_assert!(found.ranges.is_sorted_by(|a, b| a.accesses >= b.accesses));
 
-        // Heatmap: every access in the cell that its row and column name, none twice.
+        // Heatmap: every access is in the cell of its row and column, and counted once.
         let options = HeatmapOptions { columns, rows, fold_pages: 64, whole_epochs: false };
         let map = heatmap(&mut reader, &options).unwrap();
         prop_assert!(map.rows.len() <= rows as usize);
@@ -352,7 +352,7 @@ proptest! {
 #[test]
 fn a_thread_starts_at_its_starters_time_and_sleep_counts() {
     let folder = tempfile::tempdir().unwrap();
-    // Thread 0 computes 100, starts thread 2, sleeps 400; thread 2 computes 50 (at 150); thread 0 goes on at 550.
+    // Thread 0 computes 100, starts thread 2, sleeps 400; thread 2 computes 50 (at 150); thread 0 continues at 550.
     let steps = [
         row(0, 100, 1, 1, false),
         Step::Event(0, 100, EventKind::StartThread { thread: 2 }),
@@ -428,8 +428,8 @@ fn an_empty_trace_has_empty_results() {
     assert!(hot(&mut reader, 5).unwrap().ranges.is_empty());
 }
 
-/// Ranges of 512 pages, by hand. Range 0: 384 pages of a mapping that covers it. Range 1: two mappings of a kind side by side, 100
-/// pages, then 300 others after those were unmapped. Range 2: half heap, half a file. Range 3: all of it, mapped as a whole.
+/// Ranges of 512 pages, by hand. Range 0: 384 pages of a mapping that covers it. Range 1: two adjacent mappings of the same kind,
+/// 100 pages, then 300 others after those were unmapped. Range 2: half heap, half a file. Range 3: all of it, in one mapping.
 #[test]
 fn ranges_of_2_mib_are_told_by_how_much_of_them_is_touched() {
     let event = |time_ns, kind| Step::Event(0, time_ns, kind);

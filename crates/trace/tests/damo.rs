@@ -1,12 +1,11 @@
-//! Differential test with damo itself (3.4, PyPI): what damo writes is read here as damo reads it, and what is written here damo
-//! reads, down to `damo report wss` and `damo report heatmap`.
+//! Differential test with damo itself (3.4, PyPI): files of damo are read here as damo reads them, and damo reads files written here,
+//! down to `damo report wss` and `damo report heatmap`.
 //!
-//! damo needs no kernel with DAMON for files. So `tests/differential/damo_records.py` makes records out of made-up results
-//! with damo's own classes and its own writer; everything but the numbers is damo's. Two things are not damo's command
-//! line: plain `json` goes through damo's reader as a function, because damo 3.4 recognises it by the words `JSON data` of the
-//! `file` command, and newer versions of that say `JSON text data`; and `kdamonds` go through its classes, because its
-//! commands for them ask the kernel. Where damo is not installed (`scripts/install-test-needs`), the files that it made
-//! (`tests/data/damo`) stand in and the rest is skipped.
+//! damo needs no kernel with DAMON for files. So `tests/differential/damo_records.py` makes records from synthetic results with damo's
+//! own classes and its own writer; everything except the numbers is damo's. Two steps do not use damo's command line: plain `json` goes
+//! through damo's reader as a function, because damo 3.4 recognises it by the words `JSON data` of the `file` command, and newer versions
+//! of that say `JSON text data`; and `kdamonds` go through its classes, because its commands for them read from the kernel. If damo is
+//! not installed (`scripts/install-test-needs`), stored files of damo (`tests/data/damo`) are used, and the rest is skipped.
 
 #![expect(clippy::print_stderr, reason = "a skipped comparison says so")]
 
@@ -31,7 +30,7 @@ fn python() -> PathBuf {
     root().join("target/test-needs/bin/python")
 }
 
-/// Whether damo is installed; says so in one line where not.
+/// Whether damo is installed; prints a message if not.
 fn has_damo() -> bool {
     let imports = "import importlib.metadata as m; assert m.version('damo').startswith('3.4')";
     let works = Command::new(python()).args(["-c", imports]).output().is_ok_and(|output| output.status.success());
@@ -60,7 +59,7 @@ fn damo(folder: &Path, arguments: &[&str]) -> String {
     succeed(Command::new(python()).arg(damo).args(arguments).current_dir(folder).env("HOME", folder).output().unwrap())
 }
 
-/// What is in a file, in the words of the script's `dump`: target after target.
+/// Contents of a file, in the format of the script's `dump`: target after target.
 fn dump(path: &Path) -> String {
     let has_intervals = !matches!(RegionStore::open(path).unwrap().form().name(), "perf_script");
     let mut store = RegionStore::open_with(path, OpenOptions { intervals: INTERVALS }).unwrap();
@@ -86,7 +85,7 @@ fn dump(path: &Path) -> String {
     text
 }
 
-/// A record of ours: two targets, some snapshots, tuning, ages that are not known, numbers of every size.
+/// A record in our format: two targets, some snapshots, tuning, unknown ages, numbers of every size.
 fn our_record(path: &Path, with_ages: bool, snapshots: u64) {
     let mut meta = RecordMeta::single("vaddr", "app");
     meta.contexts[0].intervals = INTERVALS;
@@ -163,8 +162,8 @@ fn damo_s_reports_take_our_records() {
     our_record(&folder.path().join("own"), true, 50);
     let mut store = RegionStore::open(folder.path().join("own")).unwrap();
     store.write(folder.path().join("json"), RecordFormat::Json).unwrap();
-    // As docs/mechanism/formats.md#region-records says: the command line takes plain json with old versions of `file` alone (see the head
-    // of this file).
+    // The command line accepts plain json only with old versions of `file`: docs/mechanism/formats.md#region-records, and the head of
+    // this file.
     let compress = "import sys, zlib; sys.stdout.buffer.write(zlib.compress(sys.stdin.buffer.read()))";
     let json = File::open(folder.path().join("json")).unwrap();
     let compressed = Command::new(python()).args(["-c", compress]).stdin(json).output().unwrap();
@@ -173,7 +172,7 @@ fn damo_s_reports_take_our_records() {
     assert!(wss.contains("target_id\t0"), "{wss}");
     let heatmap = damo(folder.path(), &["report", "heatmap", "--input", "compressed", "--output", "raw"]);
     assert!(heatmap.lines().count() > 100, "{heatmap}");
-    // The largest working set by damo's own sum: accessed regions of all targets at one time, as ours says.
+    // The largest working set by damo's own sum: accessed regions of all targets at one time, as in our report.
     let mut sums = BTreeMap::<u64, u64>::new();
     store
         .for_each(|snapshot| {

@@ -14,7 +14,7 @@ use isotherm_trace::{
 use isotherm_units::{Duration, Ratio};
 use proptest::prelude::*;
 
-/// What happens, in file order.
+/// A step of a trace, in file order.
 #[derive(Clone, Debug)]
 enum Step {
     Row(TraceRow),
@@ -29,7 +29,7 @@ fn map(start: u64, end: u64, what: MapKind) -> EventKind {
     EventKind::Map(MapRange { start, end, what, ..MapRange::default() })
 }
 
-/// Writes a trace that is not finished: its events stay as they are, unfolded.
+/// Writes an unfinished trace: its events stay unfolded.
 fn write(path: &Path, meta: TraceMeta, steps: &[Step]) {
     let mut writer = TraceWriter::create(path, meta).unwrap();
     for step in steps {
@@ -388,7 +388,7 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Steps that a program could take: no thread does anything before it was started, or after its end.
+/// Possible steps of a program: no thread is active before its start, or after its end.
 fn possible_steps() -> impl Strategy<Value = Vec<Step>> {
     any_steps().prop_map(|steps| {
         let (mut started, mut ended) = ([true, false, false, false], [false; 4]);
@@ -415,8 +415,8 @@ fn possible_steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// The same with mappings of which no two are alike. Finishing a trace folds a mapping that continues another into that one, and
-/// with its event goes the time at which it was made.
+/// The same with mappings that all differ. Finishing a trace folds a mapping that continues another one into that, which drops
+/// its event and its time.
 fn unlike(mut steps: Vec<Step>) -> Vec<Step> {
     for (number, step) in steps.iter_mut().enumerate() {
         if let Step::Event(_, _, EventKind::Map(map)) = step {
@@ -464,7 +464,7 @@ fn steps_of(meta: &TraceMeta, rows: &[TraceRow]) -> Vec<Step> {
     steps
 }
 
-/// What each row's first page shows when it is touched: kind, file and its page. One entry a page.
+/// Mapping of each row's first page at its touch: kind, file and its page. One entry for each page.
 fn shown(meta: &TraceMeta, steps: &[Step]) -> Vec<Option<(MapKind, Option<String>, u64)>> {
     type Page = (MapKind, Option<String>, u64);
     let mut pages: BTreeMap<(usize, u64), Page> = BTreeMap::new();
@@ -553,7 +553,7 @@ fn any_selection() -> impl Strategy<Value = Selection> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// A report of a part is the report of the file that is written from it, and of any copy of that.
+    /// A report of a part equals that of the file written from it, and of any copy of that.
     #[test]
     fn a_report_of_a_part_is_that_of_its_file(steps in any_steps(), selection in any_selection()) {
         let folder = tempfile::tempdir().unwrap();
@@ -568,7 +568,7 @@ proptest! {
         prop_assert_eq!(reports(&mut reader), of_part);
     }
 
-    /// A cut keeps the rows of the window in order, the CPU time between rows of each thread, and what every page shows.
+    /// A cut keeps the rows of the window in order, the CPU time between rows of each thread, and the mapping of every page.
     #[test]
     fn a_cut_keeps_rows_clocks_and_mappings(steps in possible_steps().prop_map(unlike), from in 0u64..300, length in 1u64..300) {
         let folder = tempfile::tempdir().unwrap();
@@ -608,7 +608,7 @@ proptest! {
         prop_assert_eq!(shown(&meta, &steps_of(&meta, &rows)), before);
     }
 
-    /// With one thread, every row of a cut has the trace time it had, from the window's begin on.
+    /// With one thread, every row of a cut keeps its trace time, relative to the start of the window.
     #[test]
     fn a_cut_of_one_thread_keeps_trace_times(
         parts in proptest::collection::vec((0u64..30, 0u64..60, any::<bool>()), 2..60),
@@ -642,7 +642,7 @@ proptest! {
         }
     }
 
-    /// A filter by address changes neither the length of a trace nor when anything starts.
+    /// A filter by address changes neither the length of a trace nor any start time.
     #[test]
     fn a_filter_by_address_keeps_the_length(steps in any_steps().prop_map(unlike), start in 0u64..40, len in 1u64..20) {
         let folder = tempfile::tempdir().unwrap();
@@ -665,7 +665,7 @@ proptest! {
         }
     }
 
-    /// Merged traces come apart again: filtering for the processes of one gives its rows back.
+    /// Merged traces can be separated: filtering for the processes of one gives its rows again.
     #[test]
     fn a_merge_comes_apart(first in any_steps().prop_map(unlike), second in any_steps().prop_map(unlike)) {
         let folder = tempfile::tempdir().unwrap();

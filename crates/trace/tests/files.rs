@@ -1,4 +1,4 @@
-//! The two forms on disk: what is written is what is read, other readers agree, and no damage does more than an error.
+//! The two formats on disk: round trips are exact, other readers agree, and damage only gives errors.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn a_recording_is_finished_by_another_clock() {
 fn a_recording_reads_the_same_before_and_after_it_is_finished() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
-    // More than two batches of the stream, of the reader, and a page of Parquet.
+    // More rows than two batches of the stream, of the reader, and a page of Parquet.
     let rows = sample_rows(150_001);
     let mut writer = record(&path, &rows);
     writer.flush().unwrap();
@@ -119,7 +119,7 @@ fn a_killed_recorder_leaves_all_whole_batches() {
     let mut writer = record(&path, &rows[..60]);
     writer.flush().unwrap();
     rows[60..].iter().for_each(|&row| writer.push(row).unwrap());
-    // Nothing is flushed and nothing finished: as after kill -9.
+    // Neither flushed nor finished, as after kill -9.
     std::mem::forget(writer);
     assert_eq!(read(&path).unwrap().1, rows[..60]);
     let meta = finish_stream(&path).unwrap();
@@ -316,7 +316,7 @@ fn small_files(folder: &Path) -> [(PathBuf, Vec<TraceRow>); 2] {
     [(stream, rows.clone()), (finished, rows)]
 }
 
-/// A copy that is changed in place: making a file anew for each change would wait for the disk thousands of times.
+/// A copy that is changed in place: creating a file for each change would wait for the disk thousands of times.
 fn copy_to_change(from: &Path, to: &Path) -> (std::fs::File, Vec<u8>) {
     std::fs::copy(from, to).unwrap();
     (std::fs::File::options().write(true).open(to).unwrap(), std::fs::read(from).unwrap())
@@ -363,7 +363,7 @@ fn damage_to_any_byte_is_survived() {
         for (at, &byte) in bytes.iter().enumerate() {
             for change in [0x01, 0x80, 0xff] {
                 file.write_all_at(&[byte ^ change], at as u64).unwrap();
-                // Either is right: many bytes do not matter, or hold values of which any is allowed.
+                // Both results are valid: many bytes have no effect, or hold values that may be anything.
                 let _ = read(&path);
             }
             file.write_all_at(&[byte], at as u64).unwrap();

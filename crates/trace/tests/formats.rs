@@ -1,4 +1,4 @@
-//! Importers and exporters: worked samples of each format, round trips, and input that is wrong.
+//! Importers and exporters: worked samples of each format, round trips, and invalid input.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn read(path: &Path) -> (TraceMeta, Vec<TraceRow>) {
     (reader.meta().clone(), rows)
 }
 
-/// A folder with one input in it.
+/// A folder with one input.
 struct Case {
     folder: tempfile::TempDir,
     input: PathBuf,
@@ -197,7 +197,7 @@ fn wrong_input_is_told_with_its_place() {
     assert!(torn.error(None, &defaults()).contains("cannot read"));
 }
 
-/// A file of libCacheSim's lcs: header of 8192 bytes or, of 2023, 1024; and the records as they are.
+/// A file of libCacheSim's lcs: header of 8192 bytes, or 1024 as in 2023; and the records unchanged.
 fn lcs(version: u64, is_new: bool, nr_requests: i64, records: &[Vec<u8>]) -> Vec<u8> {
     let magic = 0x1234_5678_9abc_def0_u64.to_le_bytes();
     let mut bytes = vec![0; if is_new { 8192 } else { 1024 }];
@@ -214,7 +214,8 @@ fn lcs_versions() -> impl Strategy<Value = u64> {
     0u64..11
 }
 
-/// One record of lcs: clock, id, size, operation; then tenant, time to live, next access and features as the version has them.
+/// One record of lcs: clock, id, size, operation; then tenant, time to live, next access and features, if the version has
+/// them.
 fn lcs_record(version: u64, clock_s: u32, id: u64, size: u32, operation: u8) -> Vec<u8> {
     let mut bytes = [&clock_s.to_le_bytes()[..], &id.to_le_bytes()].concat();
     match version {
@@ -323,7 +324,7 @@ fn objects_are_split_into_pages() {
     }
 }
 
-/// Of two threads, as the view tool prints it.
+/// Two threads, as printed by the view tool.
 const VIEW: &str = "\
 Output format:
 <--record#-> <--instr#->: <---tid---> <record details>
@@ -429,7 +430,7 @@ fn perf_script_sample() {
     assert_eq!(Case::new("p", &two[..33]).import(Some("perf-samples"), &defaults()).unwrap().1.len(), 1);
 }
 
-/// Every cut of every sample is read up to its last whole line or record, or refused; nothing is made up.
+/// Every truncated sample is read up to its last whole line or record, or refused; no data are invented.
 #[test]
 fn samples_cut_at_every_byte() {
     let all: Vec<_> = [(5, 1), (6, 3)].map(|(id, operation)| lcs_record(2, 100, id, 5000, operation)).into();
@@ -562,7 +563,7 @@ fn an_unknown_target_lists_the_formats() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// The next access found backwards in blocks equals the one found by looking ahead; ids come back as they were.
+    /// The next access found backwards in blocks equals the one found by a forward search; ids are unchanged.
     #[test]
     fn oracle_general_round_trip(ids in proptest::collection::vec(0u64..40, 1..400)) {
         let folder = tempfile::tempdir().unwrap();
@@ -579,7 +580,7 @@ proptest! {
         prop_assert_eq!(std::fs::read(&second).unwrap(), records(&all));
     }
 
-    /// Every importer takes any bytes without harm.
+    /// Every importer survives any bytes.
     #[test]
     fn garbage_is_survived(
         bytes in prop_oneof![

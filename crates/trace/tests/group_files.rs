@@ -1,4 +1,4 @@
-//! Group records on disk: there and back, torn, cut at every byte, garbage, empty, huge.
+//! Group records on disk: round trips, torn, cut at every byte, garbage, empty, huge.
 
 use isotherm_trace::TraceError;
 use isotherm_trace::group::{
@@ -35,7 +35,7 @@ fn meta() -> GroupMeta {
     }
 }
 
-/// A stream of six looks in three batches, and the looks.
+/// A stream of six samples in three batches, and the samples.
 fn stream(path: &std::path::Path) -> Vec<Look> {
     let looks: Vec<Look> = (0..6).map(look).collect();
     let mut writer = GroupWriter::create(path, meta()).unwrap();

@@ -1,4 +1,5 @@
-//! Traces and records on disk: every format in and out. One program, so that it is linked once.
+//! Traces and records on disk: every format, read and written. A single program, so that it is
+//! linked once.
 
 mod analysis;
 mod damo;

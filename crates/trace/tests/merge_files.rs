@@ -49,7 +49,7 @@ fn merged_traces_keep_their_files_apart() {
         .unwrap();
     assert_eq!(used, [(0, 5, false), (0, first + 1, true), (1, 5, false), (1, first + 4, true)]);
     assert_eq!(footprint(&mut reader).unwrap().page_cache_pages, 4);
-    // One that holds none of this is told, and one that is laid out otherwise refused.
+    // A trace without these accesses is reported, and one with another layout is refused.
     let plain = folder.path().join("plain");
     write(&plain, TraceMeta::single("p"), None, &[row(1, 1)]);
     let meta = merge(&[inputs[0].clone(), plain], &output, |_| {}).unwrap();

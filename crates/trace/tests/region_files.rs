@@ -1,4 +1,4 @@
-//! Region records on disk: what is written is what is read, other readers agree, and no damage does more than an error.
+//! Region records on disk: round trips are exact, other readers agree, and damage only gives errors.
 
 use std::path::Path;
 
@@ -109,7 +109,7 @@ fn a_killed_recorder_leaves_all_whole_batches() {
     let mut writer = record(&path, &all[..20]);
     writer.flush().unwrap();
     all[20..].iter().for_each(|snapshot| writer.push(snapshot).unwrap());
-    // Nothing is flushed and nothing finished: as after kill -9.
+    // Neither flushed nor finished, as after kill -9.
     std::mem::forget(writer);
     assert_eq!(read(&path).unwrap().1, all[..20]);
     let meta = finish_record(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Records of damo and of the kernel's text: what they say is what is read, and what is wrong with them is said.
+//! Records of damo and of the kernel's text: contents are read exactly, and errors are reported.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn zlib(text: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What `tests/differential/damo_records.py` makes, by hand.
+/// The output of `tests/differential/damo_records.py`, by hand.
 fn damo_s_record() -> Vec<Snapshot> {
     let mut all = Vec::new();
     for target in 0..2u32 {
@@ -102,7 +102,7 @@ fn files_of_damo_are_read() {
 
 #[test]
 fn older_and_stranger_json_is_read() {
-    // docs/spec/formats.md (a): only target_id and snapshots; an address of the kernel as id; times without units; keys in any order.
+    // docs/spec/formats.md (a): only target_id and snapshots; a kernel address as id; times without units; keys in any order.
     let text = r#"[{"snapshots": [
       {"end_time": "1 m 5 s", "start_time": "539809434100", "regions": [], "new": {"x": [1]}}], "target_id": null}]"#;
     assert!(error(text).contains("start_time is after end_time"));
@@ -134,7 +134,7 @@ fn older_and_stranger_json_is_read() {
     assert_eq!(all[0].regions[1].nr_accesses, 3);
     assert_eq!(all[0].intervals, Intervals::default());
 
-    // docs/spec/formats.md (b): a snapshot with its scheme; counts in percent and ages in time, which intervals turn into ours.
+    // docs/spec/formats.md (b): a snapshot with its scheme; counts in percent and ages in time, which intervals convert to ours.
     let text = r#"[{"kdamond_idx": 1, "context_idx": 2, "intervals": {"sample_us": "150000", "aggr_us": "3 s",
         "ops_update_us": "1000000"}, "scheme_idx": 3, "target_id": null,
         "scheme_filters": [{"filter_type": "anon", "matching": true, "allow": true}], "data_source": "damon_stat",
@@ -153,7 +153,7 @@ fn older_and_stranger_json_is_read() {
     // Half of 3 s / 75 ms = 40 samples; 9.000001 s in aggregations of 3 s.
     assert_eq!(all[0].regions[0], Region { end: 4096, nr_accesses: 20, age: Some(3), ..Region::default() });
 
-    // The stand-in after an only snapshot is not one.
+    // The placeholder after an only snapshot is no snapshot.
     let stand_in = r#"{"start_time": 2, "end_time": 3, "regions": [{"start": "0", "end": "0",
         "nr_accesses": {"samples": -1, "percent": null}, "age": {"usec": null, "aggr_intervals": "-1"}}]}"#;
     let (store, all) = open(&format!("[{{\"target_id\": 0, \"snapshots\": [{stand_in}]}}]")).unwrap();
@@ -212,7 +212,7 @@ fn json_that_lacks_something_says_what() {
         let error = error(&text);
         assert!(error.contains(part), "{text}\n{error}");
     }
-    // What is missing can be given.
+    // Missing settings can be given.
     let text = region(r#"{"start": 1, "end": 5, "nr_accesses": {"percent": 5}}"#);
     let (_, all) = open_text(&text, OpenOptions { intervals: INTERVALS }).unwrap();
     assert_eq!((all[0].regions[0].nr_accesses, all[0].intervals), (1, INTERVALS));
@@ -246,7 +246,7 @@ fn text_is_put_together_to_snapshots() {
     assert_eq!(store.warnings()[1], Warning::NoAges { regions: 5 });
     assert_eq!(store.meta().targets.len(), 2);
 
-    // Other front ends, headers, other events; an only snapshot with damo's stand-in; tuning.
+    // Other front ends, headers, other events; an only snapshot with damo's placeholder; tuning.
     let text = "cpus=4\n# tracer: nop\n\
         kdamond.3-9 [005] ..... 10.5: damon_monitor_intervals_tune: sample_us=10000\n\
         kdamond.3-9 [005] ..... 11.000000: damon_aggregated:     target_id=0 nr_regions=1 0-10: 7 505\n\
@@ -261,7 +261,7 @@ fn text_is_put_together_to_snapshots() {
         Intervals { update_ns: INTERVALS.update_ns, ..Intervals::new(10_000_000, 200_000_000, 1) }
     );
 
-    // Probes: the richer event counts, the plain one repeats it.
+    // Probes: the richer event is used, and the plain one repeats it.
     let text = "k.0 1 [0] 1.0: damon:damon_aggregated: target_id=0 nr_regions=1 0-10: 7 5\n\
         k.0 1 [0] 1.0: damon:damon_region_aggregated: target_id=0 nr_regions=1 0-10: 7 5 03 0a\n";
     let (store, all) = open(text).unwrap();
@@ -288,7 +288,7 @@ fn lost_events_cost_their_snapshot_and_no_other() {
     let times: Vec<u64> = all.iter().map(|snapshot| snapshot.time_ns / 1_000_000_000).collect();
     assert_eq!(times, [1, 3, 5]);
     assert!(store.warnings().contains(&Warning::IncompleteSnapshots { snapshots: 3, first_line: 3 }));
-    // A last line without its end may be cut anywhere.
+    // A last line without a line break may be cut anywhere.
     let (store, all) = open(text.trim_end()).unwrap();
     assert_eq!(all.len(), 3);
     assert!(store.warnings().contains(&Warning::LastLineCut { line: 10 }));
@@ -298,7 +298,7 @@ fn lost_events_cost_their_snapshot_and_no_other() {
 
 #[test]
 fn the_configuration_beside_a_record_completes_it() {
-    // As `damo record` leaves it: a list without the key `kdamonds`.
+    // As written by `damo record`: a list without the key `kdamonds`.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damon.data");
     std::fs::copy(data("record.txt"), &path).unwrap();
@@ -313,7 +313,7 @@ fn the_configuration_beside_a_record_completes_it() {
     let (context, targets) = (store.meta().context_of(0), &store.meta().targets);
     assert_eq!((&*context.operations, context.max_regions), ("vaddr", Some(1000)));
     assert_eq!((targets[0].pid, targets[1].pid), (Some(28077), Some(28078)));
-    // What is given counts more.
+    // Given settings take precedence.
     let given = Intervals::new(1, 20, 300);
     assert_eq!(
         RegionStore::open_with(&path, OpenOptions { intervals: given }).unwrap().read_all().unwrap()[0].intervals,
@@ -355,14 +355,14 @@ fn every_truncation_is_survived() {
     for name in ["record.json", "record.data", "record.txt"] {
         let bytes = std::fs::read(data(name)).unwrap();
         let whole = RegionStore::open(data(name)).unwrap().read_all().unwrap();
-        // JSON in the middle of a number is as any other place: sampled, ends and borders of lines always.
+        // In JSON, cuts are sampled, except at ends and borders of lines, which are always tried.
         let step = if name == "record.json" { 5 } else { 1 };
         for cut in (0..bytes.len()).step_by(step) {
             let found = with_file(&bytes[..cut], |path| RegionStore::open(path).and_then(|mut store| store.read_all()));
             match found {
                 Ok(found) => {
                     assert_eq!(name, "record.txt", "cut at {cut}");
-                    // Lengths are deduced from what is there; all else is as it was.
+                    // Lengths are deduced from the remaining data; everything else is unchanged.
                     for (found, whole) in found.iter().zip(&whole) {
                         assert_eq!((&found.regions, found.time_ns), (&whole.regions, whole.time_ns), "cut at {cut}");
                     }
@@ -402,7 +402,7 @@ fn huge_input_is_survived() {
     assert!(with_file(&bytes, |path| RegionStore::open(path).unwrap_err()).to_string().contains("cut off"));
 }
 
-/// Writes `snapshots` as a record of ours with `meta`, then in `format`, and reads that; damo's JSON compressed, too.
+/// Writes `snapshots` in our format with `meta`, then in `format`, and reads that; damo's JSON also compressed.
 fn through(
     format: RecordFormat,
     meta: &RecordMeta,
@@ -440,7 +440,7 @@ fn every_format_says_what_it_cannot_carry() {
     assert!(!lost.contains("hits of probes"), "{lost}");
     assert_eq!(through(RecordFormat::Parquet, &meta, &[snapshot]).2, []);
 
-    // Addresses that count more than a byte are written in bytes, or not at all.
+    // Addresses in units larger than a byte are written in bytes, or not at all.
     meta.contexts[0].address_unit_bytes = 4096;
     let far = Region { start: 1 << 60, end: (1 << 60) + 1, ..Region::default() };
     let folder = tempfile::tempdir().unwrap();
@@ -510,7 +510,7 @@ fn any_record() -> impl Strategy<Value = (RecordMeta, Vec<Snapshot>)> {
             let stats = (target == 2 && with_stats).then_some(stats);
             all.push(Snapshot { number: 0, target, time_ns, duration_ns, intervals, stats, regions });
         }
-        // A file of damo is one target after the other, numbered in the order in which they are there.
+        // A file of damo has one target after the other, numbered in file order.
         all.sort_by_key(|snapshot: &Snapshot| snapshot.target);
         (RecordMeta { contexts, targets, ..RecordMeta::default() }, all)
     })
@@ -520,7 +520,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn damo_json_carries_a_record_there_and_back((meta, all) in any_record()) {
-        // Targets without snapshots are left out, so that the others move up.
+        // Targets without snapshots are left out, so the others are renumbered.
         let used: Vec<u32> = (0..3).filter(|&target| all.iter().any(|snapshot| snapshot.target == target)).collect();
         let (store, found, _) = through(RecordFormat::Json, &meta, &all);
         prop_assert_eq!(store.meta().targets.len(), used.len());

@@ -1,4 +1,4 @@
-//! damo's configurations: every spelling is read, what is written reads the same, and what is wrong is named with its place.
+//! damo's configurations: every notation is read, round trips are exact, and errors name their place.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn one(context: Context) -> Kdamonds {
     Kdamonds { kdamonds: vec![Kdamond { refresh_ns: 0, contexts: vec![context] }] }
 }
 
-/// What `tests/differential/damo_records.py make-kdamonds` makes, by hand.
+/// The output of `tests/differential/damo_records.py make-kdamonds`, by hand.
 fn damo_s_configuration() -> Kdamonds {
     let scheme = Scheme {
         action: "pageout".into(),
@@ -106,7 +106,7 @@ fn units_of_values_and_of_keys() {
             parse(&format!(r#"{{"kdamonds": [{{"contexts": [{{"ops": "x", {context}}}]}}]}}"#)).unwrap();
         kdamonds.kdamonds[0].contexts[0].clone()
     };
-    // The key's suffix is the unit of a bare number only.
+    // The key's suffix is the unit only of a bare number.
     for (text, sample_ns) in [("5000", 5_000_000), ("\"5 ms\"", 5_000_000), ("\"5,000\"", 5_000_000), ("\"7 ns\"", 7)] {
         let found = context(&format!(r#""intervals": {{"sample_us": {text}}}"#));
         assert_eq!((found.intervals.sample_ns, found.intervals.aggregation_ns), (sample_ns, 100_000_000), "{text}");
@@ -121,10 +121,10 @@ fn units_of_values_and_of_keys() {
         pattern(r#"{"nr_accesses": {"min": "3 samples", "max": "max"}, "age": {"min": "1,000 aggr_intervals"}}"#);
     assert_eq!((found.access_unit, found.age_unit), (AccessUnit::Samples, AgeUnit::Aggregations));
     assert_eq!((found.accesses.min, found.accesses.max, found.age.min), (Limit::At(3), Limit::Max, Limit::At(1000)));
-    // damo prints "no limit" so.
+    // damo's notation for "no limit".
     let found = pattern(r#"{"nr_accesses": {"min": "0 %", "max": "18,446,744,073,709,551,615 %"}}"#);
     assert_eq!(found.accesses, Bounds::default());
-    // Names of older versions.
+    // Names from older versions.
     let found = context(
         r#""schemes": [{"filters": [{"filter_type": "anon", "matching": "yes", "filter_pass": true}],
           "quotas": {"reset_interval_ms": 5, "goals": [{"target_value_bp": "7", "current_value_bp": 1}]}}]"#,
@@ -212,7 +212,7 @@ fn any_configuration() -> impl Strategy<Value = Kdamonds> {
     let text = move || proptest::option::of(word());
     (word(), pattern, number(), number(), text(), any::<bool>(), limit(), bounds()).prop_map(
         |(word, pattern, number, other, text, flag, limit, bounds)| {
-            // Bounds that are wholly without limit carry no unit to tell.
+            // Bounds without any limit carry no unit.
             let unlimited = |bounds: Bounds| bounds.min == Limit::Max && bounds.max == Limit::Max;
             let mut pattern = pattern;
             if unlimited(pattern.accesses) {

@@ -1,4 +1,4 @@
-//! How much memory a trace touches, in all and at its highest.
+//! Memory that a trace touches, in total and at its peak.
 
 use std::ops::Range;
 
@@ -14,14 +14,12 @@ pub struct Footprint {
     pub touched_pages: u64,
     /// Number of distinct pages written in the whole trace.
     pub written_pages: u64,
-    /// Largest number of pages at one time that had been touched and were still mapped: the memory a run needs to go
-    /// without any reclaim. Pages unmapped, mapped over, or of a process that ended are not counted any more; pages of the page
-    /// cache stay to the end.
+    /// Largest number of pages at one time that had been touched and were still mapped: the memory that a run needs to avoid all reclaim.
+    /// Pages that are unmapped or mapped over, or whose process has ended, no longer count; pages of the page cache count to the end.
     pub peak_resident_pages: u64,
-    /// Of the touched pages those of the page cache: read or written through file descriptors. A page that is also mapped counts
-    /// here and there.
+    /// Touched pages of the page cache: read or written through file descriptors. A page that is also mapped counts in both.
     pub page_cache_pages: u64,
-    /// Trace time at which that number was reached first, nanoseconds.
+    /// Trace time at which the peak was first reached, nanoseconds.
     pub peak_time_ns: u64,
     /// Trace time at the end, nanoseconds from the start.
     pub duration_ns: u64,
@@ -40,7 +38,8 @@ pub fn footprint(reader: &mut dyn TraceRows) -> Result<Footprint> {
     Ok(counts.finish(duration_ns))
 }
 
-/// How many different pages of the page cache a trace reads and writes through file descriptors; `None`: such accesses were not recorded.
+/// Number of distinct pages of the page cache that a trace reads and writes through file descriptors; `None`: such accesses were not
+/// recorded.
 ///
 /// # Errors
 /// When the trace is damaged.
@@ -62,7 +61,7 @@ pub fn page_cache_pages(reader: &mut dyn TraceRows) -> Result<Option<u64>> {
 const RESIDENT: u8 = 1;
 const WRITTEN: u8 = 2;
 
-/// The same as part of another pass.
+/// The footprint, computed as part of another pass.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pages: PageTable,
@@ -94,7 +93,7 @@ impl Counts {
         }
     }
 
-    /// Takes in a row: to be followed by [`Counts::rise`] before anything is forgotten.
+    /// Adds a row. [`Counts::rise`] must follow before any page is forgotten.
     pub(crate) fn touch(&mut self, process: usize, pages: Range<u64>, write: bool) {
         for page in pages {
             let number = self.pages.insert(process, page) as usize;
@@ -110,7 +109,7 @@ impl Counts {
         }
     }
 
-    /// Notes how much was resident after rows at `time_ns`. They only add pages, so their last row is their highest.
+    /// Records the resident pages after rows at `time_ns`. Rows only add pages, so the peak is after the last row.
     pub(crate) fn rise(&mut self, time_ns: u64) {
         if self.resident > self.found.peak_resident_pages {
             self.found.peak_resident_pages = self.resident;

@@ -1,4 +1,4 @@
-//! When which memory was touched: a matrix of time and address, with the empty parts of the address space folded away.
+//! Accesses over time and address: a matrix, with the empty parts of the address space folded away.
 
 use serde::Serialize;
 
@@ -6,17 +6,17 @@ use super::layout::Layout;
 use super::{TraceStep, WordTable, walk};
 use crate::{MapKind, Result, TraceError, TraceRows};
 
-/// Size of the matrix and how it folds.
+/// Size of the matrix, and folding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatmapOptions {
     /// Number of columns over time, at least 1. Columns times rows: at most 2^26.
     pub columns: u32,
     /// Rows of addresses, at least 1. Fewer come out when fewer pages were touched.
     pub rows: u32,
-    /// Untouched pages between touched ones that are folded away from this length on.
+    /// Shortest run of untouched pages between touched ones that is folded away.
     pub fold_pages: u64,
-    /// Whether to take fewer columns, the most that are whole numbers of epochs long. Narrower ones would be empty in turn, and a picture
-    /// would show stripes that are not there.
+    /// Whether to take fewer columns, the most that are whole numbers of epochs long. Narrower columns would be empty in turn, and a
+    /// picture would show false stripes.
     pub whole_epochs: bool,
 }
 
@@ -37,17 +37,17 @@ pub struct Heatmap {
     pub bands: Vec<Band>,
     /// The rows of all bands, lowest address first.
     pub rows: Vec<HeatmapRow>,
-    /// Pages touched in each cell, counted once a row of the trace; row by row, `columns` cells each.
+    /// Pages touched in each cell, counted once for each row of the trace; row by row, `columns` cells each.
     pub cells: Vec<u64>,
     /// The largest cell value for one page: `cells[i] * 1000 / pages of its row`, in thousandths of an access a page.
     pub hottest_milli: u64,
-    /// Bands left out because there were too many for the rows asked for: the least touched ones.
+    /// Number of bands left out because there were too many for the requested rows: the least touched ones.
     pub dropped_bands: u64,
     /// Accesses in the bands left out.
     pub dropped_accesses: u64,
 }
 
-/// Touched memory without a long gap, of one process.
+/// Touched memory of one process without a long gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Band {
     /// Index of the process in the trace's list.
@@ -114,7 +114,7 @@ pub fn heatmap(reader: &mut dyn TraceRows, options: &HeatmapOptions) -> Result<H
     Ok(map)
 }
 
-/// The most columns, up to so many, that are whole numbers of epochs long.
+/// The largest number of columns, up to `columns`, that are whole numbers of epochs long.
 fn whole_epochs(duration_ns: u64, epoch_ns: u64, columns: u32) -> u32 {
     let Some(epochs) = duration_ns.checked_div(epoch_ns) else { return columns };
     let epochs_per_column = epochs.div_ceil(u64::from(columns)).max(1);
@@ -134,7 +134,7 @@ fn find_blocks(reader: &mut dyn TraceRows) -> Result<(Vec<Block>, u64)> {
     let meta = reader.meta().clone();
     let mut layout = Layout::default();
     let mut words = WordTable::apart();
-    // Of each 64 pages, which blocks were touched, and for each of these the mapping that had it first.
+    // For each 64 pages the touched blocks, and for each of these the first mapping that had it.
     let mut touched: Vec<u8> = Vec::new();
     let mut group_of: Vec<[u32; WORD_BLOCKS]> = Vec::new();
     let duration_ns = walk(reader, |step| {
@@ -176,7 +176,7 @@ fn find_blocks(reader: &mut dyn TraceRows) -> Result<(Vec<Block>, u64)> {
     Ok((blocks, duration_ns))
 }
 
-/// Which blocks of 64 pages have one of `bits`, one bit a block.
+/// Blocks of 64 pages that have one of `bits`, one bit for each block.
 #[inline]
 fn blocks_of(bits: u64) -> u8 {
     let has = |block: u32| u8::from(bits >> (block * 16) & 0xffff != 0) << block;
@@ -192,8 +192,8 @@ fn set_groups(groups: &mut [u32; WORD_BLOCKS], blocks: u8, group: u32) {
     }
 }
 
-/// Cuts the touched blocks at long gaps and where the mapping changes. If that makes too many bands, first mappings
-/// share bands, then longer gaps are kept, and at last the least touched bands are dropped; how many were.
+/// Cuts the touched blocks at long gaps and where the mapping changes. If that makes too many bands, first mappings share bands, then
+/// longer gaps are kept, and at last the least touched bands are dropped. Returns the number of dropped bands.
 fn find_bands(blocks: &[Block], options: &HeatmapOptions) -> (Vec<Band>, u64) {
     let rows = options.rows as usize;
     let fold_blocks = (options.fold_pages / BLOCK_PAGES).max(1);
@@ -206,7 +206,7 @@ fn find_bands(blocks: &[Block], options: &HeatmapOptions) -> (Vec<Band>, u64) {
         gap *= 4;
         bands = cut(blocks, gap, false);
     }
-    // A band must have a row; beyond that, rows show more in the long bands than in ever more short ones.
+    // A band must have a row; additional rows show more in long bands than in further short ones.
     let kept = (rows / 3).max(4).min(rows);
     let dropped = if bands.len() * 2 > rows { bands.len().saturating_sub(kept) } else { 0 };
     if dropped > 0 {
@@ -229,7 +229,7 @@ fn band_of(blocks: &[Block]) -> Band {
     for block in blocks {
         *counts.entry((std::rc::Rc::clone(&block.label), block.what)).or_insert(0u64) += 1;
     }
-    // On equal counts the last name wins: any rule will do, but it must be one.
+    // On equal counts the last name wins; any fixed rule works.
     let (label, what) = counts.iter().max_by_key(|(_, count)| **count).map(|(key, _)| key.clone()).unwrap_or_default();
     let others = counts.len() - 1;
     let label = if others == 0 { label.to_string() } else { format!("{label} +{others}") };
@@ -245,7 +245,7 @@ fn band_of(blocks: &[Block]) -> Band {
     }
 }
 
-/// Deals out rows: one to each band, the rest by length, none more than a band has blocks.
+/// Distributes rows: one to each band, the rest by length, at most one for each block of a band.
 fn give_rows(bands: &mut [Band], rows: u32) {
     let length = |band: &Band| (band.end - band.start) >> BLOCK_SHIFT;
     let total: u128 = bands.iter().map(|band| u128::from(length(band))).sum();
@@ -297,7 +297,7 @@ fn fill(reader: &mut dyn TraceRows, map: &mut Heatmap) -> Result<()> {
                     column.touched[row] += until - at;
                     until
                 } else {
-                    // Of a dropped band: up to the next band that is there.
+                    // In a dropped band: skip to the next existing band.
                     let next = bands.next_start(touched.process, at).min(end);
                     *dropped_accesses += next - at;
                     next
@@ -316,7 +316,7 @@ fn fill(reader: &mut dyn TraceRows, map: &mut Heatmap) -> Result<()> {
     Ok(())
 }
 
-/// The column of the matrix that is being filled. Time does not go back, so there is one at a time.
+/// The current column of the matrix. Time never goes back, so only one column is open.
 struct Column {
     number: u32,
     columns: u32,
@@ -334,7 +334,7 @@ impl Column {
         column
     }
 
-    /// The first time of which the column is a later one.
+    /// First time that belongs to a later column.
     fn end_ns(&self) -> u64 {
         if self.number + 1 >= self.columns {
             return u64::MAX;
@@ -351,7 +351,7 @@ impl Column {
         self.until_ns = self.end_ns();
     }
 
-    /// Adds what was counted to the matrix.
+    /// Adds the counts to the matrix.
     fn put(&mut self, cells: &mut [u64]) {
         for (touched, cells) in self.touched.iter_mut().zip(cells.chunks_mut(self.columns as usize)) {
             cells[self.number as usize] += std::mem::take(touched);
@@ -394,13 +394,13 @@ impl<'a> Bands<'a> {
     fn row(&self, page: u64) -> (usize, u64) {
         let band = &self.bands[self.selected];
         let scaled = u128::from(page - band.start) * u128::from(self.rows_per_page[self.selected]);
-        // Rounding down makes it the row before at times, never an earlier one: pages of a band are fewer than 2^64.
+        // Rounding down sometimes gives the previous row, never an earlier one: pages of a band are fewer than 2^64.
         let row = band.first_row as usize + usize::try_from(scaled >> 64).expect("less than the rows of the band");
         let end = self.rows[row].end;
         if page < end { (row, end) } else { (row + 1, self.rows[row + 1].end) }
     }
 
-    /// Where the first band of the process after `page` begins; `u64::MAX` if there is none.
+    /// Start of the first band of the process after `page`; `u64::MAX` if there is none.
     #[cold]
     fn next_start(&self, process: usize, page: u64) -> u64 {
         let next = self.bands.get(self.after(process, page));

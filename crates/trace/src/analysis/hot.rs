@@ -1,4 +1,4 @@
-//! The hottest memory: which mappings, and which ranges of them, take the accesses.
+//! The hottest memory: mappings, and ranges of them, with most accesses.
 
 use serde::Serialize;
 
@@ -6,14 +6,14 @@ use super::layout::{Group, Layout};
 use super::{PageTable, TraceStep, share_ppm, walk};
 use crate::{MapKind, Result, TraceRows};
 
-/// Where the accesses go. Pages are in units of the trace's page size; an access is a page touched by a row.
+/// Distribution of accesses. Pages are in units of the trace's page size; an access is a page touched by a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hot {
     /// Number of all accesses of the trace.
     pub accesses: u64,
     /// Mappings by kind and file, most accesses first.
     pub mappings: Vec<HotMapping>,
-    /// The ranges with most accesses, most first.
+    /// The ranges with most accesses, in descending order.
     pub ranges: Vec<HotRange>,
 }
 
@@ -24,7 +24,7 @@ pub struct HotMapping {
     pub process: usize,
     /// Kind of the mapping; `None`: outside all known mappings.
     pub what: Option<MapKind>,
-    /// Kind and last name of the file, for people.
+    /// Kind and last name of the file, for display.
     pub label: String,
     /// Number of distinct pages touched.
     pub touched_pages: u64,
@@ -33,7 +33,7 @@ pub struct HotMapping {
     pub share_ppm: u64,
 }
 
-/// Neighbouring pages of similar heat: accesses a touched page within the same power of two.
+/// Adjacent pages of similar heat: their accesses per touched page are within the same power of two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HotRange {
     /// Index of the process in the trace's list.
@@ -53,11 +53,11 @@ pub struct HotRange {
     pub share_ppm: u64,
 }
 
-/// Blocks that a trace's touched pages are divided into at most, before neighbours of similar heat are joined.
+/// Most blocks into which a trace's touched pages are divided, before adjacent ones of similar heat are joined.
 const BLOCKS_MAX: usize = 4096;
 
-/// One pass over the trace; memory grows with the footprint (some 20 bytes a page). `nr_ranges`: how many ranges to name.
-/// A page that changed hands counts for the mapping that had it first.
+/// One pass over the trace; memory grows with the footprint (some 20 bytes a page). `nr_ranges`: number of ranges to
+/// return. A page that changed mappings counts for the first one.
 ///
 /// # Errors
 /// When the trace is damaged.
@@ -65,7 +65,7 @@ pub fn hot(reader: &mut dyn TraceRows, nr_ranges: usize) -> Result<Hot> {
     let meta = reader.meta().clone();
     let mut layout = Layout::default();
     let mut pages = PageTable::default();
-    // Of each page its group and its accesses.
+    // Group and accesses of each page.
     let mut heat: Vec<(u32, u64)> = Vec::new();
     let mut accesses = 0u64;
     walk(reader, |step| {
@@ -112,7 +112,7 @@ pub fn hot(reader: &mut dyn TraceRows, nr_ranges: usize) -> Result<Hot> {
     Ok(Hot { accesses, mappings, ranges: ranges.into_iter().map(range).collect() })
 }
 
-/// Pages of one mapping with what they got.
+/// Pages of one mapping with their accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     process: usize,
@@ -132,7 +132,7 @@ impl Part {
             ..self
         }
     }
-    /// The power of two of its accesses a page.
+    /// The power of two of its accesses per page.
     fn class(&self) -> u32 {
         (self.accesses / self.touched_pages).max(1).ilog2()
     }
@@ -161,7 +161,7 @@ fn by_mapping(parts: &[Part], groups: &[Group], accesses: u64) -> Vec<HotMapping
     table
 }
 
-/// Joins pages into aligned blocks of a power of two, the smallest of which there are not too many.
+/// Joins pages into aligned blocks of a power of two, the smallest that gives at most [`BLOCKS_MAX`] blocks.
 fn divide(pages: Vec<Part>) -> Vec<Part> {
     let mut shift = 0;
     let mut parts = pages;
@@ -176,7 +176,7 @@ fn divide(pages: Vec<Part>) -> Vec<Part> {
 }
 
 fn join_alike(parts: Vec<Part>) -> Vec<Part> {
-    // Gaps up to the length of what is before them are bridged: a few untouched pages do not end a range.
+    // Gaps up to the length of the part before them are bridged: a few untouched pages do not end a range.
     let joins = |a: &Part, b: &Part| {
         let gap = b.start.saturating_sub(a.end);
         a.process == b.process

@@ -1,9 +1,9 @@
-//! How much of a trace's memory huge pages could hold, and at what price in memory.
+//! The part of a trace's memory that huge pages could hold, and its cost in memory.
 //!
 //! The measure: a 2 MiB range, aligned to its size, that lies in one anonymous mapping (heap, stack, private memory without a
-//! file; neighbours of a kind count as one mapping) could be one huge page. What it would save grows with how much of it the
-//! program touches; what it would cost is the rest, which becomes resident too. So ranges are told by the share of their pages
-//! that had been touched and were still mapped at one time, the most there were.
+//! file; adjacent ones of the same kind count as one mapping) could be one huge page. Its benefit grows with the touched part;
+//! its cost is the rest, which becomes resident too. So ranges are classified by the largest share of their pages that were
+//! touched and still mapped at one time.
 
 use std::collections::HashMap;
 
@@ -15,41 +15,41 @@ use crate::{EventKind, MapKind, Result, TraceRows};
 
 /// Bytes of a huge page.
 const HUGE_BYTES: u64 = 2 << 20;
-/// Pages of a range at most: those of 4 KiB.
+/// Most pages in a range: with pages of 4 KiB.
 const PAGES_MAX: u64 = 64 * WORDS as u64;
 const WORDS: usize = 8;
-/// Shares that are told, in percent; 0 is a page.
+/// Reported shares, in percent; 0 means one page.
 const SHARES_PERCENT: [u64; 6] = [0, 25, 50, 75, 90, 100];
 
 /// Memory that could be huge pages, by how densely it is touched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HugeRanges {
-    /// Different pages touched, of any memory, in bytes.
+    /// Distinct pages touched, of any memory, in bytes.
     pub touched_bytes: u64,
-    /// Touched bytes of anonymous memory, of each range the most at one time.
+    /// Touched bytes of anonymous memory: the peaks of all ranges, summed.
     pub anonymous_bytes: u64,
-    /// By how much of a range has to be touched, the least first.
+    /// One step for each least touched share of a range, ascending.
     pub steps: Vec<HugeStep>,
 }
 
-/// Ranges of which at least a share is touched.
+/// Ranges with at least a given share touched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HugeStep {
-    /// The share in parts a million; 0 is a page.
+    /// The share in parts per million; 0 means one page.
     pub least_share_ppm: u64,
     /// Number of ranges of 2 MiB.
     pub ranges: u64,
-    /// Touched bytes in these ranges, of each range the most at one time.
+    /// Touched bytes in these ranges: the peaks of all of them, summed.
     pub held_bytes: u64,
-    /// These as a share of all touched bytes, parts a million.
+    /// These as a share of all touched bytes, parts per million.
     pub held_share_ppm: u64,
-    /// Share of all accesses (pages touched by rows) that go there, parts a million.
+    /// Share of all accesses (pages touched by rows) to these ranges, parts per million.
     pub accesses_share_ppm: u64,
     /// Bytes that would become resident in addition if all these ranges were huge pages.
     pub overhead_bytes: u64,
 }
 
-/// Why a trace cannot answer how much memory could be huge.
+/// Why a trace has no result for huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotReported {
@@ -119,7 +119,7 @@ struct Range {
     resident: [u64; WORDS],
     nr_resident: u64,
     most: u64,
-    /// It lay in one anonymous mapping when one of its pages was touched first.
+    /// Whether it lay in one anonymous mapping at its first touch.
     fits: bool,
     /// Accesses to anonymous pages.
     accesses: u64,
@@ -178,7 +178,7 @@ impl Ranges {
         }
     }
 
-    /// The pages `start..end` are not mapped any more.
+    /// The pages `start..end` are no longer mapped.
     fn forget(&mut self, process: usize, start: u64, end: u64) {
         if start >= end {
             return;

@@ -1,4 +1,4 @@
-//! Idle age: for how long each page has not been touched, at chosen moments.
+//! Idle age: time since the last touch of each page, at given times.
 
 use super::{Clock, PageTable, TraceStep, walk};
 use crate::{EventKind, Result, TraceError, TraceRows};
@@ -8,13 +8,13 @@ use crate::{EventKind, Result, TraceError, TraceRows};
 pub enum IdleAt {
     /// Right after the last access, before the last process ends and its memory is freed.
     LastAccess,
-    /// At this trace time, after all that happened until then.
+    /// At this trace time, after all earlier events.
     Time(u64),
-    /// So many moments at equal distances; the last of them is the last access.
+    /// This number of moments at equal distances; the last of them is the last access.
     Spread(u32),
 }
 
-/// Pages by idle age at one moment. Counted are pages that had been touched and were still mapped.
+/// Pages by idle age at one moment. Only pages that had been touched and were still mapped count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleMoment {
     /// Trace time in nanoseconds.
@@ -25,7 +25,7 @@ pub struct IdleMoment {
     pub idle_pages: Vec<u64>,
 }
 
-/// Moments of [`IdleAt::Spread`] that are allowed at most: each of them visits all pages.
+/// Most moments of [`IdleAt::Spread`]: each of them visits all pages.
 pub const IDLE_MOMENTS_MAX: u32 = 10_000;
 
 /// Two passes over the trace; memory grows with the footprint (13 to 120 bytes a page). `bounds_ns` are the lower bounds of
@@ -58,7 +58,7 @@ pub fn idle(reader: &mut dyn TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Result
             return Err(TraceError::option("moments", format!("are {count}; allowed: 1 to {IDLE_MOMENTS_MAX}")));
         }
     };
-    // A single time is taken at its word; the other moments come before what follows the last access.
+    // A single time is used as given; the other moments come before the events after the last access.
     let before_the_end = !matches!(at, IdleAt::Time(_));
     let meta = reader.meta().clone();
     let mut clock = Clock::new(&meta);
@@ -106,7 +106,7 @@ fn spread(count: u32, last_ns: u64) -> Vec<u64> {
     (1..=count).map(|n| u64::try_from(nth(n)).expect("at most the last access")).collect()
 }
 
-/// Pages that are mapped, with the time of their last access.
+/// Mapped pages, with the time of their last access.
 struct Ages<'a> {
     pages: PageTable,
     /// By page number; `None` once the page is unmapped.

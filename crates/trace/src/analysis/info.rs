@@ -1,4 +1,4 @@
-//! What is in a trace: the first thing to look at.
+//! Summary of a trace.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub struct Info {
     pub recorder: String,
     /// Program and version that wrote the file.
     pub created_by: String,
-    /// The machine of the recording, in words; empty if not known.
+    /// Description of the machine of the recording; empty if not known.
     pub host: String,
     /// Exit code of the program, if known.
     pub exit_code: Option<i32>,
@@ -25,9 +25,9 @@ pub struct Info {
     pub page_bytes: u64,
     /// Length of an epoch; 0: one row is one request.
     pub epoch_ns: u64,
-    /// Where the times come from.
+    /// Source of the times.
     pub clock: Clock,
-    /// What the program used in a run of its own, without the recorder; `None`: it had none.
+    /// Resource use of the program in a separate run without the recorder; `None` if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native: Option<NativeRun>,
     /// Whether rows hold reads and writes of files through descriptors.
@@ -36,13 +36,13 @@ pub struct Info {
     pub rows: u64,
     /// Pages touched by all rows together.
     pub accesses: u64,
-    /// Of these, accesses by rows that write.
+    /// Accesses among these by rows that write.
     pub write_accesses: u64,
-    /// Of these, accesses of pages that only the kernel touched in their epoch, for the program.
+    /// Accesses among these to pages that only the kernel touched in their epoch, for the program.
     pub kernel_accesses: u64,
     /// Number of events: mappings, unmappings, thread starts and others.
     pub events: u64,
-    /// Length of the file in bytes; of the whole file, also where only a part of it was asked for.
+    /// Length of the file in bytes; of the whole file, even if only a part of it was requested.
     pub file_bytes: u64,
     /// Thousandths of a byte of the file for each access of the file.
     pub milli_bytes_per_access: u64,
@@ -55,7 +55,7 @@ pub struct Info {
     pub threads: Vec<ThreadInfo>,
     /// The mappings by kind and file, most accesses first.
     pub mappings: Vec<MappingInfo>,
-    /// What the recorder or importer wants known.
+    /// Notes of the recorder or importer.
     pub notes: Vec<String>,
 }
 
@@ -86,9 +86,9 @@ pub struct MappingInfo {
     pub what: Option<MapKind>,
     /// Path of the mapped file; `None` if there is no file.
     pub file: Option<String>,
-    /// Kind and last name of the file, for people.
+    /// Kind and last name of the file, for display.
     pub label: String,
-    /// Different pages touched. A page that changed hands counts for the mapping that had it first.
+    /// Distinct pages touched. A page that changed mappings counts for the first one.
     pub touched_pages: u64,
     /// Of these, pages that were written.
     pub written_pages: u64,
@@ -108,7 +108,7 @@ pub fn info(reader: &mut dyn TraceRows) -> Result<Info> {
     let mut counts = Counts::new(&meta);
     let mut layout = Layout::default();
     let mut accesses_of: Vec<u64> = Vec::new();
-    // Group of each page by its number: the first that had it.
+    // Group of each page by its number: the first group that had it.
     let mut owner: Vec<u32> = Vec::new();
     let (mut rows, mut accesses, mut write_accesses, mut kernel_accesses) = (0u64, 0u64, 0u64, 0u64);
     let duration_ns = walk(reader, |step| {

@@ -1,10 +1,10 @@
-//! Which mapping a page lies in, over time, and the groups in which results name them.
+//! The mapping of each page over time, and the groups of mappings in results.
 
 use std::collections::BTreeMap;
 
 use crate::{Event, EventKind, MapKind, MapRange, TraceMeta};
 
-/// All mappings of one kind and file in one process: what results are told by.
+/// All mappings of one kind and file in one process: the unit of results.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Group {
     pub(crate) process: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// For people: the kind, and the file's last name.
+    /// Kind and last name of the file, for display.
     pub(crate) fn label(&self) -> String {
         let kind = self.what.map_or("not mapped", MapKind::name).replace('_', " ");
         match &self.file {
@@ -31,7 +31,7 @@ pub(crate) struct Layout {
     ranges: BTreeMap<(usize, u64), (u64, u32)>,
     groups: Vec<Group>,
     group_of: BTreeMap<Group, u32>,
-    /// The answer given last.
+    /// The last answer.
     last: Option<(usize, u64, u64, u32)>,
 }
 
@@ -48,7 +48,7 @@ impl Layout {
         })
     }
 
-    /// Takes in an event of `process`.
+    /// Applies an event of `process`.
     pub(crate) fn see(&mut self, meta: &TraceMeta, event: &Event, process: usize) {
         match &event.kind {
             EventKind::Map(map) => self.map(process, map),
@@ -70,7 +70,7 @@ impl Layout {
         self.ranges.insert((process, map.start), (map.end, group));
     }
 
-    /// Forgets mappings of the range; parts outside it stay.
+    /// Removes mappings in the range; parts outside it stay.
     fn cut(&mut self, process: usize, start: u64, end: u64) {
         self.last = None;
         if let Some((&(_, before), &(before_end, group))) =
@@ -99,7 +99,7 @@ impl Layout {
         }
     }
 
-    /// The group of `page`, and where this answer ceases to hold for the pages after it.
+    /// The group of `page`, and the first page after it for which the answer may differ.
     #[inline]
     pub(crate) fn find(&mut self, process: usize, page: u64) -> (u32, u64) {
         if let Some((last_process, start, end, group)) = self.last
@@ -127,7 +127,7 @@ impl Layout {
         (group, end)
     }
 
-    /// Whether mappings of one group, neighbours as one, hold all of `start..end`.
+    /// Whether mappings of one group, adjacent ones joined, cover all of `start..end`.
     pub(crate) fn is_one_mapping(&self, process: usize, start: u64, end: u64) -> bool {
         let first = self.ranges.range((process, 0)..=(process, start)).next_back();
         let others = self.ranges.range((process, start + 1)..(process, end));
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against one cell a page.
+        /// Against a model with one cell for each page.
         #[test]
         fn equals_a_page_by_page_model(
             changes in proptest::collection::vec((any::<bool>(), 0u64..60, 1u64..30, 0u8..3), 0..40),

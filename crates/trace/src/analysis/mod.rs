@@ -1,9 +1,9 @@
-//! What a trace tells without replaying it. Integers only; every result serialises.
+//! Analyses of a trace without a replay. Integers only; every result serialises.
 //!
 //! All analyses take accesses in the order of the file. A page is a virtual page of a process: a file page mapped by two
 //! processes, or shared after a fork, counts once for each. *Trace time* is a thread's CPU time plus its sleeps plus the
-//! trace time at which it was started; over all threads it never goes back. It is what a run would have taken on enough
-//! CPUs without faults.
+//! trace time at which it was started; over all threads it never goes back. It is the time of a run on enough CPUs
+//! without faults.
 
 mod footprint;
 mod heatmap;
@@ -35,7 +35,7 @@ pub(crate) use pages::PageTable;
 pub(crate) use walk::{Clock, TraceStep, walk};
 pub(crate) use words::WordTable;
 
-/// Parts a million of a whole, rounded down; 0 of nothing.
+/// Parts per million of a whole, rounded down; 0 if the whole is 0.
 pub(crate) fn share_ppm(part: u64, whole: u64) -> u64 {
     let ppm = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
     u64::try_from(ppm).unwrap_or(u64::MAX)

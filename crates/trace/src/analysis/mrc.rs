@@ -1,4 +1,4 @@
-//! The miss-ratio curve of LRU: how many accesses miss at every memory size, in one pass.
+//! The miss-ratio curve of LRU: misses at every memory size, in one pass.
 
 use std::sync::mpsc;
 
@@ -13,23 +13,21 @@ use crate::{EventKind, PageCacheRange, Result, TraceRows};
 /// Misses of an LRU memory of every size. Sizes are in pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MissRatioCurve {
-    /// Pages touched by all rows: what misses are a share of.
+    /// Pages touched by all rows: the denominator of miss ratios.
     pub accesses: u64,
-    /// Misses that no size avoids: first touches, and first touches after an unmapping.
+    /// Misses at any size: first touches, and first touches after an unmapping.
     pub cold_misses: u64,
-    /// Sizes at which the number of misses falls, ascending, and the number from there on. Below the first, every access
-    /// misses.
+    /// Sizes at which the number of misses falls, ascending, with the number from there on. Below the first, every access misses.
     pub points: Vec<MrcPoint>,
-    /// Distance of the sizes that are told apart, where it is not one page: large curves are thinned out to at most 2^20 points. Each point
-    /// is as exact as without.
+    /// Distance between sizes, if it is not one page: large curves are thinned out to at most 2^20 points. Each point stays exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_pages: Option<u64>,
-    /// The curve is of this part of the pages; `None`: of all, and exact.
+    /// The part of the pages that the curve is based on; `None`: all pages, exact.
     #[serde(flatten)]
     pub sample: Option<SampledPart>,
 }
 
-/// What is known of the sample that a curve was made of.
+/// The sample that a curve is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SampledPart {
     /// The part of the pages.
@@ -38,13 +36,13 @@ pub struct SampledPart {
     /// Accesses to these pages.
     #[serde(rename = "sample_accesses")]
     pub accesses: u64,
-    /// Standard error of the miss ratio, parts a million: the largest of 64 sizes. It is taken from how much eight parts of the sample
-    /// differ. It does not know of accesses that all parts lack.
+    /// Standard error of the miss ratio, parts a million: the largest of 64 sizes. It is estimated from the differences between eight parts
+    /// of the sample. It does not cover accesses that all parts lack.
     #[serde(rename = "sample_error_ppm")]
     pub error_ppm: u64,
 }
 
-/// From this size on, this many misses.
+/// A point of the curve: the misses from a size on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MrcPoint {
     /// Memory size in pages.
@@ -60,7 +58,7 @@ impl MissRatioCurve {
         self.points[..after].last().map_or(self.accesses, |point| point.misses)
     }
 
-    /// Misses at `count` sizes, evenly spaced from 0 to the size from which nothing improves: for drawing.
+    /// Misses at `count` sizes, evenly spaced from 0 to the size beyond which nothing improves; for drawing.
     pub fn sampled(&self, count: u64) -> Vec<MrcPoint> {
         let largest = self.points.last().map_or(0, |point| point.pages);
         let steps = count.saturating_sub(1).clamp(1, largest.max(1));
@@ -71,9 +69,9 @@ impl MissRatioCurve {
 }
 
 /// One pass over the trace in file order; every page of a run is an access. Memory grows with the footprint (some 6 bytes a page). Most of
-/// the time is spent on misses of the processor's caches: 20 to 50 ns an access. Two threads share it.
+/// the time is spent on misses of the processor's caches: 20 to 50 ns an access. Two threads share the work.
 ///
-/// A page that is unmapped, mapped over, or whose process ends is forgotten: its place is free, its next touch is cold.
+/// A page that is unmapped, mapped over, or whose process ends is forgotten: its slot is free, and its next touch is cold.
 ///
 /// # Errors
 /// When the trace is damaged.
@@ -81,11 +79,11 @@ pub fn mrc(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
     mrc_sampled(reader, Sampling::Off)
 }
 
-/// As [`mrc`], but of a sample of the pages where `sampling` says so: of 1/16 of the pages in a sixteenth of the time and memory. The
+/// As [`mrc`], but on a sample of the pages if `sampling` asks for it: 1/16 of the pages takes a sixteenth of the time and memory. The
 /// pages are chosen by a hash of their number, so equal traces give equal curves.
 ///
-/// Distances in the sample are so many times too short as pages are missing. Misses are taken for so many accesses, and the rest of all
-/// accesses, which the sample may have too many or too few of, for hits at every size (SHARDS-adj: Waldspurger et al., 2015, section 3.4).
+/// Distances and misses in the sample are multiplied by the inverse of its rate. All other accesses count as hits at every size, even if
+/// the sample has too many or too few of them (SHARDS-adj: Waldspurger et al., 2015, section 3.4).
 ///
 /// # Errors
 /// When the trace is damaged.
@@ -96,7 +94,7 @@ pub fn mrc_sampled(reader: &mut dyn TraceRows, sampling: Sampling) -> Result<Mis
     }
 }
 
-/// The exact curve. Pages are looked up here and their distances counted on a thread of its own, as both take about the same time.
+/// The exact curve. Pages are looked up here, and their distances are counted on another thread, because both take about the same time.
 fn of_all(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
     let mut taken = Taken::new(reader.meta().page_cache);
     std::thread::scope(|scope| {
@@ -106,14 +104,14 @@ fn of_all(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
             let (mut distances, mut hits) = (Distances::default(), Hits::default());
             for mut batch in full {
                 hits.add(distances.count(&mut batch));
-                // The other side may have come to the end.
+                // The other side may have ended.
                 let _ = give_back.send(batch);
             }
             hits
         });
         let mut send = |batch: &mut Batch| {
             let next = empty.try_recv().unwrap_or_default();
-            // Nobody receives any more only if counting has panicked: that is told below.
+            // The receiver is gone only if counting has panicked, which is reported below.
             let _ = hand_on.send(std::mem::replace(batch, next));
         };
         let walked = walk(reader, |step| {
@@ -127,11 +125,11 @@ fn of_all(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
     })
 }
 
-/// Where all pages stand, and what is known of their accesses before any distance is.
+/// Slots of all pages, and counts of their accesses that need no distances.
 struct Taken {
     pages: Pages,
     places: Places,
-    /// Numbers of pages that are accessed next.
+    /// Numbers of the pages to be accessed next.
     noted: Vec<u32>,
     accesses: u64,
     cold_misses: u64,
@@ -140,13 +138,12 @@ struct Taken {
 /// Called with each full batch; must leave an empty one.
 type Full<'a> = &'a mut dyn FnMut(&mut Batch);
 
-/// Pages that are numbered before they are looked up, 16 KiB of numbers: two short loops wait for more cache misses at a time than one long
-/// one.
+/// Pages that are numbered before their lookup, 16 KiB of numbers: two short loops overlap more cache misses than one long loop.
 const NOTED: usize = 1 << 12;
-/// So many batches wait at most for the thread that counts: 512 KiB each.
+/// Most batches that wait for the counting thread: 512 KiB each.
 const BATCHES_AHEAD: usize = 4;
 
-/// Not generic: the loops over pages are then compiled in this crate, with its optimisation and not the caller's.
+/// Not generic, so that the loops over pages are compiled in this crate, with its optimisation and not the caller's.
 impl Taken {
     fn new(shared: Option<PageCacheRange>) -> Self {
         let (pages, places) = (Pages::new(shared), Places::default());
@@ -173,7 +170,7 @@ impl Taken {
         self.noted.clear();
     }
 
-    /// Hands on everything so far.
+    /// Passes on everything so far.
     fn settle(&mut self, full: Full<'_>) {
         self.look_up(full);
         self.places.settle(full);
@@ -216,7 +213,7 @@ fn of_sample(reader: &mut dyn TraceRows, sample: Sample) -> Result<MissRatioCurv
     Ok(curve)
 }
 
-/// The process and pages that a step makes empty: unmapped, mapped over, or those of a process that ends.
+/// The process and pages that a step empties: unmapped, mapped over, or of a process that ends.
 fn forgotten(step: &TraceStep<'_>) -> Option<(usize, u64, u64)> {
     match step {
         TraceStep::Rows(_) => None,
@@ -229,11 +226,11 @@ fn forgotten(step: &TraceStep<'_>) -> Option<(usize, u64, u64)> {
     }
 }
 
-/// Dense numbers of the pages that are looked at.
+/// Dense numbers of the counted pages.
 struct Pages {
     words: WordTable,
     shared: Option<PageCacheRange>,
-    /// Of a sample: its pages in each group, and the number of the first of them. Without one, all 64 pages have numbers.
+    /// For a sample: its pages in each group, and the number of the first of them. Without a sample, all 64 pages have numbers.
     sampled: Vec<(u64, u32)>,
     nr_sampled: u32,
 }
@@ -248,7 +245,7 @@ impl Pages {
         self.words.for_each_word(process, start, end, |number, bits| for_each_page(number, bits, &mut each));
     }
 
-    /// Calls `each` for the pages of the sample: number, and a number by which to part the sample.
+    /// Calls `each` for the pages of the sample: its number, and its part of the sample.
     #[inline]
     fn for_each_sampled(
         &mut self,
@@ -295,19 +292,19 @@ impl Pages {
     }
 }
 
-/// In place of a process, for pages that all share.
+/// Replaces the process for pages that all processes share.
 const EVERYBODY: usize = u32::MAX as usize;
 
 fn owner(shared: Option<PageCacheRange>, process: usize, page: u64) -> usize {
     if shared.is_some_and(|shared| shared.contains(page)) { EVERYBODY } else { process }
 }
 
-/// Parts of a sample, of which each gives a curve.
+/// Number of parts of a sample; each gives a curve.
 const PARTS: usize = 8;
-/// Sizes at which the curves of the parts are compared.
+/// Number of sizes at which the curves of the parts are compared.
 const SIZES: u64 = 64;
 
-/// The standard error of the mean of the parts, where it is largest.
+/// The largest standard error of the mean of the parts.
 fn standard_error_ppm(curve: &MissRatioCurve, parts: &[MissRatioCurve]) -> u64 {
     let error = |pages: u64| {
         let ratios = parts.iter().map(|part| part.misses_at(pages) as f64 / curve.accesses.max(1) as f64);
@@ -326,14 +323,14 @@ fn standard_error_ppm(curve: &MissRatioCurve, parts: &[MissRatioCurve]) -> u64 {
 struct Counter {
     stack: LruStack,
     hits: Hits,
-    /// Numbers of pages that are accessed: to be counted before anything is forgotten.
+    /// Numbers of accessed pages; they must be counted before any page is forgotten.
     noted: Vec<u32>,
     accesses: u64,
     cold_misses: u64,
 }
 
 impl Counter {
-    /// Takes in the accesses that were noted.
+    /// Counts the noted accesses.
     fn count(&mut self) {
         let Self { stack, hits, noted, accesses, cold_misses } = self;
         *accesses += noted.len() as u64;
@@ -356,7 +353,7 @@ impl Counter {
 #[inline]
 fn for_each_page(number: u32, mut bits: u64, mut each: impl FnMut(u32)) {
     assert!(number < 1 << 26, "more than 2^32 pages touched");
-    // A row has one page as a rule.
+    // A row usually has one page.
     while bits != 0 {
         each(number << 6 | bits.trailing_zeros());
         bits &= bits - 1;
@@ -372,7 +369,7 @@ struct Hits {
     furthest: u32,
 }
 
-/// Counts that are kept at most. Beyond it, neighbours are joined: a curve of more points than pixels helps nobody.
+/// Most counts. Beyond that, adjacent ones are joined: a curve with more points than pixels is of no use.
 const COUNTS_MAX: usize = 1 << 20;
 
 impl Hits {
@@ -384,7 +381,7 @@ impl Hits {
         distances.iter().for_each(|distance| counts[(distance - 1) as usize >> shift] += 1);
     }
 
-    /// The curve of `accesses` accesses to `one_in` times as many pages, where `counted` of them were looked at.
+    /// The curve of `accesses` accesses to `one_in` times as many pages, if `counted` of them were counted.
     fn curve(self, counted: u64, cold_misses: u64, accesses: u64, one_in: u64) -> MissRatioCurve {
         let Self { counts, shift, furthest } = self;
         let scaled = |misses: u64| misses.saturating_mul(one_in).min(accesses);
@@ -441,7 +438,7 @@ mod tests {
         assert_eq!(found.values().sum::<usize>(), found.len() + own_again, "each page has one number");
         let mut own = Vec::new();
         pages.for_each_in(1, 10, 5050, |page| own.push(page));
-        // Of its groups, also those that it has not touched: a stack knows that they are not there.
+        // Includes untouched pages of its groups, which the stack knows to be absent.
         let touched = own.iter().filter(|page| found.contains_key(page)).count();
         assert_eq!(touched, in_sample(1, 10..70) + in_sample(1, 90..100) + in_sample(1, 5000..5050));
     }
@@ -453,7 +450,7 @@ mod tests {
         for distance in [1, 2, 3, counts, counts + 1, 3 * counts] {
             hits.add(&[distance]);
         }
-        // Distances up to three times as many as counts: four to a count.
+        // Three times as many distances as counts: four distances to a count.
         assert_eq!((hits.shift, hits.counts.len()), (2, 3 * COUNTS_MAX / 4));
         assert_eq!((hits.counts[0], hits.counts[COUNTS_MAX / 4 - 1], hits.counts[COUNTS_MAX / 4]), (3, 1, 1));
         assert_eq!(hits.counts.iter().sum::<u64>(), 6);

@@ -1,4 +1,4 @@
-//! A number for each page that was touched: dense, in order of first touch.
+//! A number for each touched page: dense, in order of first touch.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,8 +9,8 @@ const LEAF_SHIFT: u32 = 4;
 const LEAF_PAGES: usize = 1 << LEAF_SHIFT;
 const ABSENT: u32 = u32::MAX;
 
-/// Maps (process, page) to dense numbers. Costs 4 bytes a page where touched pages are neighbours, some 110 at worst
-/// (one page in each block of 16).
+/// Maps (process, page) to dense numbers. Costs 4 bytes a page if touched pages are adjacent, some 110 at worst (one page
+/// in each block of 16).
 #[derive(Debug, Default)]
 pub(crate) struct PageTable {
     leaf_of: HashMap<LeafKey, u32, BuildHasherDefault<FastHasher>>,
@@ -22,7 +22,7 @@ pub(crate) struct PageTable {
     shared: Option<PageCacheRange>,
 }
 
-/// In place of a process, for pages that all share.
+/// Replaces the process for pages that all processes share.
 const EVERYBODY: usize = u32::MAX as usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,12 +69,12 @@ impl PageTable {
         if self.shared.is_some_and(|shared| shared.contains(page)) { EVERYBODY } else { process }
     }
 
-    /// How many pages have numbers.
+    /// Number of pages with numbers.
     pub(crate) fn len(&self) -> u64 {
         u64::from(self.len)
     }
 
-    /// The number of a page; a new one if it has none.
+    /// The number of a page; assigns a new one if it has none.
     ///
     /// # Panics
     /// At 2^32 - 1 pages, a footprint of 16 TiB of touched memory: the table alone would take 16 GiB.
@@ -111,7 +111,8 @@ impl PageTable {
         })
     }
 
-    /// Calls `each` with the numbers of pages that `process` touched in `start..end`, one mapping's, whoever shares them.
+    /// Calls `each` with the numbers of pages that `process` touched in `start..end`, a range of one mapping, including
+    /// shared pages.
     pub(crate) fn for_each_touched(&self, process: usize, start: u64, end: u64, each: impl FnMut(u32)) {
         self.for_each_in(self.owner(process, start), start, end, each);
     }

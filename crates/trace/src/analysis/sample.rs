@@ -1,4 +1,4 @@
-//! Which pages a sample holds: a part of all, by a hash of the page's number.
+//! The pages of a sample: a part of all pages, by a hash of the page's number.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 use isotherm_units::hash;
 use serde::{Serialize, Serializer};
 
-/// One page in so many: a power of two from 2 to 65,536.
+/// A sample rate of one page in n: n is a power of two from 2 to 65,536.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     shift: u32,
 }
 
-/// Whether a reading may look at a sample.
+/// Whether an analysis may use a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sampling {
-    /// Where all accesses would be too many to finish within a minute or so.
+    /// If all accesses would take more than about a minute.
     #[default]
     Auto,
     /// Never.
@@ -24,12 +24,12 @@ pub enum Sampling {
     Rate(Sample),
 }
 
-/// Accesses that are looked at without a sample.
+/// Most accesses that are analysed without a sample.
 const EXACT_ACCESSES_MAX: u64 = 1 << 30;
 const SHIFT_MAX: u32 = 16;
 
 impl Sampling {
-    /// The sample to take of so many accesses; `None`: all of them.
+    /// The sample to take of `accesses` accesses; `None`: all of them.
     pub fn of(self, accesses: u64) -> Option<Sample> {
         match self {
             Self::Off => None,
@@ -37,7 +37,7 @@ impl Sampling {
             Self::Auto => {
                 let times = accesses.div_ceil(EXACT_ACCESSES_MAX).max(1);
                 let shift = times.next_power_of_two().trailing_zeros().min(SHIFT_MAX);
-                // A sample costs a hash for each access. Where it must be, let it be worth it.
+                // A sample costs a hash for each access, so if one is needed, it is made small enough to pay off.
                 (shift > 0).then_some(Sample { shift: (shift + 3).min(SHIFT_MAX) })
             }
         }
@@ -45,12 +45,13 @@ impl Sampling {
 }
 
 impl Sample {
-    /// How many pages each page of the sample stands for.
+    /// Number of pages that each page of the sample represents.
     pub const fn one_in(self) -> u64 {
         1 << self.shift
     }
 
-    /// `None`: the page is not in the sample. Otherwise a number by which to part the sample, evenly spread over 16 bits.
+    /// `None`: the page is not in the sample. Otherwise a number, evenly spread over 16 bits, for dividing the sample into
+    /// parts.
     #[inline]
     pub(crate) fn part(self, process: usize, page: u64) -> Option<usize> {
         let bits = hash::mix(page ^ (process as u64).wrapping_add(1).wrapping_mul(hash::GOLDEN));
@@ -121,7 +122,7 @@ mod tests {
             let held = (0..160_000).filter(|page| sample.part(3, page * stride).is_some()).count();
             assert!((9_600..10_400).contains(&held), "{held} of 160,000 with stride {stride}");
         }
-        // The same page of two processes is two pages.
+        // The same page number in two processes means two pages.
         let differ = (0..1000).filter(|&page| sample.part(0, page).is_some() != sample.part(1, page).is_some()).count();
         assert!(differ > 60, "{differ}");
     }

@@ -1,10 +1,10 @@
-//! One pass over rows and events together, in the order in which they happened, with the trace's clock.
+//! One pass over rows and events together, in order, with the trace's clock.
 
 use std::ops::Range;
 
 use crate::{Event, EventKind, Result, RowBatch, TraceMeta, TraceRow, TraceRows};
 
-/// What happens next.
+/// A step of the pass.
 #[derive(Debug)]
 pub(crate) enum TraceStep<'a> {
     /// A thread touches pages.
@@ -59,7 +59,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Calls `each` for every step from the first row on; the trace time at the end.
+/// Calls `each` for every step from the first row on. Returns the trace time at the end.
 pub(crate) fn walk(reader: &mut dyn TraceRows, mut each: impl FnMut(TraceStep<'_>) -> Result<()>) -> Result<u64> {
     let meta = reader.meta().clone();
     let mut clock = Clock::new(&meta);
@@ -96,11 +96,11 @@ pub(crate) fn walk(reader: &mut dyn TraceRows, mut each: impl FnMut(TraceStep<'_
     Ok(clock.now_ns)
 }
 
-/// How many rows from the first on have its thread and time.
+/// Number of rows from the first on with its thread and time.
 fn alike(thread: &[u32], time_ns: &[u64]) -> usize {
     const BLOCK: usize = 64;
     let first = (thread[0], time_ns[0]);
-    // Whole blocks without a branch a row: epochs of large programs have thousands of rows.
+    // Whole blocks, without a branch for each row: epochs of large programs have thousands of rows.
     let blocks = thread.chunks_exact(BLOCK).zip(time_ns.chunks_exact(BLOCK));
     let same = blocks.take_while(|(thread, time_ns)| {
         let differ = thread
@@ -140,9 +140,9 @@ impl Clock {
         self.now_ns
     }
 
-    /// `thread` has used `cpu_ns` of CPU time: the trace time of what it does then.
+    /// Advances `thread` to `cpu_ns` of CPU time. Returns the trace time at that point.
     pub(crate) fn advance(&mut self, thread: u32, cpu_ns: u64) -> u64 {
-        // A thread whose start was not recorded is taken to start now.
+        // A thread without a recorded start is assumed to start now.
         let now_ns = self.now_ns;
         let offset_ns = *self.offsets_ns[thread as usize].get_or_insert(now_ns.saturating_sub(cpu_ns));
         self.now_ns = now_ns.max(offset_ns.saturating_add(cpu_ns));
@@ -154,7 +154,7 @@ impl Clock {
         self.offsets_ns[thread]
     }
 
-    /// Takes in an event. Whether it ended a process.
+    /// Applies an event. Returns whether it ended a process.
     pub(crate) fn see(&mut self, meta: &TraceMeta, event: &Event) -> bool {
         self.advance(event.thread, event.time_ns);
         match &event.kind {

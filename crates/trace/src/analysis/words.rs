@@ -1,38 +1,38 @@
-//! A number for each group of 64 pages that was touched: dense, in order of first touch.
+//! A number for each touched group of 64 pages: dense, in order of first touch.
 //!
-//! Analyses keep one machine word a group, or 64 cells. Finding the number of a group takes one probe of a small cache and one load, and
-//! no hash in the usual case: programs touch pages all over their memory, so the group touched last is seldom the group touched next.
+//! Analyses keep one machine word, or 64 cells, for each group. Finding the number of a group usually takes one probe of a small cache
+//! and one load, without a hash. Programs touch pages all over their memory, so consecutive touches are seldom in the same group.
 
 use std::collections::HashMap;
 
 use crate::{PageCacheRange, TraceMeta};
 
-/// Pages of a group: bits of a word.
+/// Pages in a group: bits of a word.
 pub(crate) const WORD_PAGES: u64 = 64;
 const WORD_SHIFT: u32 = WORD_PAGES.trailing_zeros();
-/// Groups of a span.
+/// Groups in a span.
 const SPAN_WORDS: usize = 64;
 const SPAN_SHIFT: u32 = WORD_SHIFT + SPAN_WORDS.trailing_zeros();
 const ABSENT: u32 = u32::MAX;
-/// Spans that are found without a hash: those of 32 GiB in one piece, in 128 KiB of a core's cache.
+/// Spans that are found without a hash: 32 GiB of contiguous memory, in 128 KiB of a core's cache.
 const CACHED_SPANS: usize = 1 << 13;
 
-/// Maps (process, page) to dense numbers of groups. Costs 4 bytes a group where touched pages are neighbours, some 300 at worst (one page
-/// in each span of 4096).
+/// Maps (process, page) to dense numbers of groups. Costs 4 bytes a group if touched pages are adjacent, some 300 at worst (one page in
+/// each span of 4096).
 #[derive(Debug)]
 pub(crate) struct WordTable {
-    /// By the low bits of the span.
+    /// Indexed by the low bits of the span.
     cache: Vec<(Span, u32)>,
     index_of: HashMap<Span, u32>,
     spans: Vec<Span>,
-    /// By index of the span and place in it.
+    /// Indexed by span and position in it.
     words: Vec<[u32; SPAN_WORDS]>,
     len: u32,
     /// Pages that are the same in all processes.
     shared: Option<PageCacheRange>,
 }
 
-/// In place of a process, for pages that all share.
+/// Replaces the process for pages that all processes share.
 const EVERYBODY: usize = u32::MAX as usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ struct Span {
     number: u64,
 }
 
-/// Stands for no span: page numbers end at 2^52.
+/// Means no span: page numbers end at 2^52.
 const NO_SPAN: Span = Span { process: u32::MAX, number: u64::MAX };
 
 impl Span {
@@ -66,7 +66,7 @@ impl WordTable {
         Self { shared, ..Self::apart() }
     }
 
-    /// A table in which all pages of a process are its own.
+    /// A table in which no pages are shared between processes.
     pub(crate) fn apart() -> Self {
         Self {
             cache: vec![(NO_SPAN, 0); CACHED_SPANS],
@@ -78,12 +78,12 @@ impl WordTable {
         }
     }
 
-    /// How many groups have numbers.
+    /// Number of groups with numbers.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// The number of the group of `page`; a new one if it has none.
+    /// The number of the group of `page`; assigns a new one if it has none.
     ///
     /// # Panics
     /// At 2^32 - 1 groups, which is more than 1 PiB of touched memory.
@@ -105,7 +105,7 @@ impl WordTable {
     /// Calls `each` for the pages `start..end`, group by group: the group's number, and a bit for each of the pages.
     #[inline]
     pub(crate) fn for_each_word(&mut self, process: usize, start: u64, end: u64, mut each: impl FnMut(u32, u64)) {
-        // A row has one page as a rule.
+        // A row usually has one page.
         if end - start == 1 {
             return each(self.insert(process, start), 1 << (start % WORD_PAGES));
         }
@@ -113,7 +113,7 @@ impl WordTable {
         while at < end {
             let mut until = (at | (WORD_PAGES - 1)) + 1;
             if let Some(shared) = self.shared {
-                // Where the page cache begins or ends inside a group, the group is two.
+                // If the page cache starts or ends inside a group, the group is split in two.
                 let border = [shared.start, shared.end].into_iter().find(|border| (at + 1..until).contains(border));
                 until = border.unwrap_or(until);
             }
@@ -189,7 +189,7 @@ impl WordTable {
     }
 }
 
-/// Place of a page's group in its span.
+/// Position of a page's group in its span.
 fn word_place(page: u64) -> usize {
     usize::try_from(page >> WORD_SHIFT).unwrap_or(usize::MAX) % SPAN_WORDS
 }
@@ -201,7 +201,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a map by group; the pages of a range are those of a set.
+        /// Against a map by group, and a set of pages for ranges.
         #[test]
         fn equals_a_map(
             runs in proptest::collection::vec(

@@ -1,4 +1,4 @@
-//! The working-set size: how many different pages are touched in each window of trace time.
+//! The working-set size: number of distinct pages touched in each window of trace time.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub struct WorkingSet {
     pub window_ns: u64,
     /// Windows from 0 on without gaps; the last one may be cut short by the end.
     pub windows: Vec<WssWindow>,
-    /// Of the windows' sizes, smallest to largest.
+    /// Percentiles of the windows' sizes, ascending.
     pub percentiles: Vec<WssPercentile>,
 }
 
@@ -37,12 +37,12 @@ pub struct WssPercentile {
     pub pages: u64,
 }
 
-/// Windows that are kept at most.
+/// Most windows.
 const WINDOWS_MAX: u64 = 1 << 20;
 const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 
-/// One pass over the trace; memory grows with the footprint (half a byte a page). A window shorter than the trace's epoch has nothing to show: rows carry the time at which
-/// their epoch began.
+/// One pass over the trace; memory grows with the footprint (half a byte a page). A window shorter than the trace's epoch is meaningless:
+/// rows carry the start time of their epoch.
 ///
 /// # Errors
 /// When the window is 0 or shorter than an epoch or makes more than 2^20 windows, or the trace is damaged.
@@ -78,17 +78,17 @@ pub fn wss(reader: &mut dyn TraceRows, window_ns: u64) -> Result<WorkingSet> {
     Ok(WorkingSet { window_ns, percentiles: percentiles(&windows), windows })
 }
 
-/// What was touched of 64 pages in the window that touched them last.
+/// Touched pages, out of 64, in the last window that touched them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     touched: u64,
     written: u64,
-    /// Index of that window; words of an older one stand for nothing.
+    /// Index of that window; words of an older window count as empty.
     window: u32,
 }
 
 impl Seen {
-    /// Takes in that pages `bits` are touched in the window of `index`.
+    /// Counts touches of pages `bits` in the window of `index`.
     #[inline]
     fn count(&mut self, window: &mut WssWindow, index: u32, bits: u64, write: bool) {
         if self.window != index {
@@ -102,7 +102,7 @@ impl Seen {
     }
 }
 
-/// Bits of a word that is seldom more than one.
+/// Number of set bits of a word, which seldom has more than one.
 #[inline]
 fn number_of(bits: u64) -> u64 {
     if bits & bits.wrapping_sub(1) == 0 { u64::from(bits != 0) } else { u64::from(bits.count_ones()) }

@@ -1,4 +1,4 @@
-//! Several traces become one.
+//! Merges several traces into one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,13 +13,13 @@ use crate::{
     TraceReader, TraceRow, TraceWriter,
 };
 
-/// Puts traces into one finished trace at `output`, as if their programs had been started together: all processes and threads,
-/// in the order of trace time; at equal times in the order of `inputs`. `progress` is told of rows written. Memory: a batch of
-/// each trace, and the events.
+/// Puts traces into one finished trace at `output`, as if their programs had been started together: all processes and threads, in the
+/// order of trace time; at equal times in the order of `inputs`. `progress` gets the number of rows written. Memory: a batch of each
+/// trace, and the events.
 ///
 /// # Errors
-/// When there are fewer than two, their page sizes or epochs differ, there is nothing in them, one is damaged, or the output
-/// cannot be written; it is then untouched.
+/// When there are fewer than two, their page sizes or epochs differ, there is nothing in them, one is damaged, or the output cannot be
+/// written; it is then untouched.
 pub fn merge(inputs: &[PathBuf], output: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<TraceMeta> {
     let mut readers = inputs.iter().map(TraceReader::open).collect::<Result<Vec<_>>>()?;
     check(&readers)?;
@@ -74,8 +74,8 @@ pub fn merge(inputs: &[PathBuf], output: impl AsRef<Path>, mut progress: impl Fn
     writer.finish()
 }
 
-/// Where the page numbers of files that are read and written are in the merged trace, and by how much those of each trace move up: there
-/// one number is one file's for all of them.
+/// Page numbers, in the merged trace, of files that are read and written, and the offset added to those of each trace: one number must
+/// mean one file in all of them.
 fn places_of_files(readers: &[TraceReader]) -> Result<(Option<PageCacheRange>, Vec<u64>)> {
     let mut merged: Option<PageCacheRange> = None;
     let mut moved = vec![0; readers.len()];
@@ -104,7 +104,7 @@ fn places_of_files(readers: &[TraceReader]) -> Result<(Option<PageCacheRange>, V
     Ok((merged, moved))
 }
 
-/// One trace on its way.
+/// The position in one trace.
 struct Cursor<'a> {
     steps: Steps<'a>,
     clock: Clock,
@@ -154,7 +154,7 @@ fn check(readers: &[TraceReader]) -> Result<()> {
     Ok(())
 }
 
-/// What the merged trace says about itself before its first row, and of each trace the numbers of its first process and thread.
+/// Metadata of the merged trace before its first row, and the numbers of the first process and thread of each trace.
 fn merged_meta(readers: &[TraceReader]) -> (TraceMeta, Vec<(usize, u32)>) {
     let metas = || readers.iter().map(TraceReader::meta);
     let first = readers[0].meta();
@@ -214,7 +214,7 @@ fn merged_meta(readers: &[TraceReader]) -> (TraceMeta, Vec<(usize, u32)>) {
     (meta, firsts)
 }
 
-/// What all have; `None` where they differ.
+/// The common value; `None` if they differ.
 fn same<'a, T: PartialEq>(mut all: impl Iterator<Item = &'a T>) -> Option<&'a T> {
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)

@@ -1,10 +1,10 @@
 //! Parts of traces, and traces put together.
 //!
-//! A [`Selection`] says which part of a page trace is meant: a window of trace time, threads, addresses, mappings. A
-//! [`TracePart`] is that part as a trace of its own: analyses read it as they read a file, and [`write_part`] makes a file of
-//! it, so that a report of a window and a report of the cut file are the same. [`merge()`] puts several traces into one.
-//! Everything streams, with the memory of the mappings and events. What happens to state that began before a window is told in
-//! `docs/mechanism/formats.md#cut-filter-merge`. For region records: [`crate::region::write_selected`], [`crate::region::merge_records`].
+//! A [`Selection`] selects a part of a page trace: a window of trace time, threads, addresses, mappings. A [`TracePart`] is that part as
+//! a separate trace: analyses read it like a file, and [`write_part`] writes it to a file, so that reports of a window and of the cut
+//! file are equal. [`merge()`] merges several traces. Everything streams, with the memory of the mappings and events. The treatment of
+//! state from before a window: `docs/mechanism/formats.md#cut-filter-merge`. For region records: [`crate::region::write_selected`],
+//! [`crate::region::merge_records`].
 
 mod merge;
 mod part;

@@ -1,4 +1,4 @@
-//! A part of a trace, read as if it were a trace of its own.
+//! A part of a trace, read like a whole trace.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::plan::{Plan, plan};
 use super::sieve::Sieve;
 use crate::{BATCH_ROWS, Result, RowBatch, TraceMeta, TraceReader, TraceRow, TraceRows, TraceWriter};
 
-/// What a [`Selection`] keeps of a trace, read with the memory of one batch and the mappings.
+/// The part of a trace that a [`Selection`] keeps, read with the memory of one batch and the mappings.
 #[derive(Debug)]
 pub struct TracePart {
     reader: TraceReader,
@@ -15,11 +15,11 @@ pub struct TracePart {
 }
 
 impl TracePart {
-    /// Finds the part, with one pass over the trace; two where a time is a share of the length, none for a whole trace.
+    /// Finds the part, with one pass over the trace; two if a time is a share of the length, none for a whole trace.
     ///
     /// # Errors
-    /// When the selection names a thread, process or mapping that the trace has not, nothing is left, or the trace is
-    /// damaged.
+    /// When the selection names a thread, process or mapping that the trace does not have, nothing is left, or the
+    /// trace is damaged.
     pub fn new(mut reader: TraceReader, selection: &Selection) -> Result<Self> {
         if selection.is_whole() {
             return Ok(Self { reader, part: None });
@@ -77,14 +77,15 @@ impl TraceRows for TracePart {
     }
 }
 
-/// Empties the batch for the rows after it.
+/// Empties the batch for the following rows.
 fn next_batch(batch: &mut RowBatch) {
     let after = batch.first_row + batch.len() as u64;
     batch.clear();
     batch.first_row = after;
 }
 
-/// Writes a part as a finished trace at `output`, which appears in one step. `progress` is told of rows written.
+/// Writes a part as a finished trace at `output`, which appears in one step. `progress` gets the number of rows
+/// written.
 ///
 /// # Errors
 /// When the trace is damaged, or the output cannot be written; it is then untouched.
@@ -105,7 +106,7 @@ mod tests {
     use isotherm_units::{Duration, Ratio};
     use std::os::unix::fs::FileExt as _;
 
-    /// Three row groups, of which the first cannot be decoded: a window in the last one is read all the same.
+    /// Three row groups, the first one not decodable: a window in the last one can still be read.
     #[test]
     fn row_groups_before_a_window_are_not_decoded() {
         let folder = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ mod tests {
         };
         (0..rows).for_each(|number| writer.push(row(number)).unwrap());
         writer.finish().unwrap();
-        // Behind the magic bytes begins the first column of the first group.
+        // The first column of the first group starts after the magic bytes.
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.write_all_at(&[0xff; 64], 4).unwrap();
         let (from_ns, to_ns) = (row(GROUP_ROWS as u64 * 9 / 4).time_ns, row(GROUP_ROWS as u64 * 19 / 8).time_ns);

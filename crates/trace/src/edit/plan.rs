@@ -1,4 +1,4 @@
-//! The pass that finds out what a part of a trace consists of: its rows, its events, its threads and their clocks.
+//! The pass that determines the contents of a part of a trace: its rows, events, threads and their clocks.
 
 use std::ops::Range;
 
@@ -16,28 +16,28 @@ use crate::{Event, EventKind, Result, ThreadMeta, TraceError, TraceMeta, TraceRe
 /// A part of a trace.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// What the part says about itself.
+    /// Metadata of the part.
     pub(crate) meta: TraceMeta,
     /// Rows of the trace that lie in the window.
     pub(crate) rows: Range<u64>,
-    /// By thread of the trace: where it is in the part; `None`: it is not.
+    /// By thread of the trace: its place in the part; `None` if it is not in the part.
     pub(crate) threads: Vec<Option<Place>>,
 }
 
 /// A thread in the part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// Its number there.
+    /// Its number in the part.
     pub(crate) number: u32,
     /// Its CPU time in the trace that is 0 in the part, nanoseconds.
     pub(crate) base_ns: u64,
 }
 
-/// Reads the trace once, or twice where the window is given in shares of its length. Rows before the window are not decoded where the file
-/// says of a row group that it is one thread's and ends before it.
+/// Reads the trace once, or twice if the window is given in shares of its length. Row groups before the window are not decoded if the file
+/// says that they are of one thread and end before it.
 ///
 /// # Errors
-/// When the selection names what the trace has not, nothing is left, or the trace is damaged.
+/// When the selection names something that the trace does not have, nothing is left, or the trace is damaged.
 pub(crate) fn plan(reader: &mut TraceReader, selection: &Selection, sieve: &mut Sieve) -> Result<Plan> {
     let needs_length = [selection.from, selection.to].into_iter().flatten().any(super::Moment::needs_length);
     let length_ns = if needs_length { length_ns(reader)? } else { 0 };
@@ -70,7 +70,7 @@ pub(crate) fn plan(reader: &mut TraceReader, selection: &Selection, sieve: &mut 
     planner.finish(selection, end_row)
 }
 
-/// Trace time at the end. Rows are decoded only where the file does not say how late they are.
+/// Trace time at the end. Rows are decoded only if the file does not have their times.
 fn length_ns(reader: &mut TraceReader) -> Result<u64> {
     let meta = reader.meta().clone();
     let mut clock = Clock::new(&meta);
@@ -94,18 +94,18 @@ fn length_ns(reader: &mut TraceReader) -> Result<u64> {
     }
 }
 
-/// What is known of a thread while the pass goes on.
+/// State of a thread during the pass.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
-    /// It has started and not ended.
+    /// Whether it has started and not ended.
     lives: bool,
-    /// It did when the window began.
+    /// Whether it was alive when the window began.
     lived_at_begin: bool,
     /// Its CPU time at its last step, nanoseconds.
     cpu_ns: u64,
-    /// It is in the window: lives when that begins, or does something or is started later.
+    /// Whether it is in the window: alive at its start, or active or started later.
     is_present: bool,
-    /// It was started in the window, by this thread.
+    /// The thread that started it, if in the window.
     started_by: Option<u32>,
     base: Base,
     /// CPU time of its last row that is not kept, if nothing kept came after it.
@@ -115,10 +115,10 @@ struct ThreadState {
 /// A thread's CPU time when the window begins.
 #[derive(Clone, Copy, Debug, Default)]
 enum Base {
-    /// It has not been seen in the window.
+    /// Not seen in the window yet.
     #[default]
     Unknown,
-    /// It ran at the beginning: that lies between the CPU time here and that of its next step.
+    /// Running at the start of the window, whose CPU time lies between this one and that of the thread's next step.
     Running {
         since_ns: u64,
     },
@@ -134,18 +134,18 @@ struct Planner<'a> {
     threads: Vec<ThreadState>,
     standing: Standing,
     begin_row: Option<u64>,
-    /// The window ends before the trace does.
+    /// Whether the window ends before the trace.
     cut_at_end: bool,
-    /// What stands when the window begins, at CPU time 0 of the part.
+    /// State at the start of the window, as events at CPU time 0 of the part.
     opening: Vec<Event>,
     /// Events with threads and CPU times of the trace, but rows of the part.
     events: Vec<Event>,
     nr_rows: u64,
     nr_accesses: u64,
     nr_dropped_accesses: u64,
-    /// Threads with a `dropped_ns`.
+    /// Number of threads with a `dropped_ns`.
     nr_dropped: usize,
-    /// Rows may be dropped other than by time.
+    /// Whether rows may be dropped for other reasons than time.
     may_drop: bool,
 }
 
@@ -172,7 +172,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Takes in rows that lie before the window as a whole; `false`: they do not, or that cannot be told without them.
+    /// Skips rows that are all before the window. `false`: they are not, or their times are unknown without decoding.
     fn passes_over(&mut self, ahead: &ThreadRows) -> bool {
         let Some(offset_ns) = self.clock.offset_ns(ahead.thread as usize) else { return false };
         let last_ns = offset_ns.saturating_add(ahead.last_ns);
@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
         true
     }
 
-    /// Takes in a step with `row` rows before it. Breaks where the window ends.
+    /// Handles a step with `row` rows before it. Breaks at the end of the window.
     fn step(&mut self, step: Step, row: u64, sieve: &mut Sieve) -> std::ops::ControlFlow<()> {
         let (thread, cpu_ns) = match step {
             Step::Row(row) => (row.thread, row.time_ns),
@@ -219,7 +219,7 @@ impl<'a> Planner<'a> {
         std::ops::ControlFlow::Continue(())
     }
 
-    /// The window begins: what lives and stands now is what the part begins with.
+    /// The window begins: the part starts with the current threads and mappings.
     fn begin(&mut self) {
         for (number, state) in (0u32..).zip(&mut self.threads) {
             let offset_ns = self.clock.offset_ns(number as usize);
@@ -227,7 +227,7 @@ impl<'a> Planner<'a> {
             (state.is_present, state.lived_at_begin) = (true, true);
             let position_ns = offset_ns.saturating_add(state.cpu_ns);
             if position_ns > self.from_ns {
-                // It sleeps: the rest of its sleep is in the window.
+                // Asleep: the rest of its sleep is in the window.
                 state.base = Base::Known(state.cpu_ns);
                 let kind = EventKind::Idle { ns: position_ns.min(self.to_ns) - self.from_ns };
                 self.opening.push(Event { row: 0, thread: number, time_ns: 0, kind });
@@ -237,8 +237,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The mappings that stood when the window began, of each process that did not begin in it. The first of its threads that
-    /// lived then makes them; without one, the first that is there.
+    /// The mappings at the start of the window, of each process that did not start in it. They are made by the first of its threads that
+    /// was alive then; without one, by its first thread.
     fn standing_maps(&self) -> Vec<Event> {
         let mut makers: Vec<Option<u32>> = vec![None; self.source.processes.len()];
         for lived_at_begin in [true, false] {
@@ -258,20 +258,20 @@ impl<'a> Planner<'a> {
         maps
     }
 
-    /// `thread` does something in the window.
+    /// `thread` is active in the window.
     fn appear(&mut self, thread: u32, cpu_ns: u64) {
         let from_start = self.from_ns == 0;
         if self.may_drop && !self.threads[thread as usize].is_present {
-            // When it began is known from what it does first, which may be dropped.
+            // Its start is known from its first step, which may be dropped.
             self.mark_dropped();
             self.events.push(Event { row: self.nr_rows, thread, time_ns: cpu_ns, kind: EventKind::Idle { ns: 0 } });
         }
         let state = &mut self.threads[thread as usize];
         state.is_present = true;
         state.base = match state.base {
-            // Nobody saw it start: it begins here, unless it began with the trace.
+            // Its start was not recorded: it starts here, unless it started with the trace.
             Base::Unknown => Base::Known(if from_start { 0 } else { cpu_ns }),
-            // A thread that is behind the others begins where it is.
+            // A thread that is behind the others starts at its own time.
             Base::Running { since_ns } => Base::Known(since_ns.min(cpu_ns)),
             known @ Base::Known(_) => known,
         };
@@ -296,7 +296,7 @@ impl<'a> Planner<'a> {
         self.nr_dropped -= usize::from(before.is_some());
     }
 
-    /// Sleeps of no length keep the time of rows that are not kept: the trace time stays what it was.
+    /// Sleeps of length 0 keep the times of dropped rows, so the trace time stays the same.
     fn mark_dropped(&mut self) {
         if self.nr_dropped == 0 {
             return;
@@ -332,7 +332,7 @@ impl<'a> Planner<'a> {
                     }
                 }
                 EventKind::Idle { ns } => {
-                    // The part of a sleep after the window's end is not in it.
+                    // The part of a sleep after the end of the window is dropped.
                     let offset_ns = self.clock.offset_ns(event.thread as usize).unwrap_or(0);
                     *ns = (*ns).min(self.to_ns - offset_ns.saturating_add(event.time_ns).min(self.to_ns));
                 }
@@ -348,7 +348,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The window ends at a step of `thread` at `cpu_ns`: up to the window's end that thread was still there.
+    /// The window ends at a step of `thread` at `cpu_ns`: until then that thread was alive.
     fn end(&mut self, thread: u32, cpu_ns: u64) {
         self.cut_at_end = true;
         let index = thread as usize;
@@ -361,7 +361,7 @@ impl<'a> Planner<'a> {
         self.set_dropped(thread, Some(time_ns));
     }
 
-    /// The selection in words.
+    /// Text of the selection.
     fn asked(&self, selection: &Selection) -> String {
         let mut asked = selection.words();
         if self.from_ns > 0 || self.to_ns < u64::MAX {
@@ -401,7 +401,7 @@ impl<'a> Planner<'a> {
             meta.exit_code = None;
         }
         meta.notes.extend(self.notes(selection));
-        // What was one mapping in two parts is one; done until nothing changes, so that a copy of the part is equal to it.
+        // Folds split mappings until nothing changes, so that a copy of the part is equal to it.
         loop {
             let folded = fold_events(&meta);
             if folded.len() == meta.events.len() {
@@ -413,8 +413,8 @@ impl<'a> Planner<'a> {
         Ok(Plan { meta, rows, threads })
     }
 
-    /// By thread, whether it is in the part: all present ones, but with threads or processes selected only those of
-    /// processes that have one, and of those that started one of these in the window.
+    /// By thread, whether it is in the part: all present ones. If threads or processes are selected, only those of processes with a
+    /// selected thread, and those that started one of these in the window.
     fn kept_threads(&self, selection: &Selection) -> Result<Vec<bool>> {
         let selected = selection.threads_kept(self.source)?;
         let mut processes = vec![false; self.source.processes.len()];
@@ -441,7 +441,7 @@ impl<'a> Planner<'a> {
         Ok(self.threads.iter().enumerate().map(is_kept).collect())
     }
 
-    /// By thread and by process, where it is in the part.
+    /// By thread and by process, its place in the part.
     fn numbers(&self, kept: &[bool]) -> (Vec<Option<Place>>, Vec<Option<usize>>) {
         let mut number = 0;
         let mut processes: Vec<Option<usize>> = vec![None; self.source.processes.len()];

@@ -1,4 +1,4 @@
-//! Which part of a trace is meant.
+//! Selection of a part of a trace.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use crate::{MapKind, MapRange, Result, TraceError, TraceMeta};
 /// A point in time of a file: from its start, or as a share of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// So long after the start.
+    /// At this time after the start.
     After(Duration),
     /// At this share of the length, at most all of it.
     Share(Ratio),
@@ -108,14 +108,14 @@ fn address(text: &str) -> Result<u64, String> {
     if all_digits && text.len() >= MAPS_DIGITS_MIN {
         return u64::from_str_radix(text, 16).map_err(|_| bad());
     }
-    // A bare number would be bytes here and hexadecimal in /proc: it is neither.
+    // A bare number is refused: it would mean bytes here, and hexadecimal in /proc.
     if all_digits && text != "0" {
         return Err(bad());
     }
     text.parse::<Bytes>().map(Bytes::get).map_err(|_| bad())
 }
 
-/// Ranges in ascending order, with those that touch or overlap as one.
+/// Ranges in ascending order, with adjacent and overlapping ones joined.
 pub(crate) fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     ranges.dedup_by(|next, kept| {
@@ -137,14 +137,14 @@ pub enum Access {
     Writes,
 }
 
-/// Which part of a page trace is meant: all that every given criterion keeps.
+/// A part of a page trace: all that every given criterion keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// From this trace time on; it belongs to the part.
+    /// Start in trace time, inclusive.
     pub from: Option<Moment>,
-    /// Up to this trace time; it does not belong to the part.
+    /// End in trace time, exclusive.
     pub to: Option<Moment>,
-    /// Accesses of these threads: index, tid or name. A number is an index where there is one. Empty: of all.
+    /// Accesses of these threads: index, tid or name. A number is an index if that exists. Empty: of all.
     pub threads: Vec<String>,
     /// Accesses of these processes: index, pid or name, as with threads.
     pub processes: Vec<String>,
@@ -162,12 +162,12 @@ impl Selection {
         *self == Self::default()
     }
 
-    /// Whether it drops accesses other than by time.
+    /// Whether it drops accesses for other reasons than time.
     pub(crate) fn drops_rows(&self) -> bool {
         *self != Self { from: self.from, to: self.to, ..Self::default() }
     }
 
-    /// What is kept, in words, for notes: `cut from 2s to 5s`, `mapping heap`.
+    /// Text of the kept part, for notes: `cut from 2s to 5s`, `mapping heap`.
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
         let list = |what: &str, of: &[String]| format!("{what} {}", of.join(" or "));
@@ -195,7 +195,7 @@ impl Selection {
     /// For each thread of `meta`, whether its rows are kept.
     ///
     /// # Errors
-    /// When the trace has no such thread or process; lists those it has.
+    /// When the trace has no such thread or process; lists existing ones.
     pub(crate) fn threads_kept(&self, meta: &TraceMeta) -> Result<Vec<bool>> {
         let mut kept = vec![true; meta.threads.len()];
         if !self.threads.is_empty() {
@@ -213,7 +213,7 @@ impl Selection {
     }
 }
 
-/// Whether one of `wanted` means this mapping: a kind by its word, anything else as a part of the file's path.
+/// Whether one of `wanted` matches this mapping: a kind by its name, anything else as a part of the file's path.
 pub(crate) fn is_mapping(what: MapKind, file: Option<&str>, wanted: &[String]) -> bool {
     wanted.iter().any(|text| {
         let kind = MapKind::from(text.clone());
@@ -221,7 +221,7 @@ pub(crate) fn is_mapping(what: MapKind, file: Option<&str>, wanted: &[String]) -
     })
 }
 
-/// Fails where a wanted mapping is none that the trace ever had.
+/// Fails if the trace never had a wanted mapping.
 pub(crate) fn check_mappings(meta: &TraceMeta, wanted: &[String]) -> Result<()> {
     let maps = || {
         meta.events.iter().filter_map(|event| match &event.kind {
@@ -250,13 +250,13 @@ pub(crate) fn check_mappings(meta: &TraceMeta, wanted: &[String]) -> Result<()> 
     Ok(())
 }
 
-/// Threads, processes or mappings that an error lists at most.
+/// Most threads, processes or mappings that an error lists.
 const NAMED_MAX: usize = 20;
 
 /// Id (0: not known) and name.
 type Known<'a> = (u32, &'a str);
 
-/// For each of `known` whether a word of `wanted` means it.
+/// For each of `known`, whether `wanted` names it.
 fn find(option: &'static str, id_name: &str, known: &[Known<'_>], wanted: &[String]) -> Result<Vec<bool>> {
     let mut found = vec![false; known.len()];
     for word in wanted {

@@ -1,15 +1,15 @@
-//! Which accesses of a trace are kept, row by row.
+//! Filters accesses of a trace, row by row.
 
 use super::selection::{Access, Selection, check_mappings, is_mapping, joined};
 use crate::analysis::Layout;
 use crate::{Event, Result, TraceMeta, TraceRow};
 
-/// Keeps of each row what a selection asks for. Rows and events are fed in order; times do not matter here.
+/// Keeps the selected parts of each row. Rows and events are fed in order; times do not matter here.
 #[derive(Debug)]
 pub(crate) struct Sieve {
     /// By thread of the trace, whether its rows are kept.
     threads: Vec<bool>,
-    /// Pages kept, ascending and apart; empty: all.
+    /// Pages kept, ascending and disjoint; empty: all.
     ranges: Vec<(u64, u64)>,
     wanted_mappings: Vec<String>,
     /// Only rows with this flag.
@@ -21,7 +21,7 @@ pub(crate) struct Sieve {
 
 impl Sieve {
     /// # Errors
-    /// When the selection names a thread, process or mapping that the trace has not.
+    /// When the selection names a thread, process or mapping that the trace does not have.
     pub(crate) fn new(meta: &TraceMeta, selection: &Selection) -> Result<Self> {
         check_mappings(meta, &selection.mappings)?;
         let page = |range: &super::AddressRange| (range.start / meta.page_bytes, range.end.div_ceil(meta.page_bytes));
@@ -35,18 +35,18 @@ impl Sieve {
         })
     }
 
-    /// Starts anew, for another pass.
+    /// Starts again, for another pass.
     pub(crate) fn reset(&mut self) {
         self.layout = Layout::default();
         self.is_wanted.clear();
     }
 
-    /// Whether events must be fed: what is kept depends on mappings.
+    /// Whether events must be fed, because the selection depends on mappings.
     pub(crate) fn needs_events(&self) -> bool {
         !self.wanted_mappings.is_empty()
     }
 
-    /// Takes in an event of `process`.
+    /// Applies an event of `process`.
     pub(crate) fn event(&mut self, meta: &TraceMeta, event: &Event, process: usize) {
         if self.needs_events() {
             self.layout.see(meta, event, process);
@@ -58,7 +58,7 @@ impl Sieve {
         self.threads.get(thread as usize).copied().unwrap_or(false)
     }
 
-    /// Hands out what is kept of a row of `process`: nothing, the row, or parts of it by page.
+    /// Passes the kept part of a row of `process` to `keep`: nothing, the row, or parts of it by page.
     #[inline]
     pub(crate) fn row(&mut self, process: usize, row: TraceRow, mut keep: impl FnMut(TraceRow)) {
         if !self.keeps_thread(row.thread) || self.write.is_some_and(|write| write != row.write) {
@@ -82,7 +82,7 @@ impl Sieve {
         if self.wanted_mappings.is_empty() {
             return keep(part(row, start, end));
         }
-        // Neighbouring mappings that are both wanted stay one row.
+        // Adjacent mappings that are both wanted stay one row.
         let mut open: Option<(u64, u64)> = None;
         let mut at = start;
         while at < end {

@@ -1,19 +1,19 @@
-//! The mappings that stand at a moment, with all that is known of them.
+//! The mappings at a moment, with all their properties.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::{Event, EventKind, MapRange, TraceMeta};
 
-/// What is mapped in each process, kept up to date event by event.
+/// Mappings of each process, updated event by event.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    /// By process and first page: the page after the last, and the mapping as it was made.
+    /// By process and first page: the page after the last, and the original mapping.
     ranges: BTreeMap<(usize, u64), (u64, Rc<MapRange>)>,
 }
 
 impl Standing {
-    /// Takes in an event of `process`.
+    /// Applies an event of `process`.
     pub(crate) fn see(&mut self, meta: &TraceMeta, event: &Event, process: usize) {
         match &event.kind {
             EventKind::Map(map) => {
@@ -33,7 +33,7 @@ impl Standing {
         }
     }
 
-    /// Forgets `start..end`; parts of mappings outside it stay.
+    /// Removes `start..end`; parts of mappings outside it stay.
     fn cut(&mut self, process: usize, start: u64, end: u64) {
         let before = self.ranges.range((process, 0)..(process, start)).next_back();
         if let Some((&key, (range_end, map))) = before.filter(|(_, (range_end, _))| *range_end > start) {
@@ -56,7 +56,7 @@ impl Standing {
         self.ranges.range((process, 0)..(process + 1, 0)).map(|(&(_, start), range)| (start, range))
     }
 
-    /// The mappings of `process` by address, each with the page of its file that it shows there.
+    /// The mappings of `process` by address, each with its page of the file there.
     pub(crate) fn mappings(&self, process: usize) -> impl Iterator<Item = MapRange> + '_ {
         self.of(process).map(|(start, (end, map))| {
             let shift = if map.file.is_some() { start - map.start } else { 0 };

@@ -1,9 +1,9 @@
-//! Rows and events of a trace one by one, in the order in which they happened.
+//! Rows and events of a trace one by one, in order.
 
 use crate::file::parquet_reader::ThreadRows;
 use crate::{Result, RowBatch, TraceReader, TraceRow};
 
-/// What happens next.
+/// A step of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// A thread touches pages.
@@ -12,7 +12,7 @@ pub(crate) enum Step {
     Event(usize),
 }
 
-/// A pass over a trace that is asked for its next step. Holds one batch of rows.
+/// A pass over a trace, step by step. Holds one batch of rows.
 #[derive(Debug)]
 pub(crate) struct Steps<'a> {
     reader: &'a mut TraceReader,
@@ -28,14 +28,14 @@ impl<'a> Steps<'a> {
         Self { reader, batch: RowBatch::new(), next: 0, next_event: 0 }
     }
 
-    /// What is known of the rows that come next, where they can be left out: they are of one thread, and no event lies among them.
+    /// Metadata of the next rows, if they can be skipped: they are of one thread, without an event among them.
     pub(crate) fn thread_ahead(&self) -> Option<ThreadRows> {
         let ahead = self.reader.thread_ahead().filter(|_| self.next >= self.batch.len())?;
         let event = self.reader.meta().events.get(self.next_event);
         event.is_none_or(|event| event.row >= ahead.rows.end).then_some(ahead)
     }
 
-    /// Leaves out these rows.
+    /// Skips these rows.
     pub(crate) fn skip(&mut self, ahead: &ThreadRows) {
         self.reader.skip_ahead();
         self.batch.clear();

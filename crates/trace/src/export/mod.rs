@@ -1,4 +1,4 @@
-//! Our traces become files of other programs. One file a format, one line in [`EXPORTERS`].
+//! Exports traces to formats of other programs. Each format is one file, and one line in [`EXPORTERS`].
 
 mod csv;
 mod native;
@@ -28,7 +28,7 @@ pub struct Exporter {
     pub name: &'static str,
     /// One line for help.
     pub about: &'static str,
-    /// Endings of file names that mean this format; the longest that fits decides.
+    /// File name endings of this format; the longest match decides.
     pub endings: &'static [&'static str],
     /// Writes the whole trace to `output`.
     pub convert: fn(&mut TraceReader, output: &Path, &ExportOptions) -> Result<()>,
@@ -73,8 +73,8 @@ fn by_ending(output: &Path) -> Result<&'static Exporter> {
     })
 }
 
-/// The number by which other programs know a page: the page number itself in the first process, the process's index in
-/// the bits above 2^52 in others. Traces of more than 4096 processes cannot be told apart so.
+/// The number by which other programs know a page: the page number itself in the first process, the process's index in the
+/// bits above 2^52 in others. Processes beyond 4096 cannot be distinguished.
 pub(crate) fn object_id(process: usize, page: u64) -> u64 {
     (process as u64) << 52 | page
 }
@@ -87,7 +87,7 @@ pub(crate) fn check_processes(reader: &TraceReader) -> Result<()> {
     Ok(())
 }
 
-/// A file in the making: beside its target, renamed when done, removed when dropped before.
+/// An unfinished file, next to its target; renamed when done, removed if dropped before.
 pub(crate) struct Output {
     target: PathBuf,
     temporary: Temporary,

@@ -1,4 +1,5 @@
-//! Our own finished form: an unfinished or torn trace becomes Parquet, a finished one is written anew.
+//! Our own finished form: an unfinished or torn trace becomes Parquet, and a finished one is written
+//! again.
 
 use std::path::Path;
 

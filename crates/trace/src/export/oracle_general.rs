@@ -1,9 +1,9 @@
 //! libCacheSim's oracleGeneral: 24 bytes an access, `next_access_vtime` = the 0-based index of the next access to the same
 //! page, -1 when there is none.
 //!
-//! The next access of each record is known only from the end, so the records first go to a temporary file beside the
-//! output, which is then gone through backwards block by block. Costs 24 bytes of disk an access for that time and some
-//! 20 bytes of memory a page of the footprint, never the whole trace.
+//! The next access of each record is known only from the end, so the records first go to a temporary file next to the
+//! output, which is then read backwards block by block. Temporarily costs 24 bytes of disk for each access, and some 20
+//! bytes of memory a page of the footprint, never the whole trace.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -23,7 +23,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
 };
 
 const RECORD_BYTES: usize = 24;
-/// Accesses a block of the backward pass.
+/// Accesses in a block of the backward pass.
 const BLOCK_RECORDS: u64 = 1 << 16;
 
 fn convert(reader: &mut TraceReader, output: &Path, _: &ExportOptions) -> Result<()> {
@@ -76,7 +76,7 @@ fn write_forward(reader: &mut TraceReader, file: &File, output: &Path) -> Result
     Ok(records)
 }
 
-/// For each object the index of the access seen last, going backwards.
+/// For each object, the index of the access seen last in the backward pass.
 #[derive(Default)]
 struct Next {
     pages: PageTable,
@@ -84,7 +84,7 @@ struct Next {
 }
 
 impl Next {
-    /// Notes access `now`; the one noted before, or -1.
+    /// Records access `now`. Returns the one recorded before, or -1.
     fn replace(&mut self, id: u64, now: u64) -> i64 {
         let dense = self.pages.insert((id >> 52) as usize, id & (crate::PAGE_LIMIT - 1)) as usize;
         if dense >= self.index.len() {

@@ -1,4 +1,4 @@
-//! A table in either form: finished (Parquet), being written or torn (Arrow IPC stream); told apart by content.
+//! A table in either form: finished (Parquet), being written or torn (Arrow IPC stream); distinguished by content.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ pub(crate) enum Container {
 }
 
 impl Container {
-    /// Opens the file at `path`, which must have the columns of `table`, and gives its metadata too. `when_empty` ends the sentence
-    /// about an empty file.
+    /// Opens the file at `path`, which must have the columns of `table`, and returns its metadata too. `when_empty` ends the
+    /// sentence about an empty file.
     pub(crate) fn open(path: &Path, table: &'static Table, when_empty: &str) -> Result<(Self, String)> {
         let source = Source::open(path)?;
         let mut head = Vec::new();

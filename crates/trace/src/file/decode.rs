@@ -1,5 +1,5 @@
 //! Decoders of the value encodings of Parquet pages: DELTA_BINARY_PACKED and RLE, as our writer makes them, and PLAIN and
-//! dictionary, as other programs do when they rewrite a trace.
+//! dictionary, as other programs write them when they rewrite a trace.
 //!
 //! A page is handed in as its bytes followed by [`PAGE_SLACK_BYTES`] of anything, so that the inner loops may read past
 //! the end of the values. Source: Apache Parquet format 2.10, `Encodings.md`.
@@ -7,10 +7,10 @@
 use super::footer::Physical;
 use super::unpack::{SLACK_BYTES, unpack_32};
 
-/// How many readable bytes must follow the values of a page.
+/// Readable bytes that must follow the values of a page.
 pub(crate) const PAGE_SLACK_BYTES: usize = 4 * 64 + SLACK_BYTES;
 
-/// What is wrong with a page.
+/// The flaw of a page.
 pub(crate) type Flaw = &'static str;
 
 const CUT_OFF: Flaw = "a page ends inside its values";
@@ -109,7 +109,7 @@ pub(crate) struct Delta {
     previous: u64,
     first_is_due: bool,
     min_delta: u64,
-    /// Where the bit widths of the block's next miniblocks lie.
+    /// Offset of the bit widths of the block's next miniblocks.
     widths_at: usize,
     miniblocks_left: usize,
     width: u8,
@@ -181,7 +181,7 @@ impl Delta {
                 self.next_miniblock(page)?;
             }
             if self.width == 0 {
-                // Equal differences: no bits at all, and as many groups as are wanted at once.
+                // Equal differences: no bits, and all requested groups at once.
                 let len = self.left.min(self.groups_left * 32).min(out.len().next_multiple_of(32));
                 let (here, rest) = out.split_at_mut(len.min(out.len()));
                 self.equal_steps(len, here);
@@ -276,7 +276,7 @@ enum Run {
         value: u64,
         left: usize,
     },
-    /// `next` values of the packed run are handed out.
+    /// `next` values of the packed run are already returned.
     Packed {
         start: usize,
         next: usize,
@@ -318,7 +318,7 @@ impl Hybrid {
         Ok(())
     }
 
-    /// Calls `each` with the next values and how often each repeats, `count` in all.
+    /// Calls `each` with the next values and their numbers of repeats, `count` in total.
     pub(crate) fn read(&mut self, page: &[u8], mut count: usize, mut each: impl FnMut(u64, usize)) -> Result<(), Flaw> {
         while count > 0 {
             match &mut self.run {

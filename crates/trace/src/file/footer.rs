@@ -1,4 +1,4 @@
-//! The footer of a Parquet file: which columns there are, where their pages lie, and our metadata.
+//! The footer of a Parquet file: its columns, the offsets of their pages, and our metadata.
 //!
 //! Source: Apache Parquet format 2.10, `parquet.thrift` (`FileMetaData`, `RowGroup`, `ColumnMetaData`).
 
@@ -12,7 +12,7 @@ pub(crate) const META_KEY: &str = "isotherm";
 
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// How a value lies in a page.
+/// Encoding of a value in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Physical {
     Boolean,
@@ -31,25 +31,25 @@ pub(crate) enum Codec {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk {
     pub(crate) physical: Physical,
-    /// Whether values could be absent: each page then starts with levels.
+    /// Whether values may be absent; each page then starts with levels.
     pub(crate) optional: bool,
     pub(crate) codec: Codec,
-    /// Bytes of the file.
+    /// Range in the file, in bytes.
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Least and greatest value, where the file says so exactly; of integers only.
+    /// Least and greatest value, if the file has exact ones; only of integers.
     pub(crate) values: Option<(u64, u64)>,
 }
 
-/// Rows whose columns lie together.
+/// Rows whose columns are stored together.
 #[derive(Clone, Debug)]
 pub(crate) struct RowGroup {
     pub(crate) rows: u64,
-    /// In the order of [`Table::columns`]; optional ones that are not there are left out.
+    /// In the order of [`Table::columns`]; missing optional ones are left out.
     pub(crate) chunks: Vec<Chunk>,
 }
 
-/// What the footer says.
+/// Contents of the footer.
 #[derive(Debug)]
 pub(crate) struct Footer {
     pub(crate) rows: u64,
@@ -122,7 +122,7 @@ impl Footer {
 #[derive(Clone, Copy)]
 struct Found {
     name: &'static str,
-    /// Among the file's leaf columns.
+    /// Index among the file's leaf columns.
     index: usize,
     physical: Physical,
     optional: bool,
@@ -196,7 +196,7 @@ fn read_chunk(
     Ok(Chunk { physical: column.physical, optional: column.optional, codec, start, end, values })
 }
 
-/// Least and greatest value of a column of unsigned integers. Older fields, in which the order of large values was not fixed, are not read.
+/// Least and greatest value of a column of unsigned integers. Older fields, whose order of large values was not defined, are not read.
 fn value_range(physical: Physical, statistics: &Struct<'_>) -> Option<(u64, u64)> {
     let value = |id| match (physical, statistics.bytes(id)?) {
         (Physical::Int64, bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),

@@ -1,7 +1,7 @@
 //! Writes a file that grows: an Arrow IPC stream, one whole batch at a time.
 //!
-//! Rows and notes (JSON in the column `event`) share one stream, so that their order is the file's order. A batch reaches
-//! the system in one piece; when it does not fit, the file is cut back to the last whole one.
+//! Rows and notes (JSON in the column `event`) share one stream, so that their order is the file's order. A batch is
+//! written in one piece; if it does not fit, the file is truncated to the last whole one.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,15 +16,15 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use super::footer::META_KEY;
 use super::table::{Kind, Table};
 
-/// Half the work of level 1, for page traces of the same size: 3.4 bytes a row of scattered pages.
+/// Half the CPU time of level 1, with page traces of the same size: 3.4 bytes a row of scattered pages.
 const ZSTD_LEVEL: i32 = -1;
 
 /// Name of the column of notes.
 pub(crate) const EVENT_COLUMN: &str = "event";
 
-/// Where the stream goes: a file, or a stand-in that runs full.
+/// Output of the stream: a file, or a test double that runs full.
 pub(crate) trait Medium: Write + std::fmt::Debug {
-    /// Cuts off everything from `bytes` on and continues there.
+    /// Truncates to `bytes`, and continues there.
     fn cut_back(&mut self, bytes: u64) -> std::io::Result<()>;
 }
 
@@ -52,7 +52,7 @@ impl<M: std::fmt::Debug> std::fmt::Debug for IpcFile<M> {
 }
 
 impl<M: Medium> IpcFile<M> {
-    /// Starts the stream: the schema with the metadata `json` goes out at once.
+    /// Starts the stream: the schema with the metadata `json` is written at once.
     pub(crate) fn create(medium: M, table: &'static Table, json: String) -> std::io::Result<Self> {
         let metadata = HashMap::from([(META_KEY.to_owned(), json)]);
         let schema = Schema::new_with_metadata(fields(table), metadata);
@@ -65,9 +65,9 @@ impl<M: Medium> IpcFile<M> {
         Ok(file)
     }
 
-    /// Hands the columns, and for each row its note if it is one, to the medium as one whole batch.
+    /// Writes the columns, and for each row its note if it is one, to the medium as one whole batch.
     ///
-    /// After an error the medium holds all batches before.
+    /// After an error the medium holds all earlier batches.
     pub(crate) fn write(&mut self, mut columns: Vec<ArrayRef>, notes: StringArray) -> std::io::Result<()> {
         columns.push(Arc::new(notes));
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields(self.table))), columns).map_err(other)?;

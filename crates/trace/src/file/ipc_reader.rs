@@ -11,7 +11,7 @@ use crate::{BATCH_ROWS, Result, RowBatch, TraceMeta};
 #[derive(Debug)]
 pub(crate) struct IpcRows {
     table: IpcTable,
-    /// Of the table's current batch.
+    /// Next row in the table's current batch.
     next_row: usize,
     rows_done: u64,
 }
@@ -25,7 +25,7 @@ impl IpcRows {
         Ok((Self { table, next_row: 0, rows_done: 0 }, meta))
     }
 
-    /// Reads the header of a stream that was closed; the metadata that stand in notes are known to the caller.
+    /// Reads the header of a stream that was closed; the caller knows the metadata in notes.
     pub(crate) fn open_closed(source: Source) -> Result<Self> {
         let (mut table, _) = IpcTable::open(source, &TRACE)?;
         table.expect_closed();
@@ -85,12 +85,12 @@ fn scan(table: &mut IpcTable, meta: &mut TraceMeta) -> Result<()> {
     Ok(())
 }
 
-/// Appends rows `from..to` of `message` to `batch`; notes are passed over.
+/// Appends rows `from..to` of `message` to `batch`; notes are skipped.
 fn take_rows(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
     if !message.has_notes() {
         return take_span(message, from, to, batch);
     }
-    // Between notes there are mostly many rows.
+    // Usually there are many rows between notes.
     let mut start = from;
     for row in (from..to).filter(|&row| message.notes_at(row)) {
         take_span(message, start, row, batch);
@@ -99,7 +99,7 @@ fn take_rows(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
     take_span(message, start, to, batch);
 }
 
-/// Appends rows `from..to` of `message`, none of which is a note.
+/// Appends rows `from..to` of `message`, which contain no note.
 fn take_span(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
     if from == to {
         return;
@@ -114,7 +114,7 @@ fn take_span(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
     extend_bits(message, 5, from, to, &mut batch.kernel);
 }
 
-/// Appends the bits `from..to` of a column; `false` where the stream lacks it.
+/// Appends the bits `from..to` of a column; `false` if the stream lacks it.
 fn extend_bits(message: &Message, column: usize, from: usize, to: usize, out: &mut Vec<bool>) {
     let first = out.len();
     if !message.has_column(column) {

@@ -27,7 +27,7 @@ pub(crate) fn is_ipc(head: &[u8]) -> bool {
 pub(crate) struct IpcTable {
     source: Source,
     fields: Vec<FieldKind>,
-    /// Where the first batch begins, and where the last whole one ends.
+    /// Start of the first batch, and end of the last whole one.
     first_message: u64,
     end: u64,
     next_message: u64,
@@ -51,7 +51,7 @@ enum FieldKind {
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) rows: usize,
-    /// Of each column of the table the plain values and the bytes a value (0: bits).
+    /// For each column of the table: the plain values, and the bytes of a value (0: bits).
     pub(crate) columns: Vec<(Vec<u8>, usize)>,
     /// Bit i set: row i is a note. Empty: no notes.
     is_note: Vec<u8>,
@@ -60,13 +60,13 @@ pub(crate) struct Message {
     body: Vec<u8>,
 }
 
-/// Where one message lies.
+/// Location of a message.
 struct Frame {
     body: u64,
     body_bytes: u64,
 }
 
-/// What is next in the stream.
+/// The next item of the stream.
 enum Next {
     Frame(Frame),
     /// The stream was closed.
@@ -76,7 +76,8 @@ enum Next {
 }
 
 impl IpcTable {
-    /// Reads the header; its metadata as JSON. [`IpcTable::scan`] or [`IpcTable::expect_closed`] must come next.
+    /// Reads the header. Returns its metadata as JSON. [`IpcTable::scan`] or [`IpcTable::expect_closed`] must come
+    /// next.
     pub(crate) fn open(source: Source, table: &Table) -> Result<(Self, String)> {
         let mut current = Message::default();
         let Next::Frame(frame) = next_frame(&source, 0, &mut current.metadata)? else {
@@ -98,8 +99,8 @@ impl IpcTable {
         self.current.rows = 0;
     }
 
-    /// Reads every batch once and hands it over with its notes and its place in the file. How many bytes after the last
-    /// whole batch are left out; `None` when the stream was closed.
+    /// Reads every batch once, and passes it on with its notes and its offset in the file. Returns the number of bytes
+    /// after the last whole batch, which are left out; `None` if the stream was closed.
     pub(crate) fn scan(
         &mut self,
         mut each: impl FnMut(&Source, u64, &Message, Vec<String>) -> Result<()>,
@@ -121,7 +122,7 @@ impl IpcTable {
         Ok((!closed).then(|| self.source.bytes - self.end))
     }
 
-    /// Takes the place of [`IpcTable::scan`] for a stream of which is known that it was closed: by a marker of 8 bytes.
+    /// Replaces [`IpcTable::scan`] for a stream that is known to be closed, by a marker of 8 bytes.
     pub(crate) fn expect_closed(&mut self) {
         self.end = self.source.bytes.saturating_sub(8);
     }
@@ -140,7 +141,7 @@ impl IpcTable {
         Ok(Some(&self.current))
     }
 
-    /// The batch that [`IpcTable::next_message`] handed out last.
+    /// The last batch from [`IpcTable::next_message`].
     pub(crate) fn current(&self) -> &Message {
         &self.current
     }
@@ -236,18 +237,18 @@ impl Message {
         self.is_note.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 != 0)
     }
 
-    /// Whether the stream has this column of the table; one that is required always is there.
+    /// Whether the stream has this column of the table; always true for required columns.
     pub(crate) fn has_column(&self, column: usize) -> bool {
         self.rows == 0 || !self.columns[column].0.is_empty()
     }
 
-    /// Of an integer column.
+    /// Value of an integer column.
     pub(crate) fn value(&self, column: usize, row: usize) -> u64 {
         let (values, width) = &self.columns[column];
         little_endian(&values[row * width..(row + 1) * width])
     }
 
-    /// Of a boolean column.
+    /// Value of a boolean column.
     pub(crate) fn bit(&self, column: usize, row: usize) -> bool {
         self.columns[column].0[row / 8] >> (row % 8) & 1 != 0
     }
@@ -263,7 +264,7 @@ fn next_frame(source: &Source, at: u64, metadata: &mut Vec<u8>) -> Result<Next> 
     let len = u64::from(u32::from_le_bytes([metadata[4], metadata[5], metadata[6], metadata[7]]));
     if metadata[..4] != CONTINUATION {
         if metadata.iter().all(|&byte| byte == 0) {
-            // A crash of the machine can leave zeroes where data were to be.
+            // A crash of the machine can leave zeroes in place of data.
             return Ok(Next::Torn);
         }
         return Err(source.damaged(at, "no Arrow IPC message where one should begin"));
@@ -345,7 +346,7 @@ fn read_schema(source: &Source, table: &Table, metadata: &[u8]) -> Result<(Vec<F
     Ok((fields, json.to_owned()))
 }
 
-/// Copies a buffer of `bytes` bytes to `out`, decompressed where it is compressed.
+/// Copies a buffer of `bytes` bytes to `out`, decompressed if needed.
 fn expand(stored: &[u8], compressed: bool, bytes: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
     const SHORT: &str = "a column is shorter than its rows";
     out.clear();

@@ -10,7 +10,7 @@ use super::ipc_file::{IpcFile, Medium};
 use super::table::TRACE;
 use crate::{Event, ProcessMeta, RowBatch, ThreadMeta, TraceMeta};
 
-/// What a non-null `event` cell holds.
+/// Contents of a non-null `event` cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Note {
@@ -21,24 +21,24 @@ pub(crate) enum Note {
     Outcome { exit_code: Option<i32>, complete: bool },
 }
 
-/// The stream. Holds the batch in the making.
+/// The stream. Holds the unfinished batch.
 #[derive(Debug)]
 pub(crate) struct IpcSink<M> {
     file: IpcFile<M>,
     pending: RowBatch,
-    /// Notes among the pending rows, with their places.
+    /// Notes among the pending rows, with their positions.
     notes: Vec<(usize, String)>,
 }
 
 impl<M: Medium> IpcSink<M> {
-    /// Starts the stream: the schema with `meta` goes out at once.
+    /// Starts the stream: the schema with `meta` is written at once.
     pub(crate) fn create(medium: M, meta: &TraceMeta) -> std::io::Result<Self> {
         let json = serde_json::to_string(meta).expect("metadata is plain data");
         let file = IpcFile::create(medium, &TRACE, json)?;
         Ok(Self { file, pending: RowBatch::new(), notes: Vec::new() })
     }
 
-    /// How many rows and notes wait for the next [`IpcSink::flush`].
+    /// Number of rows and notes that wait for the next [`IpcSink::flush`].
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
@@ -47,7 +47,7 @@ impl<M: Medium> IpcSink<M> {
         self.pending.push(row);
     }
 
-    /// Appends what `thread` touched in one epoch.
+    /// Appends the touches of `thread` in one epoch.
     pub(crate) fn extend(&mut self, time_ns: u64, thread: u32, runs: &[crate::PageRun]) {
         self.pending.extend(time_ns, thread, runs);
     }
@@ -58,9 +58,9 @@ impl<M: Medium> IpcSink<M> {
         self.pending.push(crate::TraceRow { time_ns, thread, page: 0, pages: 0, write: false, kernel: false });
     }
 
-    /// Hands everything pending to the medium as one whole batch.
+    /// Writes everything pending to the medium as one whole batch.
     ///
-    /// After an error the medium holds all batches before, and what was pending is gone.
+    /// After an error the medium holds all earlier batches, and pending rows are lost.
     pub(crate) fn flush(&mut self) -> std::io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -85,7 +85,7 @@ impl<M: Medium> IpcSink<M> {
     }
 }
 
-/// The column of notes of a batch of `rows` rows. Nearly all rows are none, so nothing is done for each of them but a copy.
+/// The column of notes of a batch of `rows` rows. Nearly all rows are no notes, so each of them only costs a copy.
 fn notes_column(rows: usize, notes: &[(usize, String)]) -> StringArray {
     if notes.is_empty() {
         return StringArray::new_null(rows);
@@ -93,7 +93,7 @@ fn notes_column(rows: usize, notes: &[(usize, String)]) -> StringArray {
     let (mut offsets, mut text, mut is_note) =
         (Vec::with_capacity(rows + 1), String::new(), vec![0u8; rows.div_ceil(8)]);
     for (place, note) in notes {
-        // A row's text begins where that of the row before ends.
+        // A row's text starts at the end of the previous row's text.
         offsets.resize(place + 1, i32::try_from(text.len()).expect("a batch of notes is short"));
         text.push_str(note);
         is_note[place / 8] |= 1 << (place % 8);
@@ -178,7 +178,7 @@ mod tests {
     fn a_disk_that_is_full_at_any_byte_keeps_all_whole_batches() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        // A note among few rows; how many rows were whole, and the disk.
+        // A note among a few rows. Returns the number of whole rows, and the disk.
         let write = |room: usize| -> Option<(u64, SmallDisk)> {
             let disk = SmallDisk { bytes: Vec::new(), room };
             let mut sink = IpcSink::create(disk, &TraceMeta::single("t")).ok()?;

@@ -1,4 +1,5 @@
-//! The forms of a trace and of a region record on disk: Parquet when finished, Arrow IPC stream while being written.
+//! The formats of a trace and of a region record on disk: Parquet when finished, Arrow IPC stream while being
+//! written.
 //!
 //! Both are read by our own small readers rather than by the general ones: they need integer columns only, decode
 //! several times faster into plain vectors, and check every length before they trust it. Writing uses the general
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Result, TraceError};
 
-/// A file that is read at given places, with its name for messages.
+/// A file for reads at given offsets, with its name for messages.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
@@ -45,7 +46,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), bytes: found.len(), file })
     }
 
-    /// Reads exactly `len` bytes at `offset` into `buffer`, replacing what it holds.
+    /// Reads exactly `len` bytes at `offset` into `buffer`, replacing its contents.
     pub(crate) fn read_at(&self, offset: u64, len: usize, buffer: &mut Vec<u8>) -> Result<()> {
         if offset.checked_add(len as u64).is_none_or(|end| end > self.bytes) {
             return Err(self.damaged(offset, format!("{len} bytes are missing there: the file is cut off")));

@@ -8,7 +8,7 @@ use crate::{Result, TraceError};
 
 /// Largest page that is read: our own have a few hundred KiB, other programs' about 1 MiB.
 const PAGE_BYTES_MAX: usize = 64 << 20;
-/// What is read to find a page header; headers with statistics have some 100 bytes.
+/// Bytes read to find a page header; headers with statistics have some 100 bytes.
 const HEADER_WINDOW_BYTES: u64 = 1024;
 
 const PLAIN: i64 = 0;
@@ -109,7 +109,8 @@ impl ColumnReader {
         source.damaged(self.page_start, format!("column `{}`: {flaw}", self.name))
     }
 
-    /// How many of `count` values the current page can give, after going on to the next page when it is used up.
+    /// Number of values, up to `count`, that the current page can give; moves on to the next page if it is
+    /// exhausted.
     fn available(&mut self, source: &Source, count: usize) -> Result<usize> {
         while self.values_left == 0 {
             self.next_page(source)?;
@@ -150,7 +151,7 @@ impl ColumnReader {
         }
     }
 
-    /// Reads the page's bytes into `self.page`, decompressed, slack behind.
+    /// Reads the page's bytes into `self.page`, decompressed, followed by slack.
     fn load(&mut self, source: &Source, header: &PageHeader) -> Result<()> {
         let offset = self.next_page;
         self.next_page += header.stored_bytes as u64;
@@ -220,7 +221,7 @@ impl ColumnReader {
         Ok(())
     }
 
-    /// Checks that no value is absent; where the values start.
+    /// Checks that no value is absent. Returns the offset of the values.
     fn skip_levels(&self, header: &PageHeader) -> Result<usize, Flaw> {
         let (at, values_at) = if header.version == 2 {
             (0, header.level_bytes)
@@ -279,7 +280,7 @@ struct PageHeader {
     /// Bytes of the page when decompressed, levels included.
     page_bytes: usize,
     stored_bytes: usize,
-    /// Of version 2 pages.
+    /// Bytes of levels, in version 2 pages.
     level_bytes: usize,
     compressed: bool,
 }

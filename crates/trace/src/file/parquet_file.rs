@@ -1,4 +1,4 @@
-//! Writes a finished file: row groups to a temporary beside the target, put in place by one rename.
+//! Writes a finished file: row groups go to a temporary file next to the target, which is then renamed into place.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
@@ -19,9 +19,9 @@ use super::table::{Column, Kind, Table};
 use super::temporary::Temporary;
 use crate::{Result, TraceError};
 
-/// Rows a row group: bounds the memory of writers.
+/// Rows in a row group: bounds the memory of writers.
 pub(crate) const GROUP_ROWS: usize = 1 << 20;
-/// Rows a page: bounds the memory of readers, and keeps a page in a core's cache.
+/// Rows in a page: bounds the memory of readers, and keeps a page in a core's cache.
 const PAGE_ROWS: usize = 1 << 16;
 const ZSTD_LEVEL: i32 = 3;
 
@@ -33,7 +33,7 @@ pub(crate) enum Values<'a> {
     Bool(&'a [bool]),
 }
 
-/// A Parquet file in the making. Dropped unfinished, it removes its temporary.
+/// An unfinished Parquet file. Dropping it unfinished removes its temporary file.
 pub(crate) struct ParquetFile {
     target: PathBuf,
     temporary: Temporary,
@@ -47,7 +47,7 @@ impl std::fmt::Debug for ParquetFile {
     }
 }
 
-/// The file below; keeps the system's own error, which the Parquet writer may turn into text.
+/// The underlying file; keeps the system's own error, which the Parquet writer may convert to text.
 struct ErrorKeeping {
     file: File,
     failure: Arc<Mutex<Option<std::io::Error>>>,
@@ -65,18 +65,19 @@ impl Write for ErrorKeeping {
     }
 }
 
-/// Begins a recording: what was seen of running programs is nobody's but its owner's (mode 0600). Replaces what a file held.
+/// Creates the file of a recording. Only its owner may read data on running programs (mode 0600). Replaces existing
+/// contents.
 pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let metadata = file.metadata()?;
-    // It may have been there, and been everybody's.
+    // It may have existed, readable for all users.
     if metadata.is_file() && metadata.mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
 }
 
-/// Whether the system said that there is no room.
+/// Whether the error means that the disk is full.
 pub(crate) fn is_full(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
@@ -87,7 +88,7 @@ impl ParquetFile {
         let temporary = Temporary::beside(target, "finishing");
         let failed = |what, error| TraceError::io(what, temporary.path(), error);
         let file = File::create(temporary.path()).map_err(|error| failed("create", error))?;
-        // Whoever could not read the file that it takes the place of cannot read this one.
+        // Users who could not read the replaced file cannot read this one.
         if let Some(replaced) = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file) {
             let kept = file.set_permissions(replaced.permissions());
             kept.map_err(|error| failed("write", error))?;
@@ -174,7 +175,7 @@ fn properties(table: &Table) -> WriterProperties {
         .set_offset_index_disabled(true)
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS / 16)
-        // Bits that compress by less than a tenth are stored as they are: they decode several times faster.
+        // Bits that compress by less than a tenth are stored uncompressed: they decode several times faster.
         .set_data_page_v2_compression_ratio_threshold(0.9);
     for column in table.columns {
         let encoding = if column.kind == Kind::Bool { Encoding::RLE } else { Encoding::DELTA_BINARY_PACKED };
@@ -206,7 +207,7 @@ mod tests {
         record.finish().unwrap();
         group.finish().unwrap();
         assert!(are_private(), "finished");
-        // A conversion takes the mode of what it replaces.
+        // A conversion keeps the mode of the replaced file.
         TraceWriter::create_finished(&paths[0], TraceMeta::single("x")).unwrap().finish().unwrap();
         assert!(are_private(), "replaced");
     }

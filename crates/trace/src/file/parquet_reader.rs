@@ -37,7 +37,7 @@ impl ParquetTable {
         self.rows_done = 0;
     }
 
-    /// Goes to the row group that holds row `row`, or behind all of them.
+    /// Goes to the row group that holds row `row`, or after all of them.
     pub(crate) fn go_to(&mut self, row: u64) {
         self.rewind();
         while self.group_ahead().is_some_and(|group| self.rows_done + group.rows <= row) {
@@ -45,12 +45,12 @@ impl ParquetTable {
         }
     }
 
-    /// The row group that the next batch begins with; `None` inside of a group, and at the end.
+    /// The row group that the next batch begins with; `None` inside a group, and at the end.
     pub(crate) fn group_ahead(&self) -> Option<&RowGroup> {
         self.row_groups.get(self.next_group).filter(|_| self.rows_left == 0)
     }
 
-    /// Leaves out the row group that is ahead.
+    /// Skips the next row group.
     pub(crate) fn skip_group(&mut self) {
         self.rows_done += self.group_ahead().map_or(0, |group| group.rows);
         self.next_group += 1;
@@ -61,12 +61,13 @@ impl ParquetTable {
         self.rows_done
     }
 
-    /// How many rows the next batch has: at most [`BATCH_ROWS`], 0 at the end. Each column must then be read for as many.
+    /// Number of rows in the next batch: at most [`BATCH_ROWS`], 0 at the end. Each column must then be read for this
+    /// number.
     pub(crate) fn next_rows(&mut self) -> Result<usize> {
         while self.rows_left == 0 {
             let Some(group) = self.row_groups.get(self.next_group) else { return Ok(0) };
             if self.columns.is_empty() {
-                // Optional columns stand last, so that a file that lacks one has fewer chunks.
+                // Optional columns come last, so a file that lacks one has fewer chunks.
                 for (column, &chunk) in self.table.columns.iter().zip(&group.chunks) {
                     self.columns.push(ColumnReader::new(&self.source, column.name, chunk)?);
                 }
@@ -86,7 +87,7 @@ impl ParquetTable {
         self.columns[column].read(&self.source, out)
     }
 
-    /// Fills `out` with the batch's values of boolean column `column`; with `false` where the file lacks it.
+    /// Fills `out` with the batch's values of boolean column `column`; with `false` if the file lacks it.
     pub(crate) fn read_bools(&mut self, column: usize, out: &mut [bool]) -> Result<()> {
         match self.columns.get_mut(column) {
             Some(column) => column.read_bools(&self.source, out),
@@ -131,7 +132,7 @@ impl ParquetRows {
         self.table.go_to(row);
     }
 
-    /// What the file says about the rows that come next, if they are all of one thread.
+    /// Metadata of the file about the next rows, if all of them are of one thread.
     pub(crate) fn thread_ahead(&self) -> Option<ThreadRows> {
         let group = self.table.group_ahead()?;
         let (_, last_ns) = group.chunks.first()?.values?;
@@ -153,7 +154,7 @@ impl ParquetRows {
             return Ok(false);
         }
         batch.first_row = first_row;
-        // Not cleared before: a column of the right length is overwritten, not zeroed first.
+        // Not cleared first: a column of the right length is overwritten, without zeroing.
         batch.resize(rows);
         self.table.read(0, &mut batch.time_ns[..])?;
         self.table.read(1, &mut batch.thread[..])?;

@@ -6,7 +6,7 @@ use super::parquet_file::{GROUP_ROWS, ParquetFile, Values};
 use super::table::TRACE;
 use crate::{Result, RowBatch, TraceMeta};
 
-/// The rows of a finished trace in the making: 26 bytes a row of a row group.
+/// The rows of an unfinished row group: 26 bytes a row.
 #[derive(Debug)]
 pub(crate) struct ParquetSink {
     file: ParquetFile,
@@ -42,7 +42,7 @@ impl ParquetSink {
     /// Appends rows, which the caller has checked.
     pub(crate) fn push_batch(&mut self, batch: &RowBatch) -> Result<()> {
         if self.page.is_empty() {
-            // Room for the whole group at once: doubling would take twice as much for the last batch. What is not used is never resident.
+            // Allocates the whole group at once: doubling would take twice as much for the last batch. Unused memory is never resident.
             let room = GROUP_ROWS + batch.len();
             self.time_ns.reserve_exact(room);
             self.thread.reserve_exact(room);
@@ -83,7 +83,7 @@ impl ParquetSink {
         Ok(())
     }
 
-    /// Writes what is left and the metadata, and puts the file in place. `meta` as written is handed back.
+    /// Writes the rest and the metadata, and puts the file in place. Returns `meta` as written.
     pub(crate) fn finish(mut self, mut meta: TraceMeta) -> Result<TraceMeta> {
         self.write_group()?;
         meta.rows = self.rows;

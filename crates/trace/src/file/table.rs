@@ -1,4 +1,4 @@
-//! What tables are stored: which columns, of which kind, under which name they are spoken of.
+//! Descriptions of stored tables: their columns, the kinds of these, and names for messages.
 
 /// Kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,12 +8,12 @@ pub(crate) enum Kind {
     Bool,
 }
 
-/// One column. None of them has absent values.
+/// A column. No column has absent values.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Whether a file may lack it: all its values are then 0 or `false`. Such columns stand behind all others.
+    /// Whether a file may lack it; all its values are then 0 or `false`. Such columns come after all others.
     pub(crate) optional: bool,
 }
 

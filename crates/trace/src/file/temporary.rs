@@ -1,4 +1,4 @@
-//! Files in the making: beside their target, put in place by one rename, removed when dropped before or when the process is stopped.
+//! Unfinished files: next to their target, renamed into place when done, removed if dropped before or if the process is stopped.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -8,25 +8,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Result, TraceError};
 
-/// All that are in the making.
+/// All unfinished files.
 static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes every file in the making, for a process that a signal is about to end. No further one can be made.
+/// Removes every unfinished file, for a process that a signal is about to end. No further one can be created.
 pub fn remove_unfinished_files() {
     let unfinished = unfinished();
     unfinished.iter().for_each(|path| drop(std::fs::remove_file(path)));
-    // Whoever makes the next one waits for the end.
+    // A thread that creates another one blocks until the end.
     std::mem::forget(unfinished);
 }
 
-/// Writes a file at once: who reads it finds what was there before, or all of the new.
+/// Writes a file atomically: readers see the whole old or new contents.
 ///
 /// # Errors
-/// When it cannot be written; what was there is untouched. What is no regular file is written to as it is.
+/// When it cannot be written; old contents are then untouched. A file that is not regular is written directly.
 pub fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // A link stays a link.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -43,12 +43,12 @@ pub fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::rename(temporary.path(), &target)
 }
 
-/// The name of a file in the making.
+/// The name of an unfinished file.
 #[derive(Debug)]
 pub(crate) struct Temporary(PathBuf);
 
 impl Temporary {
-    /// A name beside `target` that no other writer of this process's time uses.
+    /// A name next to `target` that no concurrent writer uses.
     pub(crate) fn beside(target: &Path, suffix: &str) -> Self {
         let mut name = std::ffi::OsString::from(".");
         name.push(target.file_name().unwrap_or_default());
@@ -62,7 +62,7 @@ impl Temporary {
         &self.0
     }
 
-    /// The file is finished: it takes the place of `target`.
+    /// The file is finished, and replaces `target`.
     pub(crate) fn put_in_place(self, target: &Path) -> Result<()> {
         std::fs::rename(&self.0, target).map_err(|error| TraceError::io("replace", target, error))
     }
@@ -70,7 +70,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After it was put in place there is nothing to remove.
+        // Once it is in place, there is nothing to remove.
         let _ = std::fs::remove_file(&self.0);
         unfinished().remove(&self.0);
     }

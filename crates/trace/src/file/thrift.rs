@@ -1,9 +1,9 @@
-//! Thrift's compact protocol, read into a tree: what Parquet's footer and page headers are written in.
+//! Thrift's compact protocol, read into a tree: the encoding of Parquet's footer and page headers.
 //!
-//! Nothing is trusted: lists grow as their elements arrive, nesting is bounded, and every error is a value.
-//! Source: the Apache Thrift specification "Thrift Compact protocol encoding".
+//! Nothing is trusted: lists grow as their elements arrive, nesting is bounded, and every error is a value. Source: the
+//! Apache Thrift specification "Thrift Compact protocol encoding".
 
-/// One value. Numbers of all widths are one variant; doubles and maps are passed over.
+/// One value. Numbers of all widths are one variant; doubles and maps are skipped.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value<'a> {
     Int(i64),
@@ -48,13 +48,13 @@ impl<'a> Struct<'a> {
 pub(crate) enum ThriftError {
     /// The bytes end inside a value.
     CutOff,
-    /// A byte has no meaning where it stands.
+    /// A byte is invalid at its position.
     Garbage,
 }
 
 const DEPTH_MAX: u32 = 24;
 
-/// Reads the struct at the start of `input`; how many bytes it takes.
+/// Reads the struct at the start of `input`. Returns it and its length in bytes.
 pub(crate) fn read_struct(input: &[u8]) -> Result<(Struct<'_>, usize), ThriftError> {
     let mut cursor = Cursor { input, at: 0 };
     let value = cursor.structure(0)?;

@@ -1,5 +1,5 @@
-//! The columns of a group record, and rows on their way to and from them. All are 64-bit: what stays the same from row to row
-//! takes no room.
+//! The columns of a group record, and conversion of rows to and from them. All are 64-bit: values that stay the same from row
+//! to row take no space.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ const COLUMNS: [&str; 19] = [
     "high_bytes",
     "max_bytes",
 ];
-/// Where the gauges begin; the column before holds a bit for each that is known.
+/// Index of the first gauge; the column before it holds a bit for each known gauge.
 const GAUGES_AT: usize = COLUMNS.len() - Gauges::COUNT;
 
 /// A group record.
@@ -52,7 +52,7 @@ pub(crate) const GROUP: Table = Table {
     },
 };
 
-/// Consecutive rows, column by column: one row a generation; one with `has_generation` 0 for a look without any.
+/// Consecutive rows, column by column: one row a generation; one with `has_generation` 0 for a sample without any.
 #[derive(Debug)]
 pub(crate) struct Rows {
     columns: [Vec<u64>; COLUMNS.len()],
@@ -77,12 +77,12 @@ impl Rows {
         self.columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
     }
 
-    /// Appends a row that is none, for a note.
+    /// Appends an empty row, for a note.
     pub(crate) fn push_blank(&mut self) {
         self.push_row([0; COLUMNS.len()]);
     }
 
-    /// Appends look number `number`.
+    /// Appends the sample with number `number`.
     pub(crate) fn push(&mut self, number: u64, look: &Look) {
         let gauges = look.gauges.to_array();
         let known = (0..).zip(gauges).fold(0, |bits, (bit, gauge)| bits | u64::from(gauge.is_some()) << bit);
@@ -105,14 +105,14 @@ impl Rows {
         columns.into_iter().map(|column| Arc::new(UInt64Array::from(column)) as ArrayRef).collect()
     }
 
-    /// Calls `write` with the columns as Parquet takes them.
+    /// Calls `write` with the columns in Parquet's types.
     pub(crate) fn with_values(&self, write: impl FnOnce(&[Values<'_>]) -> Result<()>) -> Result<()> {
         let signed = |column: &Vec<u64>| -> Vec<i64> { column.iter().map(|value| value.cast_signed()).collect() };
         let columns: Vec<Vec<i64>> = self.columns.iter().map(signed).collect();
         write(&columns.iter().map(|column| Values::U64(column)).collect::<Vec<_>>())
     }
 
-    /// Replaces the rows by the next ones of a Parquet file; `false` at its end.
+    /// Replaces the rows with the next ones of a Parquet file; `false` at its end.
     pub(crate) fn read_parquet(&mut self, table: &mut ParquetTable) -> Result<bool> {
         let rows = table.next_rows()?;
         self.columns.iter_mut().for_each(|column| column.resize(rows, 0));
@@ -125,7 +125,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Replaces the rows by those of a batch of a stream, notes left out.
+    /// Replaces the rows with those of a batch of a stream, without notes.
     pub(crate) fn read_message(&mut self, message: &Message) {
         self.clear();
         for row in (0..message.rows).filter(|&row| !message.notes_at(row)) {
@@ -133,7 +133,7 @@ impl Rows {
         }
     }
 
-    /// Number of the look that row `row` belongs to.
+    /// Number of the sample of row `row`.
     pub(crate) fn number_at(&self, row: usize) -> u64 {
         self.columns[0][row]
     }
@@ -142,7 +142,7 @@ impl Rows {
         std::array::from_fn(|column| self.columns[column][row])
     }
 
-    /// Starts a look with what row `row` says of it.
+    /// Starts a sample with the data of row `row`.
     pub(crate) fn start_look(&self, row: usize, look: &mut Look) {
         let values = self.row(row);
         look.time_ns = values[1];
@@ -153,7 +153,7 @@ impl Rows {
         look.generations.clear();
     }
 
-    /// Appends the generation of row `row` to `look`; what is wrong with it, if anything is.
+    /// Appends the generation of row `row` to `look`. Returns what is wrong with it, if anything.
     pub(crate) fn take_generation(&self, row: usize, look: &mut Look) -> Option<&'static str> {
         let values = self.row(row);
         if values[1] != look.time_ns {

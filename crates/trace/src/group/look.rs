@@ -1,4 +1,4 @@
-//! What was read of a group at one moment.
+//! A sample of a group at one moment.
 
 use serde::Serialize;
 
@@ -6,9 +6,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LookKind {
-    /// A new generation was made right before: what is in the older ones was not used since the look before.
+    /// A new generation was created just before: pages in older ones were not used since the previous sample.
     Aged,
-    /// The generations were read as they were.
+    /// The generations were read without ageing.
     #[default]
     Read,
 }
@@ -20,46 +20,46 @@ pub struct Generation {
     pub node: u64,
     /// Sequence number; younger generations have larger ones.
     pub seq: u64,
-    /// Nanoseconds since the generation was made.
+    /// Nanoseconds since the generation was created.
     pub age_ns: u64,
     /// Anonymous memory in it.
     pub anon_bytes: u64,
-    /// Memory of files in it.
+    /// File memory in it.
     pub file_bytes: u64,
 }
 
 impl Generation {
-    /// Anonymous memory and memory of files together.
+    /// Anonymous and file memory together.
     pub const fn bytes(&self) -> u64 {
         self.anon_bytes.saturating_add(self.file_bytes)
     }
 }
 
-/// Counters of the group. `None`: not read, or the kernel has no such file.
+/// Counters of the group. `None`: not read, or not in this kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Gauges {
     /// `memory.current`.
     pub memory_current_bytes: Option<u64>,
     /// `memory.swap.current`.
     pub swap_current_bytes: Option<u64>,
-    /// `workingset_refault_anon`, a count since the group was made.
+    /// `workingset_refault_anon`, a count since the group was created.
     pub refaults_anon: Option<u64>,
-    /// `workingset_refault_file`, a count since the group was made.
+    /// `workingset_refault_file`, a count since the group was created.
     pub refaults_file: Option<u64>,
-    /// `pgmajfault`, a count since the group was made.
+    /// `pgmajfault`, a count since the group was created.
     pub major_faults: Option<u64>,
     /// Total of `some` in `memory.pressure`, in nanoseconds.
     pub pressure_some_ns: Option<u64>,
     /// Total of `full` in `memory.pressure`, in nanoseconds.
     pub pressure_full_ns: Option<u64>,
-    /// `memory.high`; `None` also stands for `max`, no limit.
+    /// `memory.high`; `None` also means `max`, no limit.
     pub high_bytes: Option<u64>,
-    /// `memory.max`; `None` also stands for `max`, no limit.
+    /// `memory.max`; `None` also means `max`, no limit.
     pub max_bytes: Option<u64>,
 }
 
 impl Gauges {
-    /// In the order of the columns.
+    /// Number of counters, in the order of the columns.
     pub(crate) const COUNT: usize = 9;
 
     pub(crate) const fn to_array(self) -> [Option<u64>; Self::COUNT] {
@@ -97,7 +97,7 @@ impl Gauges {
 pub struct Look {
     /// Nanoseconds on the recording's clock; never decreases.
     pub time_ns: u64,
-    /// Whether a generation was made for it.
+    /// Whether a generation was created for it.
     pub kind: LookKind,
     /// Counters read at the same moment.
     pub gauges: Gauges,
@@ -111,7 +111,7 @@ impl Look {
         self.generations.iter().map(Generation::bytes).fold(0, u64::saturating_add)
     }
 
-    /// Why this cannot be a look, if it cannot.
+    /// Why this sample is invalid; `None` if it is valid.
     pub(crate) fn flaw(&self) -> Option<String> {
         if self.generations.len() > LOOK_GENERATIONS_MAX {
             return Some(format!("it has more than {LOOK_GENERATIONS_MAX} generations"));
@@ -125,5 +125,5 @@ impl Look {
     }
 }
 
-/// Most generations of a look: 1024 nodes with four each, and room.
+/// Most generations of a sample: 1024 nodes with four each, and some reserve.
 pub(crate) const LOOK_GENERATIONS_MAX: usize = 1 << 13;

@@ -1,12 +1,12 @@
-//! What a group record says about itself: JSON in the file's metadata under the key `isotherm`. Absent keys take their
-//! defaults, unknown keys are passed over.
+//! Metadata of a group record: JSON in the file's metadata under the key `isotherm`. Absent keys take their defaults,
+//! unknown keys are ignored.
 
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that this crate writes. Readers refuse later ones.
 pub const GROUP_VERSION: u32 = 1;
 
-/// Everything about a group record except its looks.
+/// Everything about a group record except its samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GroupMeta {
@@ -14,23 +14,23 @@ pub struct GroupMeta {
     pub group_version: u32,
     /// Path of the cgroup as the kernel writes it; `/` is the whole system.
     pub group: String,
-    /// The command that was watched, or empty.
+    /// The monitored command, or empty.
     pub command: Vec<String>,
     /// Program and version that wrote the file.
     pub created_by: String,
-    /// The machine of the recording (architecture, CPU), in words.
+    /// Description of the machine of the recording (architecture, CPU).
     pub host: String,
     /// Release of its kernel, or empty.
     pub kernel: String,
-    /// Nanoseconds between two looks as configured; 0: not regular.
+    /// Configured nanoseconds between two samples; 0: not regular.
     pub interval_ns: u64,
-    /// Whether transparent huge pages were possible; `None`: not known. A huge page is in use as a whole.
+    /// Whether transparent huge pages were possible; `None`: not known. A huge page counts as used as a whole.
     pub huge_pages: Option<bool>,
-    /// Whether the recording ran to its end. `false`: interrupted or torn, what is there is right.
+    /// Whether the recording ran to its end. `false`: interrupted or torn; the existing part is valid.
     pub complete: bool,
-    /// Number of looks in the file.
+    /// Number of samples in the file.
     pub looks: u64,
-    /// What a reader of results should know.
+    /// Notes for readers of results.
     pub notes: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Group records: what the generations and counters of one cgroup, or of the whole system, showed over time.
+//! Group records: the generations and counters of one cgroup, or of the whole system, over time.
 //!
-//! [`GroupWriter`] records an Arrow IPC stream and turns it into Parquet at the end; [`GroupReader`] reads both, look by look.
-//! The columns and the metadata: `docs/mechanism/formats.md#group-records`.
+//! [`GroupWriter`] records an Arrow IPC stream and turns it into Parquet at the end; [`GroupReader`] reads both, sample by
+//! sample. The columns and the metadata: `docs/mechanism/formats.md#group-records`.
 
 pub(crate) mod columns;
 mod look;

@@ -1,4 +1,4 @@
-//! Reading a group record, finished or not.
+//! Reads a group record, finished or not.
 
 use std::path::Path;
 
@@ -10,25 +10,25 @@ use crate::file::container::Container;
 use crate::file::ipc_stream::IpcTable;
 use crate::{Result, TraceError};
 
-/// A group record on disk, read look by look.
+/// A group record on disk, read sample by sample.
 #[derive(Debug)]
 pub struct GroupReader {
     meta: GroupMeta,
     form: Container,
     rows: Rows,
     next_row: usize,
-    /// Number after that of the look handed out last.
+    /// Number after that of the last sample returned.
     next_number: u64,
     latest_ns: u64,
 }
 
-/// Whether the file has the columns of a group record; what else it is or how it is damaged is for others to say.
+/// Whether the file has the columns of a group record. Other formats and damage are not reported here.
 pub fn is_group_record(path: impl AsRef<Path>) -> bool {
     !matches!(GroupReader::open(path), Err(TraceError::WrongFormat { .. } | TraceError::Io { .. }))
 }
 
 impl GroupReader {
-    /// Opens a record: finished (Parquet), being written or torn (Arrow IPC stream); told apart by content.
+    /// Opens a record: finished (Parquet), being written or torn (Arrow IPC stream); distinguished by content.
     ///
     /// # Errors
     /// When it cannot be read, is no group record, or is damaged. A torn stream is not an error: it opens up to its last whole
@@ -42,7 +42,7 @@ impl GroupReader {
         Ok(Self { meta, form, rows: Rows::default(), next_row: 0, next_number: 0, latest_ns: 0 })
     }
 
-    /// What the record says about itself, complete.
+    /// Complete metadata of the record.
     pub fn meta(&self) -> &GroupMeta {
         &self.meta
     }
@@ -57,7 +57,7 @@ impl GroupReader {
         &self.form.source().path
     }
 
-    /// All looks that are left. A look takes some hundred bytes.
+    /// All remaining samples. A sample takes some hundred bytes.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read.
@@ -69,7 +69,7 @@ impl GroupReader {
         Ok(all)
     }
 
-    /// Replaces `look` by the next one. `false`: none is left.
+    /// Replaces `look` with the next sample. `false` if none is left.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read.
@@ -107,7 +107,7 @@ impl GroupReader {
         TraceError::bad_value(self.path(), "look", number, what)
     }
 
-    /// Whether there is a row at `next_row`, after reading on where needed.
+    /// Whether there is a row at `next_row`; reads on if needed.
     fn has_row(&mut self) -> Result<bool> {
         while self.next_row >= self.rows.len() {
             self.next_row = 0;

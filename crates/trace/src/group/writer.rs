@@ -1,4 +1,4 @@
-//! Writing a group record.
+//! Writes a group record.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::file::ipc_file::IpcFile;
 use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, create_private, is_full};
 use crate::{Result, TraceError};
 
-/// Rows and notes a batch of the stream.
+/// Rows and notes in a batch of the stream.
 const STREAM_BATCH_ROWS: usize = 1 << 16;
 
-/// What a non-null `event` cell of the stream holds.
+/// Contents of a non-null `event` cell of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Note {
@@ -47,7 +47,7 @@ impl GroupWriter {
     /// Starts a record at `path` (replacing a file that is there). `meta`: what is known now.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// When the file cannot be created.
     pub fn create(path: impl AsRef<Path>, meta: GroupMeta) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let meta = GroupMeta { looks: 0, ..meta };
@@ -57,12 +57,12 @@ impl GroupWriter {
         Ok(Self { path, meta, latest_ns: 0, rows: Rows::default(), notes: Vec::new(), file })
     }
 
-    /// What is known so far; `looks` counts what was pushed.
+    /// Metadata so far; `looks` counts pushed samples.
     pub fn meta(&self) -> &GroupMeta {
         &self.meta
     }
 
-    /// Appends a look.
+    /// Appends a sample.
     ///
     /// # Errors
     /// When time goes back, its generations are out of order, or the file cannot be written.
@@ -88,7 +88,7 @@ impl GroupWriter {
         self.put_note(Note::Remark(remark.into()))
     }
 
-    /// Says whether the recording saw its end.
+    /// Sets whether the recording saw its end.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -107,10 +107,10 @@ impl GroupWriter {
         if self.rows.len() >= STREAM_BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
-    /// Hands all looks to the system as a whole batch: after this, killing the process loses none of them.
+    /// Writes all samples to the system as a whole batch: after this, killing the process loses none of them.
     ///
     /// # Errors
-    /// When the file cannot be written. On a full disk the file keeps all batches before.
+    /// When the file cannot be written. On a full disk the file keeps all earlier batches.
     pub fn flush(&mut self) -> Result<()> {
         if self.rows.len() == 0 {
             return Ok(());
@@ -119,7 +119,7 @@ impl GroupWriter {
         written.map_err(|error| stream_error(&self.path, self.meta.looks, error))
     }
 
-    /// Makes the finished Parquet file and puts it in place of the stream in one step; what it says about itself.
+    /// Makes the finished Parquet file and replaces the stream by it in one step. Returns its metadata.
     ///
     /// # Errors
     /// When it cannot be written: a stream stays in place, readable.
@@ -132,8 +132,8 @@ impl GroupWriter {
     }
 }
 
-/// Turns an Arrow IPC stream into the finished Parquet file at the same path, in one step; of a torn one all whole batches
-/// are kept. Does nothing to a file that is finished.
+/// Turns an Arrow IPC stream into the finished Parquet file at the same path, in one step; all whole batches of a torn one
+/// are kept. Does nothing to a finished file.
 ///
 /// # Errors
 /// When it cannot be read or written; the file stays as it was.

@@ -1,9 +1,9 @@
-//! Text in columns: csv of libCacheSim's kind, told by its column numbers, or our own, told by its header line.
+//! Text in columns: csv of libCacheSim's kind, described by column numbers, or our own, recognised by its header line.
 //!
-//! With `csv_columns`: one row a request. Columns count from 1; `obj-id-is-num=0` takes ids as names. Object sizes are
-//! dropped, unless `split_objects` takes all pages of each object. Without: the header line names our columns `time_ns, thread, page, pages, write` in any order (`page` must
-//! be there), and rows are taken as they are. Fields may be quoted; a delimiter inside quotes belongs to the field.
-//! Options read: `csv_columns`, `unit`, `radix`, `clock`, `ns_per_request`, `split_objects`, `epoch_ns` (own columns only).
+//! With `csv_columns`: one row a request. Columns count from 1; `obj-id-is-num=0` takes ids as names. Object sizes are dropped, unless
+//! `split_objects` uses all pages of each object. Without `csv_columns`: the header line names our columns `time_ns, thread, page, pages,
+//! write` in any order (`page` must be there), and rows are used unchanged. Fields may be quoted; a delimiter inside quotes belongs to the
+//! field. Options read: `csv_columns`, `unit`, `radix`, `clock`, `ns_per_request`, `split_objects`, `epoch_ns` (own columns only).
 
 use super::requests::{self, Object, Requests};
 use super::text::{number_of, operation};
@@ -40,7 +40,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
     }
 }
 
-/// Which column holds what, from 0.
+/// Indices of the columns, from 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Columns {
     time: Option<usize>,

@@ -1,10 +1,10 @@
 //! Text of DynamoRIO's drmemtrace `view` tool: every reference of a program, by thread.
 //!
 //! A line is `record# instr#: tid kind size byte(s) @ 0xaddress …`; kinds `ifetch`, `read` and `write` are references, prefetches
-//! and flushes are none. `<thread N exited>` ends a thread; other `<…>` are markers, which are passed over. The tool does not print
-//! who started a thread: each is taken to be started by the one that ran before it. Time is the count of a thread's own
-//! instructions. Dropped: processes (all threads are taken to be of one), system calls, times of day, processors.
-//! Source: DynamoRIO, `clients/drcachesim/tools/view.cpp`, versions since 2022 (with the column of instructions).
+//! and flushes are none. `<thread N exited>` ends a thread; other `<…>` are markers, which are skipped. The tool does not print the
+//! parent of a thread, so the thread that ran before it is taken as its parent. Time is the count of a thread's own instructions.
+//! Dropped: processes (all threads are assigned to one), system calls, times of day, processors. Source: DynamoRIO,
+//! `clients/drcachesim/tools/view.cpp`, versions since 2022 (with the column of instructions).
 //!
 //! Options read: `epoch_ns`, `ns_per_instruction`.
 
@@ -24,7 +24,7 @@ pub(super) const IMPORTER: Importer = Importer {
     convert,
 };
 
-/// Longest reference that is believed, in bytes.
+/// Longest plausible reference, in bytes.
 const SIZE_MAX: u64 = 1 << 16;
 
 fn meta(options: &ImportOptions) -> TraceMeta {
@@ -37,7 +37,7 @@ fn meta(options: &ImportOptions) -> TraceMeta {
     }
 }
 
-/// What a line says of its thread.
+/// Contents of a line about its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Touch {
@@ -55,15 +55,15 @@ enum Said {
 #[derive(Debug, Default)]
 struct Threads {
     by_tid: HashMap<u32, u32>,
-    /// By number: instructions so far.
+    /// Instructions so far, by number.
     instructions: Vec<u64>,
-    /// By number: whether it has ended.
+    /// Whether it has ended, by number.
     ended: Vec<bool>,
     latest: Option<u32>,
 }
 
 impl Threads {
-    /// Who may have started a thread that appears now: the one that ran last, or else the first that still lives.
+    /// Assumed parent of a new thread: the thread that ran last, or else the first one still alive.
     fn starter(&self) -> Option<u32> {
         let lives = |number: &u32| !self.ended[*number as usize];
         self.latest.filter(lives).or_else(|| (0u32..).take(self.ended.len()).find(lives))
@@ -81,7 +81,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
         let is_talk =
             line.is_empty() || line.starts_with(b"---") || line.starts_with(b"<--") || line == b"Output format:";
         if !input.line_has_end() {
-            // Its numbers may be cut.
+            // Its numbers may be truncated.
             is_cut = true;
             break;
         }
@@ -93,7 +93,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
             hints += 1;
             continue;
         }
-        // A thread is there from its first line on.
+        // A thread starts at its first line.
         let number = match threads.by_tid.get(&tid) {
             Some(&number) => number,
             None => {
@@ -153,7 +153,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
     writer.set_outcome(None, !is_cut)
 }
 
-/// Thread id and what is said of it; `None`: not a record.
+/// Thread id and contents; `None` if the line is no record.
 fn parse(line: &[u8]) -> Option<(u32, Said)> {
     let line = std::str::from_utf8(line).ok()?;
     let (counts, rest) = line.split_once(": ")?;
@@ -195,7 +195,7 @@ mod tests {
         let touch = |tid, is_instruction, write, address, size| {
             Some((tid, Said::Touch { is_instruction, write, address, size }))
         };
-        // As DynamoRIO's sample traces print them: https://github.com/DynamoRIO/drmemtrace_samples, README.
+        // Lines of DynamoRIO's sample traces: https://github.com/DynamoRIO/drmemtrace_samples, README.
         let table = [
             (
                 "       47743       37770:     2765543 ifetch       5 byte(s) @ 0x0000000000404a7e 48 8b 5c 24 08       mov    0x08(%rsp)[8byte] -> %rbx",

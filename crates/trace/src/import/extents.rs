@@ -1,12 +1,12 @@
-//! Pages for objects that have a size.
+//! Pages for objects with a size.
 
 use std::collections::HashMap;
 
 use crate::PAGE_LIMIT;
 
 /// Gives each object as many consecutive pages as its size needs, one object after the other in order of appearance, from page
-/// 0 on: no two objects share a page. An object that grows moves to new pages at the end, since what it held is replaced; one
-/// that shrinks uses the first of its pages. Memory: some 40 bytes an object.
+/// 0 on: no two objects share a page. An object that grows moves to new pages at the end, because its contents are replaced;
+/// one that shrinks uses the first of its pages. Memory: some 40 bytes an object.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
     /// First page and number of pages.
@@ -16,7 +16,7 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// First page and number of pages of object `id` that has `size_bytes` now; what is wrong if there is no place.
+    /// First page and number of pages of object `id` with size `size_bytes`; an error if there is no space.
     pub(crate) fn place(&mut self, id: u64, size_bytes: u64) -> Result<(u64, u32), String> {
         let pages = pages_of(size_bytes)?;
         let next = self.next;
@@ -38,7 +38,7 @@ impl Extents {
         Ok((next, pages))
     }
 
-    /// What happened, for the trace's notes.
+    /// Summary for the trace's notes.
     pub(crate) fn remark(&self) -> String {
         let moved = match self.moved {
             0 => String::new(),

@@ -1,4 +1,4 @@
-//! What importers read from: any stream of bytes, decompressed on the way, line by line or in records.
+//! Input of importers: any stream of bytes, decompressed while reading, by lines or records.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::{Result, TraceError};
 
 const BUFFER_BYTES: usize = 1 << 18;
-/// Longest line that is read: no format has longer ones, but a file of another kind may have no line ends at all.
+/// Longest line that is read: no format has longer ones, but a file of another format may have no line breaks.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Input {
 }
 
 impl Input {
-    /// Opens a file (or `/dev/stdin`); zstd is recognised and undone.
+    /// Opens a file (or `/dev/stdin`); zstd is recognised and decompressed.
     ///
     /// # Errors
     /// When it cannot be opened or read.
@@ -36,7 +36,7 @@ impl Input {
         Self::from_reader(path, file)
     }
 
-    /// The same for any reader; `name` stands for it in messages.
+    /// The same for any reader; messages call it `name`.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -56,7 +56,7 @@ impl Input {
         &self.path
     }
 
-    /// The next bytes, which stay unread: some thousands unless the input is shorter.
+    /// The next bytes, without consuming them: some thousands unless the input is shorter.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -94,12 +94,12 @@ impl Input {
         Ok(Some((self.line_number, &self.line)))
     }
 
-    /// Whether the line read last had an end. The last one of a file that was cut off has none.
+    /// Whether the last line read had a line break. The last line of a truncated file has none.
     pub fn line_has_end(&self) -> bool {
         self.line_has_end
     }
 
-    /// Fills `record` with the next bytes; how many there were before the end.
+    /// Fills `record` with the next bytes. Returns their number, which is smaller at the end.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -1,9 +1,9 @@
 //! Valgrind's `lackey --trace-mem=yes`: every reference of a program as text.
 //!
-//! Lines `I  addr,size` (instruction), ` L` (load), ` S` (store), ` M` (load and store); `==pid==` and `--pid--` are
-//! Valgrind's own words. There is no time and there are no threads: the instruction count is the clock, all is one
-//! thread. Lines of another shape (the program's own output in the same log, a torn last line) are passed over and
-//! counted. Source: `spec` of formats, checked with Valgrind 3.19.
+//! Lines `I addr,size` (instruction), ` L` (load), ` S` (store), ` M` (load and store); `==pid==` and `--pid--` are
+//! Valgrind's own words. There is no time and there are no threads: the instruction count is the clock, and
+//! everything is one thread. Lines of another format (the program's own output in the same log, a torn last line)
+//! are skipped and counted. Source: `spec` of formats, checked with Valgrind 3.19.
 //!
 //! Options read: `epoch_ns`, `ns_per_instruction`.
 
@@ -14,17 +14,17 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "lackey",
     about: "text of `valgrind --tool=lackey --trace-mem=yes`",
     has_sizes: false,
-    // The program, or a wrapper around it, may say something first.
+    // The program, or a wrapper around it, may print something first.
     detect: |_, head| head.split(|&byte| byte == b'\n').any(|line| parse(line).is_some()),
     meta,
     convert,
 };
 
 const PAGE_SHIFT: u32 = isotherm_units::PAGE_SHIFT;
-/// Longest reference that is believed, in bytes: the largest registers have 64, saved states some KiB.
+/// Longest plausible reference, in bytes: the largest registers have 64, saved states some KiB.
 const SIZE_MAX: u64 = 1 << 16;
 
-/// What a trace made by [`convert`] says about itself before its first row.
+/// Metadata of a trace made by [`convert`] before its first row.
 pub fn meta(options: &ImportOptions) -> TraceMeta {
     TraceMeta {
         recorder: "valgrind lackey".to_owned(),
@@ -98,7 +98,7 @@ fn parse(line: &[u8]) -> Option<(u8, u64, u64)> {
     (bytes <= SIZE_MAX).then_some((kind, number, bytes))
 }
 
-/// Takes the program's name and process id from what Valgrind says at the start, if nobody knows better.
+/// Takes the program's name and process id from Valgrind's first lines, unless they are known already.
 fn learn(line: &[u8], writer: &mut TraceWriter) {
     let Ok(line) = std::str::from_utf8(line) else { return };
     let Some((pid, said)) = line.trim_start_matches('=').split_once("== ") else { return };

@@ -1,9 +1,9 @@
 //! libCacheSim's own binary format `lcs`, versions 1 to 8, little-endian.
 //!
-//! A header, then one record a request. The header begins and ends with a magic number; it holds the version and statistics, of
-//! which the number of requests is read. It has 8192 bytes, and had 1024 in files of 2023. Records begin with
-//! `u32 clock_time` (seconds), `u64 obj_id`, the object's size (`u32`, from version 3 on `i64`); from version 2 on an operation
-//! of 8 bits follows. Dropped: tenant, time to live, next access, features. Each record becomes one row, of a page or, with
+//! A header, then one record a request. The header begins and ends with a magic number; it holds the version and statistics;
+//! only the number of requests is read. It has 8192 bytes, but 1024 in files of 2023. Records begin with `u32 clock_time`
+//! (seconds), `u64 obj_id`, the object's size (`u32`, from version 3 on `i64`); from version 2 on an operation of 8 bits
+//! follows. Dropped: tenant, time to live, next access, features. Each record becomes one row, of a page or, with
 //! `split_objects`, of all pages of the object. Options read: `clock`, `ns_per_request`, `split_objects`.
 //!
 //! Layout: libCacheSim, `traceReader/customizedReader/lcs.h`; operations: its `include/libCacheSim/enum.h`.
@@ -22,10 +22,10 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 const MAGIC: u64 = 0x1234_5678_9abc_def0;
-/// Of files before and after the header grew.
+/// Header sizes before and after the header grew.
 const HEADER_BYTES_OLD: usize = 1024;
 const HEADER_BYTES: usize = 8192;
-/// By version, from 1 on.
+/// Sizes by version, from 1 on.
 const RECORD_BYTES: [usize; 8] = [24, 28, 36, 40, 44, 52, 68, 100];
 
 fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
@@ -66,7 +66,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
 
 struct Header {
     version: u64,
-    /// As the file counts them; 0: it does not say.
+    /// Number of requests according to the file; 0 if not given.
     nr_requests: u64,
     record_bytes: usize,
 }
@@ -109,7 +109,7 @@ struct Request {
     write: bool,
 }
 
-/// `record` has the length of its version.
+/// `record` must have the length of its version.
 fn parse(record: &[u8], version: u64) -> Result<Request, String> {
     let (size, operation) = match version {
         1 => (number(&record[12..16]), None),

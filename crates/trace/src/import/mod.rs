@@ -1,6 +1,6 @@
-//! Traces of other programs become ours. One file a format, one line in [`IMPORTERS`].
+//! Imports traces of other programs. Each format is one file, and one line in [`IMPORTERS`].
 //!
-//! Everything streams. Two kinds of input are told apart: streams of *references* (Valgrind lackey, drmemtrace) go through the
+//! Everything streams. There are two kinds of input: streams of *references* (Valgrind lackey, drmemtrace) go through the
 //! [`crate::EpochFilter`]; streams of *requests* (oracleGeneral, lcs, csv, text) and of samples (perf) keep one row for each
 //! of them, in order, so that a replay can be compared request for request ([`crate::TraceMeta::epoch_ns`] is then 0).
 
@@ -26,28 +26,28 @@ use crate::{Fraction, Result, TraceError, TraceMeta, TraceWriter};
 /// Default length of an epoch, nanoseconds of CPU time.
 pub const EPOCH_NS: u64 = 1_000_000;
 
-/// CPU time an instruction is taken to last where only instructions are counted: 4 a nanosecond would be a fast core on
-/// friendly code, 1 a slow one; no more than an order of magnitude is claimed.
+/// Assumed CPU time of an instruction if only instructions are counted: 4 a nanosecond would be a fast core on friendly code,
+/// 1 a slow one; no more than an order of magnitude is claimed.
 pub const NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 2 };
 
-/// Options of the importers. Each importer's documentation says which of these it reads.
+/// Options of the importers. Each importer's documentation lists those that it reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// Length of an epoch for references, nanoseconds. Longer: smaller trace, coarser order.
     pub epoch_ns: u64,
     /// CPU time of an instruction for references.
     pub ns_per_instruction: Fraction,
-    /// Time between two requests when it is made up, nanoseconds.
+    /// Time between two requests if times are synthetic, nanoseconds.
     pub ns_per_request: u64,
-    /// Where the time of requests comes from.
+    /// Source of the times of requests.
     pub clock: RequestClock,
-    /// What the numbers of text and csv are.
+    /// Meaning of the numbers in text and csv.
     pub unit: IdUnit,
-    /// 10 or 16: how numbers of text and csv without `0x` are written.
+    /// 10 or 16: base of numbers without `0x` in text and csv.
     pub radix: u32,
-    /// Columns of csv in libCacheSim's words, for example
-    /// `time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1,obj-id-is-num=1`; columns count from 1.
-    /// `None`: the header line must name columns of our own csv.
+    /// Columns of csv in libCacheSim's notation, for example
+    /// `time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1,obj-id-is-num=1`; columns count from 1. `None`: the
+    /// header line must name columns of our own csv.
     pub csv_columns: Option<String>,
     /// Requests of objects: each row is all pages of the object, by its size and pages of 4 KiB, instead of one page. Objects
     /// then lie one after the other in order of appearance.
@@ -69,17 +69,17 @@ impl Default for ImportOptions {
     }
 }
 
-/// Where the time of requests comes from.
+/// Source of the times of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestClock {
-    /// Made up: [`ImportOptions::ns_per_request`] from one to the next.
+    /// Synthetic: [`ImportOptions::ns_per_request`] from one to the next.
     #[default]
     Even,
     /// The file's own clock, in seconds, from its first request on. Often wall time of days: a replay lasts as long.
     File,
 }
 
-/// What the numbers of a text or csv trace are.
+/// Meaning of the numbers of a text or csv trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdUnit {
     /// `0x…` are addresses, plain numbers are pages (csv: all are pages).
@@ -98,11 +98,11 @@ pub struct Importer {
     pub name: &'static str,
     /// One line for help.
     pub about: &'static str,
-    /// Whether its requests carry sizes of objects: only such formats take [`ImportOptions::split_objects`].
+    /// Whether its requests carry object sizes; only then [`ImportOptions::split_objects`] is allowed.
     pub has_sizes: bool,
-    /// Whether a file of this name and beginning (decompressed) is of this format.
+    /// Whether a file with this name and (decompressed) head has this format.
     pub detect: fn(name: &Path, head: &[u8]) -> bool,
-    /// What the trace says about itself before the first row.
+    /// Metadata of the trace before the first row.
     pub meta: fn(&ImportOptions) -> TraceMeta,
     /// Reads the whole input and writes its rows to the writer.
     pub convert: fn(&mut Input, &ImportOptions, &mut TraceWriter) -> Result<()>,
@@ -132,11 +132,11 @@ pub fn importer(name: &str) -> Result<&'static Importer> {
 }
 
 /// Converts `input` to a finished trace at `output`. `from`: name of the importer; `None`: recognized by content and name.
-/// Input compressed with zstd is decompressed on the way, whatever the format.
+/// Input compressed with zstd is decompressed, in any format.
 ///
 /// # Errors
-/// When the input cannot be read, is of no known format or is damaged (with the line or record), or the output cannot
-/// be written. `output` is then untouched.
+/// When the input cannot be read, is of no known format or is damaged (with the line or record), or the output cannot be
+/// written. `output` is then untouched.
 pub fn import(from: Option<&str>, input: &Path, output: &Path, options: &ImportOptions) -> Result<TraceMeta> {
     check(options)?;
     let named = from.map(importer).transpose()?;

@@ -1,6 +1,7 @@
-//! Our own forms: a finished or unfinished trace is copied row for row, events and all.
+//! Our own formats: a finished or unfinished trace is copied with all rows and events.
 //!
-//! Takes Parquet that another program rewrote without our metadata: threads are then made up, mappings are unknown.
+//! Also reads Parquet that another program rewrote without our metadata: threads are then synthetic, and mappings
+//! unknown.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ pub(super) const IMPORTER: Importer = Importer {
     convert,
 };
 
-/// Threads that a file without metadata may have.
+/// Most threads of a file without metadata.
 const THREADS_MAX: u32 = 4096;
 
 fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {

@@ -1,10 +1,10 @@
-//! Page numbers for objects that have none, or too large ones.
+//! Page numbers for objects without one, or with one that is too large.
 
 use std::collections::HashMap;
 
 use crate::PAGE_LIMIT;
 
-/// Ids from here on get dense numbers from here on; ids below are page numbers as they are. So the two never meet.
+/// Ids from here on get dense numbers from here on; lower ids are page numbers as they are, so the two never collide.
 const DENSE_FROM: u64 = PAGE_LIMIT / 2;
 
 /// Gives each object a page number, in order of appearance. Memory: some 40 bytes for each object that needs a number.
@@ -32,7 +32,7 @@ impl Numbering {
         page
     }
 
-    /// What happened, for the trace's notes.
+    /// Summary for the trace's notes.
     pub(crate) fn remark(&self) -> Option<String> {
         match (self.large.len(), self.named.len()) {
             (0, 0) => None,

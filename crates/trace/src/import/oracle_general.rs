@@ -1,9 +1,9 @@
-//! libCacheSim's oracleGeneral: records of 24 bytes, little-endian, without a header: `u32 clock_time` (seconds),
-//! `u64 obj_id`, `u32 obj_size`, `i64 next_access_vtime`.
+//! libCacheSim's oracleGeneral: records of 24 bytes, little-endian, without a header: `u32 clock_time` (seconds), `u64 obj_id`,
+//! `u32 obj_size`, `i64 next_access_vtime`.
 //!
-//! Each record becomes one read of page `obj_id`, or with `split_objects` of as many pages as the size needs. Dropped: the size
-//! otherwise, and the next access (it follows from the order). Ids of 2^51 or more are numbered densely. Options read: `clock`,
-//! `ns_per_request`, `split_objects`.
+//! Each record becomes one read of page `obj_id`, or with `split_objects` of as many pages as the size needs. Dropped: the
+//! size, unless `split_objects` uses it, and the next access (it follows from the order). Ids of 2^51 or more are numbered
+//! densely. Options read: `clock`, `ns_per_request`, `split_objects`.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 const RECORD_BYTES: usize = 24;
 
-/// By name, or by records that are plausible from the first on: times that never decrease, a next access after the own.
+/// By name, or by plausible records from the first on: times never decrease, and each next access is after its own.
 fn detect(name: &Path, head: &[u8]) -> bool {
     let name = name.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if name.contains("oraclegeneral") {

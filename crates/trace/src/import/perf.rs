@@ -1,13 +1,13 @@
-//! Text of `perf script`: samples that carry the address of the data.
+//! Text of `perf script`: samples with a data address.
 //!
 //! Memory samples (`perf mem record`, `perf record -d`) and page faults (`perf record -e page-faults -c 1 -d`, or the tracepoints
-//! `exceptions:page_fault_user`). The fields are those of `perf script -F comm,pid,tid,time,event,addr,data_src`; others may stand
-//! with them. Each sample is one row. A store is one by its data source, by its error code, or by a `store` in the event's
-//! name; everything else is a read. Time is the clock of the samples, from the first one on: sleeps count as running. Lines
-//! of another shape (call chains, `PERF_RECORD_…`) are passed over and counted, samples of the kernel's addresses and such without
-//! an address are dropped and counted.
+//! `exceptions:page_fault_user`). The fields are those of `perf script -F comm,pid,tid,time,event,addr,data_src`; others may be
+//! present too. Each sample is one row. A sample is a store by its data source, its error code, or `store` in the event's name;
+//! everything else is a read. Time is the clock of the samples, from the first one on: sleeps count as running. Lines of another
+//! format (call chains, `PERF_RECORD_…`) are skipped and counted. Samples of kernel addresses, or without an address, are dropped
+//! and counted.
 //!
-//! Shapes checked with perf 6.1. Options read: none.
+//! Formats checked with perf 6.1. Options read: none.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub(super) const IMPORTER: Importer = Importer {
     convert,
 };
 
-/// The command that prints what is needed.
+/// The command that prints the required fields.
 const COMMAND: &str = "perf script -F comm,pid,tid,time,event,addr,data_src";
 /// Addresses from here on are the kernel's.
 const KERNEL_FROM: u64 = 1 << 63;
@@ -34,12 +34,12 @@ const KERNEL_FROM: u64 = 1 << 63;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sample<'a> {
     comm: &'a str,
-    /// `None`: only the thread's id is printed.
+    /// `None` if only the thread's id is printed.
     pid: Option<u32>,
     tid: u32,
     time_ns: u64,
     event: &'a str,
-    /// `None`: there is none. 0: perf did not know it.
+    /// `None` if there is none; 0 if perf did not know it.
     address: Option<u64>,
     write: bool,
 }
@@ -47,7 +47,7 @@ struct Sample<'a> {
 #[derive(Debug, Default)]
 struct Threads {
     processes: HashMap<u32, usize>,
-    /// By pid and tid: number and latest time.
+    /// Number and latest time, by pid and tid.
     threads: HashMap<(u32, u32), (u32, u64)>,
 }
 
@@ -70,7 +70,7 @@ fn convert(input: &mut Input, _: &ImportOptions, writer: &mut TraceWriter) -> Re
     while let Some((_, line)) = input.next_line()? {
         let line = line.to_vec();
         if !input.line_has_end() {
-            // Its numbers may be cut.
+            // Its numbers may be truncated.
             counts.is_cut = true;
             break;
         }
@@ -86,7 +86,7 @@ fn convert(input: &mut Input, _: &ImportOptions, writer: &mut TraceWriter) -> Re
             counts.kernel += 1;
             continue;
         }
-        // Without its process, a thread's address space is known only if there is no other thread.
+        // Without a pid, a thread's address space is known only if there is no other thread.
         if sample.pid.is_none() && *only_tid.get_or_insert(sample.tid) != sample.tid {
             let what =
                 format!("samples of several threads do not say of which process they are. Print them with: {COMMAND}");
@@ -114,7 +114,7 @@ fn convert(input: &mut Input, _: &ImportOptions, writer: &mut TraceWriter) -> Re
 }
 
 impl Threads {
-    /// Number and latest time of the sample's thread, which is declared at its first sample.
+    /// Number and latest time of the sample's thread, declared at its first sample.
     fn find(&mut self, writer: &mut TraceWriter, pid: u32, sample: &Sample<'_>) -> Result<(u32, &mut u64)> {
         let key = (pid, sample.tid);
         if !self.threads.contains_key(&key) {
@@ -165,7 +165,7 @@ impl Counts {
 
 /// `comm pid/tid [cpu] time: period event: address …`; `None`: another kind of line.
 fn parse(line: &str) -> Option<Sample<'_>> {
-    // The time is the first word that ends in a colon and is a number with a fraction.
+    // The time is the first word that is a number with a fraction and ends in a colon.
     let (time_at, time_word) = words(line).find(|(_, word)| time_of(word).is_some())?;
     let before = line[..time_at].trim_end();
     let before = match before.rsplit_once(char::is_whitespace) {
@@ -190,12 +190,12 @@ fn parse(line: &str) -> Option<Sample<'_>> {
     Some(Sample { comm: comm.trim(), pid, tid, time_ns: time_of(time_word)?, event: name, address, write })
 }
 
-/// The words of a line and where they begin.
+/// The words of a line and their offsets.
 fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     line.split_ascii_whitespace().map(move |word| (word.as_ptr().addr() - line.as_ptr().addr(), word))
 }
 
-/// `123.456789:` in nanoseconds.
+/// Parses `123.456789:`, to nanoseconds.
 fn time_of(word: &str) -> Option<u64> {
     let (seconds, fraction) = word.strip_suffix(':')?.split_once('.')?;
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -206,8 +206,8 @@ fn time_of(word: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.parse::<u64>().ok()? * scale)
 }
 
-/// The address of the data. A lone number with a symbol behind it is that of the instruction: perf prints it where no
-/// address was recorded or asked for.
+/// The data address. A lone number followed by a symbol is that of the instruction: perf prints it if no address was recorded or
+/// requested.
 fn address(fields: &str) -> Option<u64> {
     let mut words = fields.split_ascii_whitespace();
     if let Some(named) = words.clone().find_map(|word| word.strip_prefix("address=")) {
@@ -220,7 +220,7 @@ fn address(fields: &str) -> Option<u64> {
     (!is_instruction).then_some(address)
 }
 
-/// A word of fewer digits may be a symbol's name.
+/// Fewest digits of an address: a shorter word may be a symbol's name.
 const NUMBER_DIGITS_MIN: usize = 6;
 
 fn hexadecimal(word: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What the importers of request traces share: one row a request, with a clock.
+//! Shared by importers of request traces: one row for each request, with a clock.
 
 use super::extents::{Extents, pages_of};
 use super::numbering::Numbering;
@@ -20,7 +20,7 @@ pub(crate) struct Requests {
     latest_ns: u64,
     went_back: u64,
     pub(crate) numbering: Numbering,
-    /// Where objects of several pages lie; `None`: each object is one page.
+    /// Pages of objects with several pages; `None`: each object is one page.
     extents: Option<Extents>,
 }
 
@@ -36,7 +36,7 @@ impl Object {
     pub(crate) fn single(page: u64) -> Self {
         Self { page, pages: 1 }
     }
-    /// The pages that `size_bytes` from `address` on lie in; what is wrong if that cannot be.
+    /// The pages of `size_bytes` bytes from `address` on; an error if they are invalid.
     pub(crate) fn at(address: u64, size_bytes: u64) -> Result<Self, String> {
         let first = address >> isotherm_units::PAGE_SHIFT;
         let within = address & (isotherm_units::PAGE_BYTES - 1);
@@ -62,7 +62,7 @@ impl Requests {
         }
     }
 
-    /// The pages of object `id` that has `size_bytes`; what is wrong if there is no place for it.
+    /// The pages of object `id` with size `size_bytes`; an error if there is no space for it.
     pub(crate) fn place(&mut self, id: u64, size_bytes: u64) -> Result<Object, String> {
         match &mut self.extents {
             Some(extents) => extents.place(id, size_bytes).map(|(page, pages)| Object { page, pages }),
@@ -70,7 +70,7 @@ impl Requests {
         }
     }
 
-    /// A request of `object`; `clock_s`: the file's own time in seconds.
+    /// Writes a request of `object`; `clock_s`: the file's own time in seconds.
     pub(crate) fn push(&mut self, writer: &mut TraceWriter, object: Object, write: bool, clock_s: u64) -> Result<()> {
         let time_ns = match self.clock {
             RequestClock::Even => self.count.saturating_mul(self.ns_per_request).min(i64::MAX.unsigned_abs()),
@@ -91,7 +91,7 @@ impl Requests {
         self.count
     }
 
-    /// Notes what a reader should know, and that the input was read to its end.
+    /// Adds notes for readers, and marks that the input was read to its end.
     pub(crate) fn finish(self, writer: &mut TraceWriter) -> Result<()> {
         match self.clock {
             RequestClock::Even => writer.note(format!("time is made up: {} ns a request", self.ns_per_request))?,

@@ -1,8 +1,8 @@
 //! Plain text: one page number or address a line, optionally with `r` or `w` before or after it.
 //!
-//! Numbers with `0x` are addresses, others are page numbers, unless the option `unit` says so for all; `radix` 16 reads
-//! bare numbers as hexadecimal. Words are separated by spaces, tabs or commas; empty lines and lines with `#` are passed
-//! over. Each line is one row. Options read: `unit`, `radix`, `ns_per_request`.
+//! Numbers with `0x` are addresses, others are page numbers, unless the option `unit` sets one for all; `radix` 16 reads
+//! bare numbers as hexadecimal. Words are separated by spaces, tabs or commas; empty lines and lines with `#` are
+//! skipped. Each line is one row. Options read: `unit`, `radix`, `ns_per_request`.
 
 use super::requests::{self, Object, Requests};
 use super::{IdUnit, ImportOptions, Importer, Input};

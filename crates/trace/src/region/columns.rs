@@ -1,4 +1,4 @@
-//! The columns of a region record, and rows on their way to and from them.
+//! The columns of a region record, and conversion of rows to and from them.
 
 use std::sync::Arc;
 
@@ -50,15 +50,15 @@ pub(crate) const RECORD: Table = Table {
 /// Consecutive rows, column by column: one row a region; a row with `start` = `end` for a snapshot without regions.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// `snapshot, time_ns, duration_ns, start, end, filter_passed_bytes, sample_ns, aggregation_ns, update_ns`. What is not
-    /// known is 0: no interval can be.
+    /// `snapshot, time_ns, duration_ns, start, end, filter_passed_bytes, sample_ns, aggregation_ns, update_ns`. Unknown
+    /// values are 0, which no interval can be.
     wide: [Vec<u64>; 9],
     /// `target, nr_accesses, age, level, probe_hits_0, …`.
     narrow: [Vec<u32>; 4 + PROBES_MAX],
     has_age: Vec<bool>,
 }
 
-/// Where each column of [`RECORD`] lies in [`Rows`].
+/// Index of each column of [`RECORD`] in [`Rows`].
 const PLACES: [(Kind, usize); 18] = [
     (Kind::U64, 0),
     (Kind::U64, 1),
@@ -119,7 +119,7 @@ impl Rows {
         self.has_age.extend(regions.iter().map(|region| region.age.is_some()));
     }
 
-    /// Appends a row that is none, for a note.
+    /// Appends an empty row, for a note.
     pub(crate) fn push_blank(&mut self) {
         self.wide.iter_mut().for_each(|column| column.push(0));
         self.narrow.iter_mut().for_each(|column| column.push(0));
@@ -140,7 +140,7 @@ impl Rows {
         PLACES.iter().map(place).collect()
     }
 
-    /// Calls `write` with the columns as Parquet takes them, in the order of [`RECORD`].
+    /// Calls `write` with the columns in Parquet's types, in the order of [`RECORD`].
     pub(crate) fn with_values(&self, write: impl FnOnce(&[Values<'_>]) -> Result<()>) -> Result<()> {
         let signed_wide = |column: &Vec<u64>| -> Vec<i64> { column.iter().map(|value| value.cast_signed()).collect() };
         let signed_narrow =
@@ -155,7 +155,7 @@ impl Rows {
         write(&PLACES.iter().map(place).collect::<Vec<_>>())
     }
 
-    /// Replaces the rows by the next ones of a Parquet file; `false` at its end.
+    /// Replaces the rows with the next ones of a Parquet file; `false` at its end.
     pub(crate) fn read_parquet(&mut self, table: &mut ParquetTable) -> Result<bool> {
         let rows = table.next_rows()?;
         self.wide.iter_mut().for_each(|column| column.resize(rows, 0));
@@ -174,14 +174,14 @@ impl Rows {
         Ok(true)
     }
 
-    /// Replaces the rows by those of a batch of a stream, notes left out.
+    /// Replaces the rows with those of a batch of a stream, without notes.
     pub(crate) fn read_message(&mut self, message: &Message) {
         self.clear();
         for row in (0..message.rows).filter(|&row| !message.notes_at(row)) {
             for (column, &(kind, index)) in PLACES.iter().enumerate() {
                 match kind {
                     Kind::U64 => self.wide[index].push(message.value(column, row)),
-                    // Values of a wider column that do not fit are above what anything here can be.
+                    // Values of a wider column that do not fit exceed every valid value.
                     Kind::U32 => {
                         self.narrow[index].push(u32::try_from(message.value(column, row)).unwrap_or(u32::MAX));
                     }
@@ -191,14 +191,14 @@ impl Rows {
         }
     }
 
-    /// Number of the snapshot that row `row` belongs to, and the row after its last here.
+    /// Number of the snapshot of row `row`, and the row after its last one in this batch.
     pub(crate) fn run_at(&self, row: usize) -> (u64, usize) {
         let numbers = &self.wide[0][row..];
         let number = numbers[0];
         (number, row + numbers.iter().position(|&other| other != number).unwrap_or(numbers.len()))
     }
 
-    /// Starts `snapshot` with what row `row` says of it.
+    /// Starts `snapshot` with the data of row `row`.
     pub(crate) fn start_snapshot(&self, row: usize, snapshot: &mut Snapshot) {
         let known = |column: usize| Some(self.wide[column][row]).filter(|&value| value != 0);
         snapshot.number = self.wide[0][row];
@@ -210,7 +210,7 @@ impl Rows {
         snapshot.regions.clear();
     }
 
-    /// Appends the regions of rows `from..to`, which are all of `snapshot`; what is wrong with them, if anything is.
+    /// Appends the regions of rows `from..to`, which must be of `snapshot`. Returns what is wrong with them, if anything.
     pub(crate) fn take_regions(&self, from: usize, to: usize, snapshot: &mut Snapshot) -> Option<&'static str> {
         let [_, time_ns, _, start, end, passed, ..] = &self.wide;
         let [target, nr_accesses, age, level, probes @ ..] = &self.narrow;

@@ -1,11 +1,12 @@
-//! The configuration that `damo record` leaves beside a record, as `FILE.kdamonds`: what the record itself does not say.
+//! The configuration that `damo record` writes next to a record, as `FILE.kdamonds`: settings that the record itself
+//! lacks.
 
 use std::path::Path;
 
 use super::kdamonds::{Context, Kdamonds, read_kdamonds};
 use super::{Intervals, RecordMeta, Warning};
 
-/// Nothing, where there is none.
+/// The configuration; empty if there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Companion {
     kdamonds: Kdamonds,
@@ -29,7 +30,7 @@ impl Companion {
         }
     }
 
-    /// Of the only context: with several it is not said whose a record without intervals is.
+    /// Intervals of the only context. With several contexts, the one of a record without intervals is unknown.
     pub(crate) fn intervals(&self) -> Intervals {
         let mut contexts = self.kdamonds.kdamonds.iter().flat_map(|kdamond| &kdamond.contexts);
         match (contexts.next(), contexts.next()) {
@@ -45,7 +46,7 @@ impl Companion {
         }
     }
 
-    /// Adds what it says of the record's contexts and targets.
+    /// Adds its settings to the record's contexts and targets.
     pub(crate) fn complete(&self, meta: &mut RecordMeta) {
         let find = |kdamond: u32, context: u32| -> Option<&Context> {
             self.kdamonds.kdamonds.get(kdamond as usize)?.contexts.get(context as usize)

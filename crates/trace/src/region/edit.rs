@@ -1,4 +1,4 @@
-//! Parts of region records, and records put together.
+//! Cuts, filters and merges region records.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,20 @@ use super::{ContextMeta, Intervals, OpenOptions, RecordMeta, Region, RegionStore
 use crate::edit::{AddressRange, Moment, joined, window_ns};
 use crate::{Result, TraceError};
 
-/// Which part of a region record is meant: all that every given criterion keeps.
+/// A part of a region record: all that every given criterion keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordSelection {
-    /// Snapshots that end later than this, counted from the record's first moment; all from the first on where it is 0.
+    /// Snapshots that end later than this, relative to the record's first moment; 0 keeps all from the first on.
     pub from: Option<Moment>,
     /// Snapshots that end no later than this.
     pub to: Option<Moment>,
-    /// Targets by number, pid or name. A number is that of a target where there is one. Empty: all.
+    /// Targets by number, pid or name. A number is a target's number if that exists. Empty: all.
     pub targets: Vec<String>,
-    /// What of each region lies in one of these ranges. Empty: all.
+    /// The parts of regions in one of these ranges. Empty: all.
     pub ranges: Vec<AddressRange>,
 }
 
-/// First moment and end of a record on its own clock, nanoseconds; equal where it holds no snapshots. One pass.
+/// First moment and end of a record on its own clock, nanoseconds; equal if it holds no snapshots. One pass.
 ///
 /// # Errors
 /// When the record is damaged.
@@ -35,8 +35,8 @@ pub fn record_span_ns(store: &mut RegionStore) -> Result<(u64, u64)> {
     Ok(span.unwrap_or((0, 0)))
 }
 
-/// Writes the part as a finished record of our own at `output`, which appears in one step; times stay on the record's clock.
-/// `progress` is told of snapshots written. Memory: one snapshot.
+/// Writes the part as a finished record in our format at `output`, which appears in one step; times stay on the record's clock.
+/// `progress` gets the number of snapshots written. Memory: one snapshot.
 ///
 /// # Errors
 /// When the selection names a target that is not there, nothing is left, the record is damaged, or the output cannot be written.
@@ -90,11 +90,11 @@ pub fn write_selected(
     writer.finish()
 }
 
-/// Puts records into one finished record of our own at `output`, one after the other, as targets and contexts of their own. Times
-/// stay on the records' clocks, which are taken to be the same. `progress` is told of snapshots written.
+/// Merges records into one finished record in our format at `output`, one after the other, as separate targets and contexts.
+/// Times stay on the records' clocks, which are assumed to be the same. `progress` gets the number of snapshots written.
 ///
 /// # Errors
-/// When there are fewer than two, their intervals differ or are known of some only, they hold nothing, one is damaged, or the
+/// When there are fewer than two, their intervals differ or are known only for some, they hold nothing, one is damaged, or the
 /// output cannot be written.
 pub fn merge_records(
     inputs: &[PathBuf],
@@ -132,12 +132,12 @@ pub fn merge_records(
     writer.finish()
 }
 
-/// Adds contexts, targets and notes of a record; the number of its first target.
+/// Adds contexts, targets and notes of a record. Returns the number of its first target.
 fn append(meta: &mut RecordMeta, store: &RegionStore) -> u32 {
     let theirs = with_warnings(store);
     let first_context = meta.contexts.len();
     let first = u32::try_from(meta.targets.len()).unwrap_or(u32::MAX);
-    // Kernel threads of different records are different ones.
+    // Different records have different kernel threads.
     let first_kdamond = meta.contexts.iter().map(|context| context.kdamond + 1).max().unwrap_or(0);
     let moved = |context: &ContextMeta| ContextMeta {
         kdamond: context.kdamond.saturating_add(first_kdamond),
@@ -156,7 +156,7 @@ fn append(meta: &mut RecordMeta, store: &RegionStore) -> u32 {
     first
 }
 
-/// Fails unless all records were sampled and aggregated alike at their first snapshot, or none says how.
+/// Fails unless all records have the same sampling and aggregation intervals at their first snapshot, or none gives them.
 fn check_intervals(stores: &mut [RegionStore]) -> Result<()> {
     let mut first: Option<(PathBuf, Intervals)> = None;
     for store in stores {
@@ -196,7 +196,7 @@ fn words(intervals: &Intervals) -> String {
     format!("{} and {}", one(intervals.sample_ns), one(intervals.aggregation_ns))
 }
 
-/// What the record says of itself, with the warnings of reading it among the notes.
+/// Metadata of the record, with the warnings of reading it among the notes.
 pub(super) fn with_warnings(store: &RegionStore) -> RecordMeta {
     let mut meta = store.meta().clone();
     for warning in store.warnings() {
@@ -208,7 +208,7 @@ pub(super) fn with_warnings(store: &RegionStore) -> RecordMeta {
     meta
 }
 
-/// By number, whether a target is meant.
+/// By number, whether a target is selected.
 fn targets_kept(meta: &RecordMeta, wanted: &[String]) -> Result<Vec<bool>> {
     let mut kept = vec![wanted.is_empty(); meta.targets.len()];
     for word in wanted {
@@ -236,13 +236,13 @@ fn targets_kept(meta: &RecordMeta, wanted: &[String]) -> Result<Vec<bool>> {
     Ok(kept)
 }
 
-/// What of `regions` lies in the ranges of bytes, which are ascending and apart. Bytes that passed filters go with the share of
-/// the region's length.
+/// The parts of `regions` in the ranges of bytes, which are ascending and disjoint. Bytes that passed filters are scaled with the
+/// region's length.
 fn clip(out: &mut Vec<Region>, regions: &[Region], ranges: &[(u64, u64)], unit_bytes: u64) {
     out.clear();
     for region in regions {
         for &(range_start, range_end) in ranges {
-            // With units above a byte, a unit that two ranges touch goes with the first.
+            // With units larger than a byte, a unit that two ranges touch belongs to the first.
             let taken = out.last().map_or(0, |last| last.end);
             let start = region.start.max(range_start / unit_bytes).max(taken);
             let end = region.end.min(range_end.div_ceil(unit_bytes));

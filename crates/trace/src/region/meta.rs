@@ -1,7 +1,7 @@
-//! What a region record says about itself.
+//! Metadata of a region record.
 //!
 //! Written as JSON into the file's metadata under the key `isotherm`. Reading is tolerant: absent keys take their
-//! defaults, unknown keys are passed over.
+//! defaults, unknown keys are ignored.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::{Intervals, SchemeStats};
 /// The version of the format that this crate writes. Readers refuse later ones.
 pub const RECORD_VERSION: u32 = 1;
 
-/// Everything about a region record but its snapshots.
+/// Everything about a region record except its snapshots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordMeta {
@@ -22,21 +22,21 @@ pub struct RecordMeta {
     pub recorder: String,
     /// Program and version that wrote the file.
     pub created_by: String,
-    /// The machine of the recording (architecture, kernel, CPU), in words.
+    /// Description of the machine of the recording (architecture, kernel, CPU).
     pub host: String,
     /// The monitoring contexts; [`TargetMeta::context`] is an index in this list.
     pub contexts: Vec<ContextMeta>,
-    /// Whose memory was monitored; [`super::Snapshot::target`] is an index in this list.
+    /// Targets of monitoring; [`super::Snapshot::target`] is an index in this list.
     pub targets: Vec<TargetMeta>,
-    /// What schemes had done, by snapshot; ascending.
+    /// Statistics of schemes, by snapshot; ascending.
     pub stats: Vec<SnapshotStats>,
-    /// Whether the recording ran to its end. `false`: interrupted or torn, what is there is right.
+    /// Whether the recording ran to its end. `false`: interrupted or torn; the existing part is valid.
     pub complete: bool,
     /// Number of snapshots in the file.
     pub snapshots: u64,
     /// Number of regions of all snapshots together.
     pub regions: u64,
-    /// What a reader of results should know: what a conversion dropped, changed or made up.
+    /// Notes for readers of results: what a conversion dropped, changed or made up.
     pub notes: Vec<String>,
 }
 
@@ -71,11 +71,11 @@ impl RecordMeta {
     /// The context of target `target`.
     ///
     /// # Panics
-    /// When there is no such target: readers hand out none.
+    /// When there is no such target; readers never return one.
     pub fn context_of(&self, target: u32) -> &ContextMeta {
         &self.contexts[self.targets[target as usize].context]
     }
-    /// Why it cannot be, if it cannot.
+    /// Why it is invalid; `None` if it is valid.
     pub(crate) fn flaw(&self) -> Option<String> {
         let strange = |(index, target): (usize, &TargetMeta)| {
             (target.context >= self.contexts.len())
@@ -101,7 +101,7 @@ pub struct ContextMeta {
     pub operations: String,
     /// Intervals of the monitor when it started; each snapshot has its own.
     pub intervals: Intervals,
-    /// What auto-tuning aimed at, if it was on.
+    /// Goal of auto-tuning, if it was on.
     pub intervals_goal: Option<IntervalsGoal>,
     /// Lower limit of the number of regions; `None` if not known.
     pub min_regions: Option<u64>,
@@ -129,11 +129,11 @@ impl Default for ContextMeta {
     }
 }
 
-/// What auto-tuning of intervals aims at.
+/// Goal of auto-tuning of intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IntervalsGoal {
-    /// Share of all possible accesses that shall be observed, in parts per million.
+    /// Target share of observed accesses among all possible ones, in parts per million.
     pub access_ppm: u64,
     /// Aggregations from one adjustment to the next; 0: auto-tuning is off.
     pub nr_aggregations: u64,
@@ -143,27 +143,28 @@ pub struct IntervalsGoal {
     pub max_sample_ns: u64,
 }
 
-/// Whose memory: a process, a set of ranges, the physical space; or what one scheme was tried on there.
+/// A target: a process, a set of ranges, or the physical address space; or the regions that one scheme was tried on
+/// there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TargetMeta {
     /// Index of its context in [`RecordMeta::contexts`].
     pub context: usize,
-    /// What DAMON calls it: an index in its context, a kernel address before Linux 5.16; `None`: all targets together.
+    /// DAMON's id: an index in its context, a kernel address before Linux 5.16; `None`: all targets together.
     pub id: Option<u64>,
     /// Process id; `None` if it is not a process.
     pub pid: Option<u32>,
-    /// Its name for people; may be empty.
+    /// Its display name; may be empty.
     pub name: String,
     /// Index of the scheme whose tried regions these are; `None`: all regions.
     pub scheme: Option<u32>,
     /// Filters of that scheme, as damo writes them; empty without a scheme.
     pub scheme_filters: Vec<serde_json::Value>,
-    /// What damo took the record from (`unknown`, `damon_stat`), where it says so.
+    /// damo's data source of the record (`unknown`, `damon_stat`), if given.
     pub data_source: Option<String>,
 }
 
-/// What the scheme of a snapshot's target had done.
+/// Statistics of the scheme of a snapshot's target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotStats {
     /// Number of the snapshot: [`super::Snapshot::number`].

@@ -1,9 +1,9 @@
-//! Region records: what a monitor found, snapshot by snapshot.
+//! Region records: results of a monitor, snapshot by snapshot.
 //!
-//! [`RegionStore`] reads any supported format, told apart by content; [`RegionWriter`] records in our own;
-//! [`RecordFormat`] says what can be written. [`kdamonds`] reads and writes damo's configurations. [`write_selected`] and
-//! [`merge_records`] cut, filter and merge. The formats, what each can carry, and what stands in for what is missing:
-//! `docs/mechanism/formats.md#region-records`. Everything streams with the memory of one snapshot.
+//! [`RegionStore`] reads any supported format, distinguished by content; [`RegionWriter`] records in our own;
+//! [`RecordFormat`] lists the formats that can be written. [`kdamonds`] reads and writes damo's configurations.
+//! [`write_selected`] and [`merge_records`] cut, filter and merge. The formats, their limits, and replacements for
+//! missing data: `docs/mechanism/formats.md#region-records`. Everything streams with the memory of one snapshot.
 
 pub(crate) mod columns;
 mod companion;

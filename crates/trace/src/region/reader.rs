@@ -1,4 +1,4 @@
-//! Reading a region record of our own, finished or not.
+//! Reads a region record in our own format, finished or not.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub struct RegionReader {
     form: Container,
     rows: Rows,
     next_row: usize,
-    /// Number after that of the snapshot handed out last.
+    /// Number after that of the last snapshot returned.
     next_number: u64,
     /// Index in [`RecordMeta::stats`].
     next_stats: usize,
@@ -30,15 +30,15 @@ pub struct RegionReader {
     cut_bytes: Option<u64>,
 }
 
-/// Whether a file beginning with `head` may be one.
+/// Whether a file that starts with `head` may be a region record.
 pub(crate) fn is_record(head: &[u8]) -> bool {
     is_parquet(head) || is_ipc(head)
 }
 
 impl RegionReader {
-    /// Opens a record: finished (Parquet), being written or torn (Arrow IPC stream); told apart by content.
+    /// Opens a record: finished (Parquet), being written or torn (Arrow IPC stream); distinguished by content.
     ///
-    /// Reads what the metadata says; of an unfinished file all batches once, for its declarations and its length.
+    /// Reads the metadata; of an unfinished file also all batches once, for its declarations and its length.
     ///
     /// # Errors
     /// When it cannot be read, is no region record, or is damaged. A torn Arrow IPC stream is not an error: it opens up to
@@ -66,7 +66,7 @@ impl RegionReader {
         flaw.map_or(Ok(()), |flaw| Err(TraceError::damaged(self.path(), 0, format!("its metadata: {flaw}"))))
     }
 
-    /// What the record says about itself, complete.
+    /// Complete metadata of the record.
     pub fn meta(&self) -> &RecordMeta {
         &self.meta
     }
@@ -101,9 +101,9 @@ impl RegionReader {
         self.times_ns.fill(0);
     }
 
-    /// Replaces `snapshot` by the next one, and keeps its memory. `false`: none is left, and `snapshot` has no regions.
+    /// Replaces `snapshot` with the next one, and reuses its memory. `false`: none is left, and `snapshot` has no regions.
     ///
-    /// Each snapshot handed out is one that [`Snapshot`] allows, of a target that the metadata list.
+    /// Each returned snapshot is valid by [`Snapshot`], and of a target in the metadata.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read.
@@ -167,7 +167,7 @@ impl RegionReader {
         TraceError::bad_value(self.path(), "snapshot", number, what)
     }
 
-    /// Whether there is a row at `next_row`, after reading on where needed.
+    /// Whether there is a row at `next_row`; reads on if needed.
     fn has_row(&mut self) -> Result<bool> {
         while self.next_row >= self.rows.len() {
             self.next_row = 0;
@@ -197,7 +197,8 @@ fn parse_meta(path: &Path, json: &str) -> Result<RecordMeta> {
     Ok(meta)
 }
 
-/// Reads all batches once for declarations and counts; how many bytes after the last whole one are left out.
+/// Reads all batches once for declarations and counts. Returns the number of bytes after the last whole one, which are
+/// left out.
 fn scan(table: &mut IpcTable, meta: &mut RecordMeta) -> Result<Option<u64>> {
     (meta.snapshots, meta.regions, meta.complete) = (0, 0, false);
     let mut latest = None;
@@ -211,7 +212,7 @@ fn scan(table: &mut IpcTable, meta: &mut RecordMeta) -> Result<Option<u64>> {
             let number = message.value(0, row);
             meta.snapshots += u64::from(latest != Some(number));
             latest = Some(number);
-            // Columns 4 and 5 are the region's ends; equal ones stand for a snapshot without regions.
+            // Columns 4 and 5 are the region's ends; equal ones mean a snapshot without regions.
             meta.regions += u64::from(message.value(4, row) != message.value(5, row));
         }
         Ok(())

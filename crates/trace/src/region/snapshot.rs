@@ -1,26 +1,27 @@
-//! What a monitor found in one aggregation of one target.
+//! Results of a monitor for one aggregation of one target.
 
 use serde::{Deserialize, Serialize};
 
 /// Attribute probes a region can carry hits of. Source: `PROBES_MAX` of DAMON.
 pub const PROBES_MAX: usize = 4;
 
-/// A range of addresses that were about equally hot.
+/// A range of addresses of about equal heat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     /// First address, in units of [`super::ContextMeta::address_unit_bytes`].
     pub start: u64,
     /// Address after the last, in the same units; always above `start`.
     pub end: u64,
-    /// In how many of the aggregation's samples it was found accessed: see [`Intervals::max_nr_accesses`].
+    /// Number of the aggregation's samples that found it accessed: see [`Intervals::max_nr_accesses`].
     pub nr_accesses: u32,
-    /// For how many aggregations range and heat have stayed about the same; `None`: not recorded (kernels before 5.16).
+    /// Number of aggregations for which range and heat have stayed about the same; `None`: not recorded (kernels before
+    /// 5.16).
     pub age: Option<u32>,
-    /// Page-table level at which it was checked last: 0 the pages themselves, 1 the tables of pages, and so on.
+    /// Page-table level of the last check: 0 for pages, 1 for tables of pages, and so on.
     pub level: u8,
-    /// In how many samples each probe of [`super::ContextMeta::probes`] held.
+    /// Number of samples with a hit, for each probe of [`super::ContextMeta::probes`].
     pub probe_hits: [u32; PROBES_MAX],
-    /// Bytes that passed the scheme's filters; 0 where no scheme was asked.
+    /// Bytes that passed the scheme's filters; 0 without a scheme.
     pub filter_passed_bytes: u64,
 }
 
@@ -29,44 +30,44 @@ impl Region {
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
-    /// Whether it covers nothing: no region of a record does.
+    /// Whether it is empty, which no region of a record is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Intervals of the monitor at the time of one snapshot. Auto-tuning changes this while it runs.
+/// Intervals of the monitor at the time of one snapshot. Auto-tuning changes them while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Intervals {
-    /// Nanoseconds from one check of a region to the next; `None`: the record does not say.
+    /// Nanoseconds from one check of a region to the next; `None`: not in the record.
     pub sample_ns: Option<u64>,
-    /// Nanoseconds from one snapshot to the next; `None`: the record does not say.
+    /// Nanoseconds from one snapshot to the next; `None`: not in the record.
     pub aggregation_ns: Option<u64>,
-    /// Nanoseconds from one read of the target's mappings to the next; `None`: the record does not say.
+    /// Nanoseconds from one read of the target's mappings to the next; `None`: not in the record.
     pub update_ns: Option<u64>,
 }
 
 impl Intervals {
-    /// Intervals of which all three are known, nanoseconds.
+    /// Intervals with all three known, nanoseconds.
     pub const fn new(sample_ns: u64, aggregation_ns: u64, update_ns: u64) -> Self {
         Self { sample_ns: Some(sample_ns), aggregation_ns: Some(aggregation_ns), update_ns: Some(update_ns) }
     }
-    /// Largest [`Region::nr_accesses`] there can be: samples in an aggregation. `None`: an interval is not known, so that a
-    /// count cannot be turned into a frequency.
+    /// Largest [`Region::nr_accesses`] there can be: samples in an aggregation. `None`: an interval is unknown, so a count
+    /// cannot be converted to a frequency.
     pub fn max_nr_accesses(&self) -> Option<u64> {
         Some((self.aggregation_ns? / self.sample_ns?.max(1)).max(1))
     }
 }
 
-/// What a scheme had done up to a snapshot. Counts since the scheme was made.
+/// Statistics of a scheme up to a snapshot, counted since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SchemeStats {
     /// Number of regions that the action was tried on.
     pub nr_tried: u64,
     pub tried_bytes: u64,
-    /// Regions of which at least a part was changed.
+    /// Number of regions that were changed at least partly.
     pub nr_applied: u64,
     /// Bytes on which the action succeeded.
     pub applied_bytes: u64,
@@ -76,31 +77,31 @@ pub struct SchemeStats {
     pub nr_quota_exceeded: u64,
     /// Number of snapshots that the scheme has seen.
     pub nr_snapshots: u64,
-    /// After how many snapshots it stops; 0: never.
+    /// Number of snapshots after which it stops; 0: never.
     pub max_nr_snapshots: u64,
 }
 
 /// The regions of one target at the end of one aggregation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its number in the file, from 0; set by readers, passed over by writers.
+    /// Its number in the file, from 0; set by readers, ignored by writers.
     pub number: u64,
     /// Index of the target in [`super::RecordMeta::targets`].
     pub target: u32,
     /// End of the aggregation, nanoseconds on the recording's clock; never decreases within a target.
     pub time_ns: u64,
-    /// Length of the aggregation; `None`: the record does not say.
+    /// Length of the aggregation; `None`: not in the record.
     pub duration_ns: Option<u64>,
     /// Intervals of the monitor during it.
     pub intervals: Intervals,
-    /// What the target's scheme had done, where the record is of a scheme and says so.
+    /// Statistics of the target's scheme, if the record is of a scheme and has them.
     pub stats: Option<SchemeStats>,
     /// By address, without overlap. May be empty.
     pub regions: Vec<Region>,
 }
 
 impl Snapshot {
-    /// Begin of the aggregation, its end where the length is not known.
+    /// Start of the aggregation; its end if the length is unknown.
     pub fn start_ns(&self) -> u64 {
         self.time_ns.saturating_sub(self.duration_ns.unwrap_or(0))
     }
@@ -110,11 +111,11 @@ impl Snapshot {
     }
 }
 
-/// Why `regions` cannot be those of a snapshot, if they cannot.
+/// Why `regions` are not valid for a snapshot; `None` if they are.
 pub(crate) fn flaw(regions: &[Region]) -> Option<String> {
     let sound = |region: &Region| region.start < region.end;
     let apart = |pair: &[Region]| pair[0].end <= pair[1].start;
-    // One pass without branches; the place is searched for only when there is something to find.
+    // One pass without branches; the region is searched for only if there is an error.
     if regions.iter().all(sound) && regions.windows(2).all(apart) {
         return None;
     }

@@ -16,14 +16,14 @@ use super::writer::RegionWriter;
 use super::{Intervals, RecordMeta, Snapshot, Warning};
 use crate::{Result, TraceError};
 
-/// What a file cannot say of itself.
+/// Settings that a file may lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// How often the monitor looked: used where the file does not say (text of the kernel, some records of damo).
+    /// Intervals of the monitor, used if the file lacks them (text of the kernel, some records of damo).
     pub intervals: Intervals,
 }
 
-/// In which form a record is stored.
+/// Storage format of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordForm {
     /// isotherm's own format, finished (Parquet).
@@ -39,7 +39,7 @@ pub enum RecordForm {
 }
 
 impl RecordForm {
-    /// Its name in tables and on the command line.
+    /// Name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
@@ -51,7 +51,7 @@ impl RecordForm {
     }
 }
 
-/// In which format a record is written.
+/// Output format of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFormat {
     /// isotherm's own, finished.
@@ -61,7 +61,7 @@ pub enum RecordFormat {
 }
 
 impl RecordFormat {
-    /// By its name on the command line, which file names end in, too.
+    /// By its name on the command line, which is also the file name ending.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "parquet" => Some(Self::Parquet),
@@ -76,7 +76,7 @@ impl RecordFormat {
     }
 }
 
-/// A region record on disk, whatever its format: told apart by content, read with constant memory as often as wanted.
+/// A region record on disk, in any format: distinguished by content, and readable repeatedly with constant memory.
 #[derive(Debug)]
 pub struct RegionStore {
     path: PathBuf,
@@ -94,8 +94,8 @@ enum Source {
 }
 
 impl RegionStore {
-    /// Opens a record. Foreign formats are read through once, so that what is wrong with them shows here; what they lack is
-    /// taken from the `FILE.kdamonds` that damo writes beside its records, if it is there.
+    /// Opens a record. Foreign formats are read once completely, so that errors show here. Missing settings are taken from the
+    /// `FILE.kdamonds` that damo writes next to its records, if it exists.
     ///
     /// # Errors
     /// When it cannot be read, is of no known format or is damaged: with the place, and what is allowed there.
@@ -103,7 +103,7 @@ impl RegionStore {
         Self::open_with(path, OpenOptions::default())
     }
 
-    /// The same with what the file cannot say of itself.
+    /// The same, with settings that the file may lack.
     ///
     /// # Errors
     /// As [`RegionStore::open`].
@@ -137,17 +137,17 @@ impl RegionStore {
         Ok(Self { path: path.to_owned(), form, meta, warnings, source })
     }
 
-    /// What the record says about itself, complete: contexts, targets, counts.
+    /// Complete metadata of the record: contexts, targets, counts.
     pub fn meta(&self) -> &RecordMeta {
         &self.meta
     }
 
-    /// What a user should know beside the result.
+    /// What a user should know in addition to the result.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The form in which it is stored.
+    /// Its storage format.
     pub fn form(&self) -> RecordForm {
         self.form
     }
@@ -156,8 +156,8 @@ impl RegionStore {
         &self.path
     }
 
-    /// Hands over every snapshot, in the order of the file: those of one target by time; targets one after the other or mixed,
-    /// as the format has it. Starts anew with each call.
+    /// Passes every snapshot to `each`, in the order of the file: those of one target by time; targets one after the other or
+    /// mixed, depending on the format. Starts again with each call.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read; and what `each` returns.
@@ -199,11 +199,11 @@ impl RegionStore {
         Ok(all)
     }
 
-    /// Writes the record in another format; what got lost on the way.
+    /// Writes the record in another format. Returns warnings about lost data.
     ///
     /// # Errors
-    /// When the record is damaged or holds what the format cannot say, or the output cannot be written. `output` is then
-    /// untouched.
+    /// When the record is damaged or holds data that the format cannot carry, or the output cannot be written. `output` is
+    /// then untouched.
     pub fn write(&mut self, output: impl AsRef<Path>, format: RecordFormat) -> Result<Vec<Warning>> {
         if format == RecordFormat::Json {
             return json_write::write(self, output.as_ref());

@@ -1,46 +1,46 @@
-//! What a reader or a conversion has to say beside its result.
+//! Warnings of a reader or a conversion, in addition to its result.
 
-/// Something that is not as the file's reader may expect. Nothing is dropped, changed or made up without one of these.
+/// A difference from what a reader of the file may expect. Nothing is dropped, changed or made up without one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A recording that was not finished: read up to its last whole batch.
+    /// An unfinished recording, read up to its last whole batch.
     NotFinished {
         /// Bytes after the last whole batch, which are left out.
         cut_bytes: u64,
     },
-    /// The file does not say how often the monitor looked: counts of accesses stay what they are, frequencies are not known.
+    /// The file lacks the monitor's intervals: access counts stay unchanged, and frequencies are unknown.
     NoIntervals,
-    /// Regions without an age: theirs is `None`.
+    /// Regions without an age; it becomes `None`.
     NoAges { regions: u64 },
     /// The file holds only the end of a snapshot; its length was taken from the snapshots around it.
     DurationsDeduced { snapshots: u64 },
-    /// Snapshots of which regions are missing (lost events, or the file is cut) are left out.
+    /// Snapshots with missing regions (lost events, or a truncated file) are left out.
     IncompleteSnapshots { snapshots: u64, first_line: u64 },
-    /// The last line has no end: it may be cut, and is left out.
+    /// The last line has no line break: it may be truncated, and is left out.
     LastLineCut { line: u64 },
-    /// Lines of other events are passed over.
+    /// Lines of other events are skipped.
     OtherLines { lines: u64 },
-    /// `damon_aggregated` lines are passed over, because `damon_region_aggregated` lines say the same and more.
+    /// `damon_aggregated` lines are skipped, because `damon_region_aggregated` lines contain the same data and more.
     RepeatedLines { lines: u64 },
-    /// Regions were not in order of addresses and were sorted.
+    /// Regions were not sorted by address, and were sorted.
     Sorted { snapshots: u64 },
     /// Numbers with a fraction were rounded down.
     Rounded { values: u64 },
     /// Access counts or ages were given in another unit and were converted with the intervals.
     Converted { values: u64 },
-    /// Hits of more than [`super::PROBES_MAX`] probes; those of the others are left out.
+    /// Hits of more than [`super::PROBES_MAX`] probes; the excess is left out.
     ProbesLeftOut { regions: u64 },
-    /// The format of the output cannot carry this; it is not in the output.
+    /// The output format cannot carry this, so it is not in the output.
     NotCarried { what: &'static str },
-    /// The configuration next to the record is not understood, so its values are not known.
+    /// The configuration next to the record cannot be read, so its values are unknown.
     CompanionUnreadable {
         /// Why it cannot be read, with its path.
         why: String,
     },
-    /// A key that is not known here was passed over.
+    /// An unknown key was ignored.
     UnknownKey {
-        /// The key with its place, for example `kdamonds[0].contexts[0].key`.
+        /// The key with its path, for example `kdamonds[0].contexts[0].key`.
         key: String,
     },
 }

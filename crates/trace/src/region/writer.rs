@@ -1,4 +1,4 @@
-//! Writing a region record.
+//! Writes a region record.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::file::ipc_file::IpcFile;
 use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, create_private, is_full};
 use crate::{Result, TraceError};
 
-/// Rows and notes a batch of the stream.
+/// Rows and notes in a batch of the stream.
 const STREAM_BATCH_ROWS: usize = 1 << 16;
 
-/// What a non-null `event` cell of the stream holds.
+/// Contents of a non-null `event` cell of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Note {
@@ -55,9 +55,9 @@ pub struct RegionWriter {
 
 #[derive(Debug)]
 enum Sink {
-    /// For recordings: what is there survives the recorder.
+    /// For recordings: written data survive a crash of the recorder.
     Stream { file: Box<IpcFile<File>>, notes: Vec<Option<String>> },
-    /// For conversions, which can be done again: no second pass.
+    /// For conversions, which can be repeated: no second pass.
     Finished(Box<ParquetFile>),
 }
 
@@ -78,7 +78,7 @@ impl RegionWriter {
     /// Starts a record that becomes Parquet at once: for conversions. `path` is touched only by [`RegionWriter::finish`].
     ///
     /// # Errors
-    /// When `meta` contradicts itself, or a temporary file beside `path` cannot be made.
+    /// When `meta` contradicts itself, or a temporary file next to `path` cannot be made.
     pub fn create_finished(path: impl AsRef<Path>, meta: RecordMeta) -> Result<Self> {
         let path = path.as_ref();
         let meta = fresh(path, meta)?;
@@ -95,7 +95,7 @@ impl RegionWriter {
         &self.meta
     }
 
-    /// Declares a context; its index in [`RecordMeta::contexts`].
+    /// Declares a context; returns its index in [`RecordMeta::contexts`].
     ///
     /// # Errors
     /// When it contradicts itself, or the file cannot be written.
@@ -106,7 +106,7 @@ impl RegionWriter {
         Ok(self.meta.contexts.len() - 1)
     }
 
-    /// Declares a target; its index in [`RecordMeta::targets`].
+    /// Declares a target; returns its index in [`RecordMeta::targets`].
     ///
     /// # Errors
     /// When its context is not declared, or the file cannot be written.
@@ -129,7 +129,7 @@ impl RegionWriter {
         TraceError::bad_value(&self.path, "snapshot", self.meta.snapshots, what)
     }
 
-    /// Appends a snapshot; its number is given here.
+    /// Appends a snapshot, and assigns its number.
     ///
     /// # Errors
     /// When it is not allowed ([`Snapshot`]), or the file cannot be written.
@@ -169,7 +169,7 @@ impl RegionWriter {
         self.spill()
     }
 
-    /// Says whether the recording saw its end.
+    /// Sets whether the recording saw its end.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -195,7 +195,7 @@ impl RegionWriter {
         self.spill()
     }
 
-    /// Writes a batch or a row group when there is enough for one.
+    /// Writes a batch or a row group once there are enough rows.
     fn spill(&mut self) -> Result<()> {
         match &mut self.sink {
             Sink::Stream { .. } if self.rows.len() >= STREAM_BATCH_ROWS => self.flush(),
@@ -208,11 +208,11 @@ impl RegionWriter {
         }
     }
 
-    /// Hands all snapshots to the system as a whole batch: after this, killing the process loses none of them. Call it
-    /// about once a second; each call makes a batch of its own.
+    /// Writes all snapshots to the system as a whole batch: after this, killing the process loses none of them. Call it
+    /// about once a second; each call makes a separate batch.
     ///
     /// # Errors
-    /// When the file cannot be written. On a full disk the file keeps all batches before.
+    /// When the file cannot be written. On a full disk the file keeps all earlier batches.
     pub fn flush(&mut self) -> Result<()> {
         let Sink::Stream { file, notes } = &mut self.sink else { return Ok(()) };
         if self.rows.len() == 0 {
@@ -222,7 +222,7 @@ impl RegionWriter {
         written.map_err(|error| stream_error(&self.path, self.meta.snapshots, error))
     }
 
-    /// Makes the finished Parquet file and puts it in place of the stream in one step; what it says about itself.
+    /// Makes the finished Parquet file and replaces the stream by it in one step. Returns its metadata.
     ///
     /// # Errors
     /// When it cannot be written: a stream stays in place, readable.
@@ -251,8 +251,8 @@ fn fresh(path: &Path, mut meta: RecordMeta) -> Result<RecordMeta> {
     meta.flaw().map_or(Ok(meta), |flaw| Err(TraceError::bad_value(path, "snapshot", 0, flaw)))
 }
 
-/// Turns an Arrow IPC stream into the finished Parquet file at the same path, in one step: also for a recording that was
-/// torn, of which all whole batches are kept. Does nothing to a file that is finished.
+/// Turns an Arrow IPC stream into the finished Parquet file at the same path, in one step: also for a torn recording,
+/// whose whole batches are all kept. Does nothing to a finished file.
 ///
 /// # Errors
 /// When it cannot be read or written; the file stays as it was.

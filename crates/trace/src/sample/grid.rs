@@ -1,8 +1,8 @@
-//! Which pages are in a sample, and where they are in it.
+//! The pages of a sample, and their positions in it.
 //!
-//! Pages are numbered along an axis: addresses of anonymous memory, or pages of one file. The axis is cut into strata of N groups of
-//! pages. Of each stratum one group is chosen, by a hash of the stratum and of the axis. So every range of some strata has its share, which
-//! a hash of the group alone would leave to chance, and a program that lays out its memory in steps does not meet the same step again.
+//! Pages are numbered along an axis: addresses of anonymous memory, or pages of one file. The axis is cut into strata of N groups of pages.
+//! One group of each stratum is chosen, by a hash of the stratum and of the axis. So every range of several strata has its share; a hash of
+//! only the group would leave that to chance. Programs with a regular memory layout cannot resonate with the choice.
 //!
 //! ```text
 //! whole    |..##....|......##|##......|    strata of 4 groups, ## chosen
@@ -18,14 +18,14 @@ const GROUP_BYTES: u64 = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     group_pages: u64,
-    /// Groups in a stratum, of which one is chosen.
+    /// Groups in a stratum; one of them is chosen.
     nr_groups: u64,
-    /// Of the axis.
+    /// Seed of the axis.
     seed: u64,
 }
 
 impl Grid {
-    /// `axis`: what is numbered; equal names are one axis.
+    /// `axis`: name of the axis; equal names mean the same axis.
     pub(super) fn new(page_bytes: u64, nr_groups: u64, axis: &str) -> Self {
         let group_pages = (GROUP_BYTES / page_bytes.max(1)).max(1);
         Self { group_pages, nr_groups, seed: hash::fnv1a(axis.bytes()) }
@@ -41,13 +41,13 @@ impl Grid {
         page / (self.group_pages * self.nr_groups)
     }
 
-    /// Number of chosen pages before `page`: the place in the sample of `page` if it is chosen, else of the next one that is.
+    /// Number of chosen pages before `page`: the position in the sample of `page` if it is chosen, else of the next chosen page.
     pub(super) fn place(self, page: u64) -> u64 {
         let stratum = self.stratum(page);
         stratum * self.group_pages + page.saturating_sub(self.chosen(stratum)).min(self.group_pages)
     }
 
-    /// The range in the sample of the chosen ones of `start..end`. May be empty.
+    /// The range, in the sample, of the chosen pages of `start..end`. May be empty.
     pub(super) fn places(self, start: u64, end: u64) -> (u64, u64) {
         (self.place(start), self.place(end))
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     proptest! {
-        /// Page by page: a chosen page moves on by one, any other by none.
+        /// Page by page: a chosen page advances the position by one, any other page by none.
         #[test]
         fn places_count_chosen_pages(nr_groups in 2u64..40, from in 0u64..1 << 40, pages in 1u64..5000) {
             let grid = Grid::new(4096, nr_groups, "memory");

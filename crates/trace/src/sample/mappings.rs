@@ -1,15 +1,15 @@
-//! From addresses of a trace to addresses of its sample.
+//! Converts addresses of a trace to addresses of its sample.
 //!
-//! Anonymous memory is one axis, its address: what is mapped, cut and joined there stays so. Pages of a file are numbered by the file, so
-//! that all mappings of it, in any process and at any address, hold the same pages of the sample. A mapping of a file gets a place of its
-//! own, one behind the other above all anonymous memory.
+//! Anonymous memory is one axis, by address: mappings, cuts and joins there are kept. Pages of a file are numbered by the file, so that
+//! all mappings of it, in any process and at any address, have the same pages of the sample. Each mapping of a file gets its own range,
+//! one after the other above all anonymous memory.
 
 use std::collections::BTreeMap;
 
 use super::{Grid, SampleRate};
 use crate::{EventKind, MapKind, MapRange, PageCacheRange, Result, TraceMeta};
 
-/// Where mappings of files are put: behind the anonymous memory of a sample of half of all user addresses, before the page cache.
+/// First page for mappings of files: after the anonymous memory of a sample of half of all user addresses, before the page cache.
 const FILES_AT: u64 = 0x4_0000_0000;
 
 /// A mapping of a file.
@@ -17,15 +17,15 @@ const FILES_AT: u64 = 0x4_0000_0000;
 struct OfFile {
     /// Page after its last one, in the trace.
     end: u64,
-    /// Page of the file behind its first one, in the trace.
+    /// Page of the file at its first page, in the trace.
     file_page: u64,
     grid: Grid,
-    /// Page of the sample at which page 0 of the sampled file would be: may be below 0, and wraps.
+    /// Page of the sample at which page 0 of the sampled file would be; it may be negative, and wraps.
     base: u64,
 }
 
 impl OfFile {
-    /// Where the chosen ones of its pages `from..to` are, if it starts at `start`.
+    /// Sample range of the chosen pages of `from..to`, if the mapping starts at `start`.
     fn places(&self, start: u64, from: u64, to: u64) -> (u64, u64) {
         let page = |page: u64| self.grid.place(self.file_page + (page - start)).wrapping_add(self.base);
         (page(from), page(to))
@@ -39,9 +39,9 @@ pub(super) struct Mappings {
     anonymous: Grid,
     /// Mappings of files by process and first page.
     files: BTreeMap<(usize, u64), OfFile>,
-    /// By process, where its next mapping of a file is put.
+    /// By process, the first page of its next mapping of a file.
     next: Vec<u64>,
-    /// What was found last: process, range, and the mapping that starts it, if it is one of a file.
+    /// Last result: process, range, and the mapping at its start, if it is one of a file.
     last: Option<(usize, u64, u64, Option<OfFile>)>,
 }
 
@@ -58,7 +58,7 @@ impl Mappings {
         }
     }
 
-    /// Hands out the ranges of the sample that `start..end` of a process are, as far as they are in it.
+    /// Passes on the sample ranges of `start..end` of a process, as far as they are in the sample.
     pub(super) fn sampled(&mut self, process: usize, start: u64, end: u64, mut each: impl FnMut(u64, u64)) {
         let mut at = start;
         while at < end {
@@ -76,7 +76,7 @@ impl Mappings {
         }
     }
 
-    /// Makes `last` the range around `page`.
+    /// Sets `last` to the range around `page`.
     fn find(&mut self, process: usize, page: u64) {
         let is_it =
             |(of, start, end, _): &(usize, u64, u64, Option<OfFile>)| *of == process && (*start..*end).contains(&page);
@@ -94,7 +94,7 @@ impl Mappings {
         });
     }
 
-    /// Takes in a mapping, and tells what of it is in the sample.
+    /// Applies a mapping, and passes on its part in the sample.
     pub(super) fn map(
         &mut self,
         process: usize,
@@ -106,18 +106,18 @@ impl Mappings {
             let (start, end) = self.anonymous.places(map.start, map.end);
             return if start < end { tell(EventKind::Map(MapRange { start, end, ..map.clone() })) } else { Ok(()) };
         };
-        // What it replaces is gone.
+        // It replaces older mappings.
         self.unmap(process, map.start, map.end, tell)?;
         let grid = Grid::new(self.page_bytes, self.rate.get().into(), name);
         let (file_page, file_end) = grid.places(map.file_page, map.file_page + (map.end - map.start));
         let base = if map.what == MapKind::PageCache {
-            // One place for all processes, whatever part of the file they use.
+            // The same range for all processes, whatever part of the file they use.
             map.start.wrapping_sub(map.file_page)
         } else {
             let next = &mut self.next[process];
             let at = *next;
             *next = at + (file_end - file_page);
-            // Nobody maps so many files: it would take 10 TiB of them in the sample.
+            // No program maps that much: it would take 10 TiB of files in the sample.
             if *next > PageCacheRange::RECORDED.start {
                 *next = FILES_AT;
             }
@@ -130,7 +130,7 @@ impl Mappings {
         if start < end { tell(EventKind::Map(MapRange { start, end, file_page, ..map.clone() })) } else { Ok(()) }
     }
 
-    /// Takes in that a range is mapped no more.
+    /// Applies the unmapping of a range.
     pub(super) fn unmap(
         &mut self,
         process: usize,
@@ -143,7 +143,7 @@ impl Mappings {
         if start < end { tell(EventKind::Unmap { start, end }) } else { Ok(()) }
     }
 
-    /// A process begins with the mappings of another, if it has none.
+    /// A process starts with the mappings of another, if it has none.
     pub(super) fn fork(&mut self, parent: usize, child: usize) {
         if parent == child || self.files.range((child, 0)..(child + 1, 0)).next().is_some() {
             return;
@@ -154,7 +154,7 @@ impl Mappings {
         self.next[child] = self.next[child].max(self.next[parent]);
     }
 
-    /// Takes mappings of files, or parts of them, out of a range.
+    /// Removes mappings of files, or parts of them, from a range.
     fn cut(
         &mut self,
         process: usize,

@@ -1,9 +1,9 @@
 //! A spatial sample of a trace: one group of pages in N, packed together.
 //!
-//! A sample is a trace of its own: a program with a N-th of the memory that takes as long. Replays of it show what the whole would do, if
-//! each of its pages counts for N (`machine.sample` of a scenario). Groups are chosen evenly over memory ([`grid`]), so that hot and cold
-//! ranges both have their share. Neighbours within a group stay neighbours, for readahead. Chosen groups are moved together, for monitors
-//! that take regions for evenly used. Design and measured errors: `docs/use/advise.md#samples`.
+//! A sample is a complete trace, of a program with 1/N of the memory and the same run time. Replays of it show the behaviour of the
+//! whole, if each of its pages counts for N (`machine.sample` of a scenario). Groups are chosen evenly over memory ([`grid`]), so that
+//! hot and cold ranges both have their share. Adjacent pages within a group stay adjacent, for readahead. Chosen groups are packed
+//! together, for monitors that assume evenly used regions. Design and measured errors: `docs/use/advise.md#samples`.
 
 mod grid;
 mod mappings;
@@ -17,11 +17,11 @@ use grid::Grid;
 use mappings::Mappings;
 pub use rate::{SAMPLE_MAX, SampleRate};
 
-/// Writes a sample of a trace as a finished trace at `output`, which appears in one step. Reads the trace once, in constant memory but
-/// for its mappings. `progress` is told of rows read.
+/// Writes a sample of a trace as a finished trace at `output`, which appears in one step. Reads the trace once, in constant memory except
+/// for its mappings. `progress` gets the number of rows read.
 ///
 /// # Errors
-/// The trace is a sample already, is damaged, has no page in the sample, or the output cannot be written; that is then untouched.
+/// The trace is a sample already, is damaged, has no page in the sample, or the output cannot be written; it is then untouched.
 pub fn write_sample(
     reader: &mut TraceReader,
     rate: SampleRate,
@@ -72,7 +72,7 @@ pub fn write_sample(
 struct Sampler<'a> {
     source: &'a TraceMeta,
     mappings: Mappings,
-    /// By thread, the time of its last row if that is not in the sample: its clock went on.
+    /// By thread, the time of its last row if that is not in the sample, because its clock advanced.
     dropped: Vec<Option<u64>>,
 }
 
@@ -111,7 +111,7 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Sleeps of no length keep the time of rows at the end that are not in the sample: each thread computes as long as it did.
+    /// Sleeps of length 0 keep the time of final rows that are not in the sample, so each thread's CPU time stays the same.
     fn keep_times(&mut self, writer: &mut TraceWriter) -> Result<()> {
         for (thread, dropped) in (0u32..).zip(&self.dropped) {
             if let Some(time_ns) = *dropped {

@@ -1,23 +1,23 @@
-//! How much of memory a sample holds.
+//! Rate of a sample.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// The coarsest sample: one group of pages in so many.
+/// The coarsest sample: one group of pages in this number.
 pub const SAMPLE_MAX: u32 = 1024;
 
-/// One group of pages in so many, 2 to [`SAMPLE_MAX`]. Written `1/16`.
+/// One group of pages in n, with n from 2 to [`SAMPLE_MAX`]. Written `1/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SampleRate(NonZeroU32);
 
 impl SampleRate {
-    /// One group in `n`; `None` where that is not from 2 to [`SAMPLE_MAX`].
+    /// One group in `n`; `None` if `n` is not from 2 to [`SAMPLE_MAX`].
     pub fn one_in(n: u32) -> Option<Self> {
         NonZeroU32::new(n).filter(|_| (2..=SAMPLE_MAX).contains(&n)).map(Self)
     }
 
-    /// Pages that one of the sample counts for.
+    /// Number of pages that one page of the sample counts for.
     pub fn get(self) -> u32 {
         self.0.get()
     }

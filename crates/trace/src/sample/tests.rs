@@ -8,14 +8,14 @@ use crate::analysis::heatmap;
 use crate::{MapKind, MapRange, PageCacheRange, ProcessMeta, ThreadMeta};
 use proptest::prelude::*;
 
-/// What a page is, whoever touches it and wherever: memory of a process at an address, or a page of a file.
+/// Identity of a page, independent of mappings: memory of a process at an address, or a page of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identity {
     Memory(usize, u64),
     File(String, u64),
 }
 
-/// By process and page, what is mapped, as events say.
+/// Mappings by process and page, from events.
 #[derive(Default)]
 struct Model(BTreeMap<(usize, u64), (Option<String>, u64)>);
 
@@ -43,7 +43,7 @@ impl Model {
     }
 }
 
-/// Every page that is touched: its row's time and thread, and what it is.
+/// Every touch: time and thread of its row, and the page's identity.
 fn touches(path: &Path) -> Vec<(u64, u32, Identity)> {
     let mut reader = TraceReader::open(path).unwrap();
     let meta = reader.meta().clone();
@@ -114,7 +114,7 @@ fn sample(path: &Path, n: u32) -> Option<std::path::PathBuf> {
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
-    // Addresses in steps that are no whole groups, so that edges fall anywhere.
+    // Addresses in steps that are not whole groups, so that edges can be anywhere.
     let range = || (0u64..40, 1u64..300).prop_map(|(at, pages)| (at * 37, pages));
     let act =
         (0u32..2, range(), 0u8..6, 0u8..2, 0u64..500).prop_map(|(process, (start, pages), what, name, file_page)| {
@@ -129,7 +129,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// A page is in the sample always or never, as one page that no other one is, in the order and at the times of the whole.
+    /// A page is in the sample always or never, as one unique page, in the order and at the times of the whole.
     #[test]
     fn a_sample_is_the_whole_with_pages_left_out(acts in acts(), n in 2u32..6) {
         let folder = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ proptest! {
         write(&path, &acts);
         let whole = touches(&path);
         let sampled = sample(&path, n).map_or_else(Vec::new, |sample| touches(&sample));
-        // Which page of the whole a page of the sample is: its axis is cut at the same places.
+        // The page of the whole for a page of the sample: its axis is cut at the same points.
         let place = |identity: &Identity| {
             let (axis, page) = match identity {
                 Identity::Memory(_, page) => ("", *page),
@@ -174,7 +174,7 @@ fn a_large_range_has_its_share_in_one_piece() {
     while reader.next_batch(&mut batch).unwrap() {
         rows.extend(batch.rows());
     }
-    // Each is one row: chosen groups stand side by side. At an edge the share may be off by a group.
+    // Each is one row, because chosen groups are adjacent. At an edge the share may be off by a group.
     assert_eq!(rows.len(), 2, "{rows:?}");
     for (row, pages) in rows.iter().zip([1u32 << 20, 1 << 18]) {
         assert!(row.pages.abs_diff(pages / 16) <= 64, "{row:?}");

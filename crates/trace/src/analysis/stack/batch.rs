@@ -1,34 +1,34 @@
-//! A batch of accesses: what each does to the slots below its own.
+//! A batch of accesses: the effects of each on the slots below its own.
 
-/// Accesses that are counted together. They take as many slots, one after the other.
+/// Accesses that are counted together. Each takes one slot, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// The slots were renumbered before the first access.
     pub(super) renumbered: Option<Renumbered>,
     /// Number of accesses.
     pub(super) len: u32,
-    /// In order of time, until they are sorted.
+    /// In time order, until sorted.
     pub(super) happenings: Vec<Happening>,
 }
 
-/// From then on, slots 0 to `occupied` - 1 are occupied, and those from there to `slots` - 1 are free.
+/// After renumbering, slots 0 to `occupied` - 1 are occupied, and the others up to `slots` - 1 are free.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Renumbered {
     pub(super) occupied: usize,
     pub(super) slots: usize,
 }
 
-/// Something that an access of the batch does to a slot below its own.
+/// An effect of an access of the batch on a slot below its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Happening {
     pub(super) slot: u32,
-    /// Number of the access in the batch, and what it does in the two lowest bits.
+    /// Number of the access in the batch, and its effect in the two lowest bits.
     what: u32,
 }
 
-/// The page comes from this slot: its distance is wanted.
+/// The page was in this slot, and its distance is to be computed.
 pub(super) const COMES: u32 = 1;
-/// The slot is empty from then on.
+/// The slot is empty afterwards.
 pub(super) const EMPTIES: u32 = 2;
 
 impl Happening {
@@ -55,9 +55,9 @@ impl Happening {
     }
 }
 
-/// Sorting takes as few rounds as digits of this length allow, and makes them no longer than that needs: two rounds of 13 bits for the
-/// 2^26 slots of 64 GiB. The places that a round writes to then no longer fit a core's first cache, but its second. That costs less than
-/// a third round.
+/// Longest digit in bits. Sorting takes the fewest rounds that this allows, with digits no longer than needed: two rounds of 13 bits for
+/// the 2^26 slots of 64 GiB. The buckets of a round then exceed a core's L1 cache, but fit its L2 cache, which costs less than a third
+/// round.
 const DIGIT_BITS_MAX: u32 = 13;
 const DIGITS_MAX: usize = 1 << DIGIT_BITS_MAX;
 
@@ -69,7 +69,7 @@ impl Batch {
         self.happenings.clear();
     }
 
-    /// Orders by slot. Of one slot, what happened first stays first. `scratch` is memory that may hold anything.
+    /// Sorts by slot; within a slot the order stays. `scratch` may have any contents.
     pub(super) fn sort(&mut self, scratch: &mut Vec<Happening>) {
         let happenings = &mut self.happenings;
         if happenings.len() < 256 {
@@ -106,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Up to 32 bits are sorted in three rounds, and a few happenings without rounds.
+        /// Sorts up to 32 bits in three rounds, and a few effects without rounds.
         #[test]
         fn sorting_is_by_slot_and_stable(slot_bits in 1u32..=32, slots in proptest::collection::vec(any::<u32>(), 1..900)) {
             let slots = slots.into_iter().map(|slot| slot >> (32 - slot_bits));

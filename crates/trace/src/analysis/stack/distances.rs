@@ -4,12 +4,12 @@ use super::batch::{Batch, Happening};
 use super::occupied::Occupied;
 use super::ranks::Ranks;
 
-/// Counts distances. Takes the batches of [`super::Places`], all of them, in order.
+/// Counts distances. Takes all batches of [`super::Places`], in order.
 #[derive(Debug, Default)]
 pub(crate) struct Distances {
     /// Slots that held a page or a hole when the batch began.
     occupied: Occupied,
-    /// First slot of the batch: all occupied ones are below.
+    /// First slot of the batch; all occupied slots are below it.
     base: usize,
     ranks: Ranks,
     scratch: Vec<Happening>,
@@ -17,8 +17,8 @@ pub(crate) struct Distances {
 }
 
 impl Distances {
-    /// The distances of a batch, in no order: 1 for a page that was accessed last. An LRU cache of n places hits when the distance is at
-    /// most n. The batch is empty afterwards.
+    /// The distances of a batch, unordered: 1 for the page accessed last. An LRU cache of n places hits when the distance is at most n.
+    /// The batch is empty afterwards.
     pub(crate) fn count(&mut self, batch: &mut Batch) -> &[u32] {
         if let Some(renumbered) = batch.renumbered {
             self.occupied = Occupied::lowest(renumbered.occupied, renumbered.slots);
@@ -28,14 +28,14 @@ impl Distances {
         self.occupied.count_lines(self.base);
         let mut distances = std::mem::take(&mut self.distances);
         distances.clear();
-        // If no access of the batch had emptied a slot; 0 where nothing comes from the slot.
+        // Distances as if no access of the batch had emptied a slot; 0 if no page comes from the slot.
         distances.extend(batch.happenings.iter().rev().map(|happening| self.distance_before(*happening)));
         self.ranks.clear(batch.len as usize);
         let mut wanted = 0;
         for (at, happening) in batch.happenings.iter().rev().enumerate() {
             let number = happening.number() as usize;
             if happening.comes() {
-                // All in the set emptied a slot above, or this one afterwards.
+                // All members of the set emptied a slot above, or this one later.
                 distances[wanted] = distances[at] - self.ranks.below(number);
                 wanted += 1;
             }
@@ -55,7 +55,7 @@ impl Distances {
         &self.distances
     }
 
-    /// Slots from that of the happening on that are occupied when it happens, and those that the batch has emptied before.
+    /// Number of slots, from that of the effect on, that are occupied at its time or were emptied earlier by the batch.
     #[inline]
     fn distance_before(&self, happening: Happening) -> u32 {
         let (slot, number) = (happening.slot as usize, happening.number());

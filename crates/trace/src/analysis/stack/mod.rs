@@ -1,23 +1,22 @@
-//! The LRU stack: exact stack distances, with pages that can be forgotten.
+//! The LRU stack: exact stack distances, with removal of pages.
 //!
-//! Pages stand in slots in order of their last access, one bit for each occupied slot. The stack distance of an access is the number of
+//! Pages occupy slots in order of their last access, one bit for each occupied slot. The stack distance of an access is the number of
 //! occupied slots from the page's own to the top (Mattson et al., 1970; Bennett and Kruskal, 1975). When the slots run out, they are
 //! renumbered densely.
 //!
-//! Accesses are taken in at once, but counted in batches. Which slot an access empties does not depend on any distance. So a batch is
-//! sorted by slot, and a sweep from the top down counts for each access the slots above that were occupied before the batch. What the batch
-//! itself changed there is told by the accesses that the sweep has passed: those before this access emptied a slot above it. They are
-//! counted in a small set by place in the batch ([`ranks::Ranks`]), which stays in a core's cache, while the sweep comes by the slots in order. A
-//! tree over all slots would miss the cache several times an access. Each step is a loop of its own over the batch: a short loop lets
-//! the processor wait for many cache misses at a time.
+//! Accesses are recorded at once, but counted in batches. The slot that an access empties does not depend on any distance. So a batch is
+//! sorted by slot, and a sweep from the top down counts for each access the slots above it that were occupied before the batch. Changes by
+//! the batch itself follow from the accesses that the sweep has passed: the earlier ones emptied a slot above this access. They are counted
+//! in a small set by position in the batch ([`ranks::Ranks`]), which stays in a core's cache, while the sweep visits the slots in order. A
+//! tree over all slots would miss the cache several times an access. Each step is a separate loop over the batch: in a short loop the
+//! processor overlaps many cache misses.
 //!
-//! The two halves share nothing but the batches, so that they can run on two threads. [`Places`] knows the slot of each page, makes batches
-//! and renumbers. [`Distances`] knows which slots are occupied, and counts.
+//! The two halves share only the batches, so that they can run on two threads. [`Places`] knows the slot of each page, makes batches and
+//! renumbers. [`Distances`] knows which slots are occupied, and counts.
 //!
-//! A page that is forgotten leaves a *hole*, because the caches that held it now have room for one page, and those that
-//! did not hold it have none. The next page that comes from below the topmost hole, or from outside, fills that hole: the
-//! pages above move down into it, those below stay, and the place the page came from becomes the hole. So each cache
-//! size keeps its own number of free places, and one stack still stands for all sizes.
+//! A removed page leaves a *hole*: caches that held it now have room for one page, and the others do not. The next page that comes from
+//! below the topmost hole, or from outside, fills that hole: the pages above move down into it, those below stay, and the old slot of the
+//! page becomes the hole. So each cache size keeps its own number of free places, and one stack still represents all sizes.
 
 mod batch;
 mod distances;
@@ -39,13 +38,13 @@ pub(crate) struct LruStack {
 
 impl LruStack {
     /// Pages are accessed, one after the other. `hit` is called with distances ([`Distances::count`]) of these accesses and earlier ones.
-    /// In the result are accesses to pages that are not there, and have no distance.
+    /// Returns the number of accesses to absent pages, which have no distance.
     pub(crate) fn access(&mut self, pages: &[u32], mut hit: impl FnMut(&[u32])) -> u64 {
         let Self { places, distances } = self;
         places.access(pages, |batch| hit(distances.count(batch)))
     }
 
-    /// Page `page` is gone: every cache that held it has a free place.
+    /// Removes page `page`: every cache that held it has a free place.
     pub(crate) fn forget(&mut self, page: u32) {
         self.places.forget(page);
     }
@@ -80,7 +79,7 @@ mod tests {
         misses
     }
 
-    /// Distances by how often each was found, [0] for accesses without one; counted after each `settle_every` steps.
+    /// Number of accesses with each distance, [0] for accesses without one; counted after each `settle_every` steps.
     fn distances(steps: &[(bool, u32)], settle_every: usize) -> Vec<u64> {
         let mut stack = LruStack::default();
         let mut found = vec![0];
@@ -108,7 +107,7 @@ mod tests {
 
     #[test]
     fn distances_by_hand() {
-        // a b c b a: b lies under c (2), a under b and c (3). Then c under a and b (3), c again (1).
+        // a b c b a: b is below c (2), a below b and c (3). Then c is below a and b (3), and c again on top (1).
         let steps = [0, 1, 2, 1, 0, 2, 2].map(|page| (true, page));
         for settle_every in 1..8 {
             assert_eq!(distances(&steps, settle_every), [3, 1, 1, 2], "{settle_every}");
@@ -117,8 +116,8 @@ mod tests {
 
     #[test]
     fn a_forgotten_page_frees_a_place_only_where_it_was_held() {
-        // a b c, forget b, d, a. A cache of 3 held b: d takes its place and a is still there. A cache of 2 held b and c: d
-        // takes b's place; a had been evicted by c.
+        // a b c, forget b, d, a. A cache of 3 held b: d takes its place, and a is still cached. A cache of 2 held b and c: d takes b's
+        // place; a was evicted by c.
         let steps = [(true, 0), (true, 1), (true, 2), (false, 1), (true, 3), (true, 0)];
         assert_eq!(distances(&steps, 100), [4, 0, 0, 1]);
         assert_eq!((naive_misses(2, &steps), naive_misses(3, &steps)), (5, 4));
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_long_run_over_many_pages_is_renumbered_and_stays_exact() {
-        // Round and round over 3000 pages: each is the one that was not accessed for longest. Over 200,000 accesses the slots run out often.
+        // A cyclic scan over 3000 pages: each access is to the least recently used one. Over 200,000 accesses the slots run out often.
         let steps: Vec<_> = (0..200_000).map(|number| (true, number % 3000)).collect();
         let found = distances(&steps, usize::MAX);
         assert_eq!((found[0], found[3000], found.len()), (3000, 197_000, 3001));
@@ -134,7 +133,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Every size at once equals one simulated cache of each size, however the accesses are parted into batches.
+        /// All sizes at once give the same result as one simulated cache of each size, for any division into batches.
         #[test]
         fn equals_caches_of_every_size(
             steps in proptest::collection::vec((prop::bool::weighted(0.85), 0u32..24), 0..9000),

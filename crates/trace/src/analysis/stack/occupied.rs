@@ -1,6 +1,6 @@
-//! Which slots are occupied, and how many from a slot to the top.
+//! The set of occupied slots, with counts from a slot to the top.
 
-/// Slots that are counted together.
+/// Slots in a line, which are counted together.
 pub(super) const LINE_SLOTS: usize = 256;
 const LINE_WORDS: usize = LINE_SLOTS / 64;
 
@@ -9,9 +9,9 @@ const LINE_WORDS: usize = LINE_SLOTS / 64;
 pub(super) struct Occupied {
     /// Bit s % 64 of word s / 64: slot s is occupied.
     bits: Vec<u64>,
-    /// Bits of each word, a line of words together.
+    /// Set bits of each word, grouped by lines of words.
     counts: Vec<[u8; LINE_WORDS]>,
-    /// Bits in the lines above each line, when they were last counted.
+    /// Set bits in the lines above each line, as of the last count.
     above_line: Vec<u32>,
 }
 
@@ -26,7 +26,7 @@ impl Occupied {
         all
     }
 
-    /// Brings the counts up to date. No slot from `limit` on is occupied.
+    /// Updates the counts. No slot from `limit` on is occupied.
     pub(super) fn count_lines(&mut self, limit: usize) {
         let lines = limit.div_ceil(LINE_SLOTS);
         let mut above = 0;
@@ -37,7 +37,7 @@ impl Occupied {
         }
     }
 
-    /// How many slots from `slot` on are occupied.
+    /// Number of occupied slots from `slot` on.
     #[inline]
     pub(super) fn from(&self, slot: usize) -> u32 {
         let (word, line) = (slot / 64, slot / LINE_SLOTS);
@@ -48,7 +48,7 @@ impl Occupied {
         self.above_line[line] + in_line + own
     }
 
-    /// Occupies slots `start` to `end` - 1, which are free.
+    /// Occupies slots `start` to `end` - 1, which must be free.
     pub(super) fn fill(&mut self, start: usize, end: usize) {
         let mut slot = start;
         while slot < end {
@@ -59,7 +59,7 @@ impl Occupied {
         }
     }
 
-    /// Frees a slot, which is occupied.
+    /// Frees a slot, which must be occupied.
     #[inline]
     pub(super) fn free(&mut self, slot: usize) {
         self.bits[slot / 64] &= !(1 << (slot % 64));

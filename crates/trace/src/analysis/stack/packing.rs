@@ -1,6 +1,6 @@
 //! New slots for old ones: dense from 0, in the same order.
 
-/// Where each occupied slot goes. Bits and the sum before them lie side by side, so that a question misses the cache once.
+/// New slot of each occupied slot. Bits and the sum before them are adjacent, so that a lookup misses the cache once.
 pub(super) struct Packing {
     words: Vec<Word>,
     occupied: u32,
@@ -16,7 +16,7 @@ struct Word {
 }
 
 impl Packing {
-    /// Of these slots, each below `slots` and there once.
+    /// Packs these slots, each below `slots` and listed once.
     pub(super) fn of(occupied: impl Iterator<Item = u32>, slots: usize) -> Self {
         let mut words = vec![Word::default(); slots.div_ceil(64)];
         for slot in occupied {
@@ -30,12 +30,12 @@ impl Packing {
         Self { words, occupied: before }
     }
 
-    /// How many slots are occupied.
+    /// Number of occupied slots.
     pub(super) fn occupied(&self) -> usize {
         self.occupied as usize
     }
 
-    /// Where `slot` goes: the number of occupied slots below it.
+    /// New number of `slot`: the number of occupied slots below it.
     #[inline]
     pub(super) fn new_slot(&self, slot: u32) -> u32 {
         let word = self.words[slot as usize / 64];

@@ -1,4 +1,4 @@
-//! Where each page stands: the slot of its last access.
+//! The slot of the last access of each page.
 
 use std::collections::BinaryHeap;
 
@@ -9,17 +9,17 @@ use super::ranks::RANKS;
 
 const NOWHERE: u32 = u32::MAX;
 const SLOTS_MIN: usize = 1 << 12;
-/// Most slots: the last number stands for none.
+/// Most slots; the last number means none.
 const SLOTS_MAX: usize = u32::MAX as usize / LINE_SLOTS * LINE_SLOTS;
 
-/// Takes accesses in and makes batches of them. Pages are dense numbers from 0.
+/// Takes accesses and makes batches of them. Pages are dense numbers from 0.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// Slot of each page.
     slots: Vec<u32>,
     holes: BinaryHeap<u32>,
     nr_slots: usize,
-    /// First slot of the batch: all occupied ones are below.
+    /// First slot of the batch; all occupied slots are below it.
     base: usize,
     batch: Batch,
     /// Accesses after which the batch is full.
@@ -27,8 +27,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Pages are accessed, one after the other. `full` is called with each full batch and must leave an empty one. In the result are
-    /// accesses to pages that are not there, and have no distance.
+    /// Pages are accessed, one after the other. `full` is called with each full batch and must leave an empty one. Returns the
+    /// number of accesses to absent pages, which have no distance.
     pub(crate) fn access(&mut self, mut pages: &[u32], mut full: impl FnMut(&mut Batch)) -> u64 {
         let mut absent = 0;
         while !pages.is_empty() {
@@ -82,7 +82,7 @@ impl Places {
         }
     }
 
-    /// Page `page` is gone: every cache that held it has a free place.
+    /// Removes page `page`: every cache that held it has a free place.
     pub(crate) fn forget(&mut self, page: u32) {
         let Some(slot) = self.slots.get_mut(page as usize) else { return };
         let slot = std::mem::replace(slot, NOWHERE);
@@ -91,7 +91,7 @@ impl Places {
         }
     }
 
-    /// Hands on the batch as it is; `full` as in [`Places::access`].
+    /// Passes on the batch, even if it is not full; `full` as in [`Places::access`].
     pub(crate) fn settle(&mut self, mut full: impl FnMut(&mut Batch)) {
         self.base += self.batch.len as usize;
         if self.batch.len > 0 {
@@ -107,12 +107,12 @@ impl Places {
         if self.base == self.nr_slots {
             self.batch.renumbered = Some(self.renumber());
         }
-        // Counting comes by all lines. So batches grow with the stack, up to what the ranks hold.
+        // Counting visits all lines, so batches grow with the stack, up to the capacity of the ranks.
         let len = (self.nr_slots / 64).clamp(SLOTS_MIN / 4, RANKS).min(self.nr_slots - self.base);
         self.limit = u32::try_from(len).expect("as many as ranks at most");
     }
 
-    /// Packs what is there to the bottom and makes three times as many free slots above it.
+    /// Packs occupied slots to the bottom, with three times as many free slots above them.
     fn renumber(&mut self) -> Renumbered {
         let occupied = self.slots.iter().filter(|slot| **slot != NOWHERE).chain(&self.holes);
         let packing = Packing::of(occupied.copied(), self.nr_slots);

@@ -1,4 +1,4 @@
-//! A set of small numbers that tells how many of its members are below a number.
+//! A set of small numbers that counts its members below a number.
 
 /// Numbers are below this.
 pub(super) const RANKS: usize = GROUPS * GROUP_BITS;
@@ -6,8 +6,8 @@ const GROUPS: usize = 32;
 const GROUP_WORDS: usize = 32;
 const GROUP_BITS: usize = GROUP_WORDS * 64;
 
-/// The set: one bit a number, and running counts that are kept up to date with each insertion. An insertion adds to the counts behind it,
-/// twice 32 of them in eight vector operations; a question adds three numbers. All of it takes 12 KiB.
+/// The set: one bit a number, and running counts that are kept up to date with each insertion. An insertion adds to the counts after it,
+/// twice 32 of them in eight vector operations; a lookup adds three numbers. The set takes 12 KiB.
 #[derive(Debug)]
 pub(super) struct Ranks {
     words: Box<[[u64; GROUP_WORDS]; GROUPS]>,
@@ -17,7 +17,7 @@ pub(super) struct Ranks {
     before_group: [u16; GROUPS],
 }
 
-/// What a member in one of 32 places adds to the counts of all places: 1 behind it.
+/// What a member at one of 32 positions adds to the counts of all positions: 1 after it.
 const BEHIND: [[u16; 32]; 32] = {
     let mut table = [[0; 32]; 32];
     let mut place = 0;
@@ -44,7 +44,7 @@ impl Default for Ranks {
 }
 
 impl Ranks {
-    /// Empties the set, whose members are below `limit`.
+    /// Empties the set; all members are below `limit`.
     pub(super) fn clear(&mut self, limit: usize) {
         let groups = limit.div_ceil(GROUP_BITS);
         self.words[..groups].fill([0; GROUP_WORDS]);
@@ -61,7 +61,7 @@ impl Ranks {
         self.before_group.iter_mut().zip(&BEHIND[group]).for_each(|(count, one)| *count += one);
     }
 
-    /// How many members are below `number`.
+    /// Number of members below `number`.
     #[inline]
     pub(super) fn below(&self, number: usize) -> u32 {
         let (group, word) = (number / GROUP_BITS % GROUPS, number / 64 % GROUP_WORDS);
@@ -86,7 +86,7 @@ mod tests {
             ranks.insert(7);
             ranks.clear(RANKS);
             let mut model = BTreeSet::new();
-            // Not in order of size.
+            // Not sorted.
             let (even, odd): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|number| **number % 2 == 0);
             for number in even.into_iter().chain(odd) {
                 ranks.insert(number);

@@ -1,4 +1,4 @@
-//! Opens a foreign record from its start, as often as it takes: plain or in a zlib stream.
+//! Opens a foreign record from its start, repeatedly: plain or in a zlib stream.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -17,7 +17,7 @@ pub(crate) fn is_zlib(head: &[u8]) -> bool {
         && head[0] == 0x78
 }
 
-/// A file's bytes, decompressed on the way.
+/// A file's bytes, decompressed while reading.
 pub(crate) fn open(path: &Path, zlib: bool) -> Result<Box<dyn Read>> {
     let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
     let plain = BufReader::with_capacity(BUFFER_BYTES, file);

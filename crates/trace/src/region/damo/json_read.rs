@@ -18,13 +18,13 @@ use crate::{Result, TraceError};
 pub(crate) struct JsonRecords {
     path: PathBuf,
     zlib: bool,
-    /// Of each record of the file: the target it became, and its intervals.
+    /// Target and intervals of each record of the file.
     records: Vec<(u32, Intervals)>,
 }
 
 impl JsonRecords {
-    /// Reads the file once, checking everything: what it says about itself, and what there is to say about that. `stand_in`:
-    /// intervals for records that have none.
+    /// Reads the file once, and checks everything. Returns its metadata and warnings. `stand_in`: intervals for records that
+    /// have none.
     pub(crate) fn open(path: &Path, zlib: bool, stand_in: Intervals) -> Result<(Self, RecordMeta, Vec<Warning>)> {
         let mut headers = Vec::new();
         let mut parse = Parse::new(path, zlib)?;
@@ -55,7 +55,7 @@ impl JsonRecords {
         Ok((this, meta, warnings))
     }
 
-    /// Hands over every snapshot in the order of the file.
+    /// Passes on every snapshot in the order of the file.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(&Snapshot) -> ControlFlow<()>) -> Result<()> {
         self.stream(&mut Tally::default(), each)
     }
@@ -85,7 +85,7 @@ fn fill(known: Intervals, stand_in: Intervals) -> Intervals {
     }
 }
 
-/// The target that a record belongs to; records that differ in intervals only are one target.
+/// The target that a record belongs to; records that only differ in intervals belong to one target.
 fn place(meta: &mut RecordMeta, header: JsonHeader, intervals: Intervals) -> Result<u32> {
     let (kdamond, context) = (header.kdamond, header.context);
     let goal = header.goal;
@@ -123,7 +123,7 @@ fn tell(tally: Tally, warnings: &mut Vec<Warning>) {
     warnings.extend(all.into_iter().filter(|(count, _)| *count > 0).map(|(_, warning)| warning));
 }
 
-/// One pass over the file.
+/// A pass over the file.
 struct Parse {
     path: PathBuf,
     zlib: bool,
@@ -163,7 +163,7 @@ impl Parse {
     }
 }
 
-/// The whole file. Exactly one of the two is there.
+/// The whole file. Exactly one of the two is set.
 struct RecordsSeed<'a, 'b> {
     headers: Option<&'a mut Vec<JsonHeader>>,
     snapshots: Option<&'a mut Sink<'b>>,
@@ -250,7 +250,7 @@ impl<'de> Visitor<'de> for RecordSeed<'_, '_> {
                 "context_idx" => header.context = small(&key, &map.next_value()?).map_err(bad)?.unwrap_or(0),
                 "scheme_idx" => header.scheme = small(&key, &map.next_value()?).map_err(bad)?,
                 "target_id" => header.target_id = number(&key, &map.next_value()?).map_err(bad)?,
-                // damo writes `unknown` where it does not know.
+                // damo writes `unknown` if it is not known.
                 "data_source" => {
                     header.data_source = map.next_value::<Option<String>>()?.filter(|source| source != "unknown");
                 }
@@ -275,7 +275,7 @@ impl<'de> Visitor<'de> for RecordSeed<'_, '_> {
     }
 }
 
-/// Where snapshots go.
+/// Receiver of snapshots.
 struct Sink<'a> {
     records: &'a [(u32, Intervals)],
     tally: &'a mut Tally,
@@ -287,7 +287,7 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    /// An empty error text: stopped by the receiver.
+    /// An empty error text means that the receiver stopped the pass.
     fn take(&mut self, record: usize, json: JsonSnapshot) -> Result<(), String> {
         let (target, intervals) =
             *self.records.get(record).ok_or("there are more records than at first: the file grew while it was read")?;

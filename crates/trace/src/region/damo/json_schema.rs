@@ -1,4 +1,4 @@
-//! The parts of a damo record below its list of snapshots, and what they become here.
+//! The parts of a damo record around and in its list of snapshots, and their conversion.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -57,7 +57,7 @@ impl JsonIntervals {
         let intervals = Intervals {
             sample_ns: time("sample_us", &self.sample_us)?,
             aggregation_ns: time("aggr_us", &self.aggr_us)?,
-            // DAMON allows 0 here: mappings are looked at in every tick.
+            // DAMON allows 0 here: mappings are checked in every tick.
             update_ns: self.ops_update_us.value(TIME, 1000)?.map(|time| time.value).filter(|&time| time > 0),
         };
         let Some(goal) = &self.intervals_goal else { return Ok((intervals, None)) };
@@ -84,10 +84,10 @@ pub(crate) struct JsonSnapshot {
     damos_stats: Option<JsonStats>,
     #[serde(default)]
     sample_interval_us: Scalar,
-    /// Ours, where auto-tuning changed it; damo passes it over.
+    /// Our own key, used if auto-tuning changed the interval; damo ignores it.
     #[serde(default)]
     aggr_interval_us: Scalar,
-    /// Ours as well.
+    /// Our own key too.
     #[serde(default)]
     ops_update_interval_us: Scalar,
 }
@@ -101,7 +101,7 @@ struct JsonRegion {
     probe_hits: Option<Vec<Scalar>>,
     #[serde(default)]
     sz_filter_passed: Scalar,
-    /// Present in what damo calls a region of a target's configuration.
+    /// Present in damo's regions of a target's configuration.
     #[serde(default, rename = "scheme")]
     _scheme: Option<IgnoredAny>,
 }
@@ -142,7 +142,7 @@ struct JsonStats {
     max_nr_snapshots: Scalar,
 }
 
-/// What was changed on the way.
+/// Counts of changes during the conversion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) no_ages: u64,
@@ -153,8 +153,8 @@ pub(crate) struct Tally {
 }
 
 impl JsonSnapshot {
-    /// Fills `snapshot`; `false` for the stand-in that damo appends to records of one snapshot. `defaults`: intervals of the
-    /// record.
+    /// Fills `snapshot`; `false` for the placeholder that damo appends to records of one snapshot. `defaults`: intervals of
+    /// the record.
     pub(crate) fn convert(
         self,
         defaults: Intervals,
@@ -194,13 +194,13 @@ impl JsonSnapshot {
     }
 }
 
-/// A snapshot's own interval, of which 0 says that it is not known, or else the record's.
+/// A snapshot's own interval, or else the record's; an own interval of 0 means unknown.
 fn own(own: Option<u64>, of_record: Option<u64>) -> Option<u64> {
     own.map_or(of_record, |time| Some(time).filter(|&time| time > 0))
 }
 
 impl JsonRegion {
-    /// damo's mark for "here ends the only snapshot": a region from 0 to 0 of -1 accesses.
+    /// damo's mark for the end of an only snapshot: a region from 0 to 0 with -1 accesses.
     fn is_stand_in(&self) -> bool {
         let minus_one = |accesses: &JsonAccesses| accesses.samples == Scalar::Text("-1".to_owned());
         let zero = Scalar::Whole(0);
@@ -281,7 +281,7 @@ impl Read<'_> {
             },
         };
         self.tally.no_ages += u64::from(aggregations.is_none());
-        // Ages of the kernel are 32 bits; a larger one can only be damo's `max`.
+        // The kernel's ages have 32 bits; a larger one can only be damo's `max`.
         Ok(aggregations.map(|age| u32::try_from(age).unwrap_or(u32::MAX)))
     }
 

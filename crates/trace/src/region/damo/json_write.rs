@@ -1,4 +1,4 @@
-//! Writes damo's `json`: a record a target, one region a line.
+//! Writes damo's `json`: one record for each target, one line for each region.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::region::{Intervals, IntervalsGoal, RecordMeta, Region, RegionStore, S
 use crate::{Result, TraceError};
 
 pub(crate) fn write(store: &mut RegionStore, path: &Path) -> Result<Vec<Warning>> {
-    // Of each target that has snapshots, the intervals of the first.
+    // Intervals of the first snapshot of each target that has one.
     let mut firsts: Vec<Option<Intervals>> = vec![None; store.meta().targets.len()];
     let mut has_levels = false;
     store.for_each(|snapshot| {
@@ -56,7 +56,7 @@ pub(crate) fn write(store: &mut RegionStore, path: &Path) -> Result<Vec<Warning>
     Ok(all.into_iter().filter(|(is_lost, _)| *is_lost).map(|(_, what)| Warning::NotCarried { what }).collect())
 }
 
-/// Whether the ids of targets tell apart those of one context and scheme.
+/// Whether the ids of targets are unique within each context and scheme.
 fn are_unique(meta: &RecordMeta) -> bool {
     let mut seen = BTreeSet::new();
     meta.targets.iter().all(|target| {
@@ -104,7 +104,7 @@ fn write_record(
     output.write(format!("\n], \"data_source\": {}}}", json!(source)).as_bytes())
 }
 
-/// The region's start and end in bytes, as damo has them.
+/// The region's start and end in bytes, as in damo's files.
 fn in_bytes(store_path: &Path, region: &Region, unit_bytes: u64) -> Result<(u64, u64)> {
     let ends = region.start.checked_mul(unit_bytes).zip(region.end.checked_mul(unit_bytes));
     ends.ok_or_else(|| TraceError::Unsupported {
@@ -116,7 +116,7 @@ fn in_bytes(store_path: &Path, region: &Region, unit_bytes: u64) -> Result<(u64,
     })
 }
 
-/// Microseconds, as damo has them, or nanoseconds with their unit where that would lose something.
+/// Microseconds, as in damo's files, or nanoseconds with their unit if that would lose precision.
 fn time_us(nanoseconds: u64) -> String {
     if nanoseconds.is_multiple_of(1000) { (nanoseconds / 1000).to_string() } else { format!("{nanoseconds} ns") }
 }
@@ -161,7 +161,7 @@ fn write_snapshot(
     let own = |own: Option<u64>, record: Option<u64>| (own != record).then(|| time_us(own.unwrap_or(0)));
     let sample = own(snapshot.intervals.sample_ns, of_record.sample_ns);
     output.write(format!("\"sample_interval_us\": {}", json!(sample)).as_bytes())?;
-    // damo knows no key for these and passes them over.
+    // damo has no key for these, and ignores them.
     let others = [
         ("aggr_interval_us", own(snapshot.intervals.aggregation_ns, of_record.aggregation_ns)),
         ("ops_update_interval_us", own(snapshot.intervals.update_ns, of_record.update_ns)),

@@ -1,6 +1,6 @@
 //! Records of damo, the user-space tool of DAMON, and the kernel's own text.
 //!
-//! Facts: damo 3.4, Linux `include/trace/events/damon.h`. Every trap is told in `docs/mechanism/formats.md#region-records`.
+//! Facts: damo 3.4, Linux `include/trace/events/damon.h`. All pitfalls: `docs/mechanism/formats.md#region-records`.
 
 pub(crate) mod input;
 pub(crate) mod json_read;

@@ -1,10 +1,10 @@
 //! Numbers as damo writes them: with thousands commas, units, several units in a row, `min`, `max`, as text or as number.
 //!
-//! Arithmetic is exact: `0.1 %` is 1000 parts per million, not nearly so.
+//! Arithmetic is exact: `0.1 %` is exactly 1000 parts per million.
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 
-/// What a unit stands for, in base units.
+/// Units, with their values in base units.
 pub(crate) type Units = &'static [(&'static str, u64)];
 
 /// Nanoseconds.
@@ -17,7 +17,7 @@ pub(crate) const TIME: Units = &[
     ("h", 3_600_000_000_000),
     ("d", 86_400_000_000_000),
 ];
-/// Bytes. damo takes `K`, `KB` and `KiB` for the same.
+/// Bytes. damo treats `K`, `KB` and `KiB` as the same.
 pub(crate) const SIZE: Units = &[
     ("B", 1),
     ("K", 1 << 10),
@@ -41,10 +41,10 @@ pub(crate) const SIZE: Units = &[
 ];
 /// Parts per million.
 pub(crate) const RATIO: Units = &[("%", 10_000)];
-/// Things that are counted.
+/// Units of counts.
 pub(crate) const COUNT: Units = &[("samples", 1), ("aggr_intervals", 1)];
 
-/// A number of a file, as it was written.
+/// A number in a file, as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Scalar {
     #[default]
@@ -54,8 +54,8 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// Its value in base units; a number without a unit counts `plain` of them. `None` when it is null. Beyond `u64`, and for
-    /// `max`, the largest there is.
+    /// Its value in base units; a number without a unit counts `plain` of them. `None` if it is null. Saturates at the
+    /// largest `u64`, also for `max`.
     pub(crate) fn value(&self, units: Units, plain: u64) -> Result<Option<Quantity>, String> {
         match self {
             Self::Null => Ok(None),
@@ -69,7 +69,7 @@ impl Scalar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quantity {
     pub(crate) value: u64,
-    /// Whether nothing was lost by rounding down to a whole number.
+    /// Whether rounding down to a whole number lost nothing.
     pub(crate) exact: bool,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn parse(text: &str, units: Units, plain: u64) -> Result<Quantity, St
     Ok(total)
 }
 
-/// For messages: files may hold anything.
+/// Shortened text for messages: files may contain anything.
 pub(crate) fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();
     if short.len() < text.len() {
@@ -184,7 +184,7 @@ impl Decimal {
     }
 }
 
-/// How long the exponent is that `bytes` begin with; not that of a unit `E`, `EB`, `EiB`.
+/// Length of the exponent at the start of `bytes`; a unit `E`, `EB`, `EiB` is no exponent.
 fn exponent_len(bytes: &[u8]) -> Option<usize> {
     let sign = match bytes {
         [b'e' | b'E', b'+' | b'-', ..] => 2,
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn damo_s_spellings() {
-        // The traps of docs/spec/formats.md, each with the unit that a bare number would have.
+        // The pitfalls of docs/spec/formats.md, each with the unit that a bare number would have.
         let table: [(&str, Units, u64, u64); 21] = [
             ("5 ms", TIME, 1000, 5_000_000),
             ("5ms", TIME, 1000, 5_000_000),

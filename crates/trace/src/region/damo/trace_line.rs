@@ -1,15 +1,15 @@
 //! One line of kernel text: `damon_aggregated` and its siblings, as perf script, trace-cmd and ftrace print them.
 //!
-//! Source: Linux `include/trace/events/damon.h`. The front ends differ in what stands before the event's name only; a
-//! thread's name may hold spaces. So a line is taken apart around the name: the time is the word before it.
+//! Source: Linux `include/trace/events/damon.h`. The front ends only differ in the text before the event's name; a
+//! thread's name may contain spaces. So a line is split at the name: the time is the word before it.
 
 use crate::region::Region;
 use crate::region::snapshot::PROBES_MAX;
 
-/// What a line says.
+/// Contents of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Nothing about monitoring: a comment, a header, another event.
+    /// Not about monitoring: a comment, a header, another event.
     Other,
     Region(Box<RegionLine>),
     /// Auto-tuning changed the sampling interval.
@@ -21,18 +21,18 @@ pub(crate) enum Line {
 /// One region of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RegionLine {
-    /// From `damon_region_aggregated`.
+    /// Whether it is from `damon_region_aggregated`.
     pub(crate) with_probes: bool,
-    /// Number in the thread's name, `kdamond.N`; 0 where that is not there.
+    /// Number in the thread's name, `kdamond.N`; 0 if it is missing.
     pub(crate) kdamond: u32,
     pub(crate) time_ns: u64,
     pub(crate) target_id: u64,
     pub(crate) nr_regions: u64,
-    /// `None`: damo's stand-in after the only snapshot of a target.
+    /// `None`: damo's placeholder after the only snapshot of a target.
     pub(crate) region: Option<Region>,
 }
 
-/// Takes a line apart; of a line that names an event of monitoring but is not as it should be, why not.
+/// Parses a line. Returns an error for a malformed line that names an event of monitoring.
 pub(crate) fn parse(line: &str) -> Result<Line, String> {
     for (name, with_probes) in [("damon_aggregated:", false), ("damon_region_aggregated:", true)] {
         if let Some((before, fields)) = split(line, name) {
@@ -48,7 +48,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
     Ok(Line::Other)
 }
 
-/// What stands before and behind the event's name, which must be a word of its own, after `damon:` in perf script.
+/// The text before and after the event's name, which must be a separate word, after `damon:` in perf script.
 fn split<'a>(line: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let at = line.find(name)?;
     let (before, behind) = (&line[..at], &line[at + name.len()..]);
@@ -72,7 +72,7 @@ fn region(before: &str, fields: &str, with_probes: bool) -> Result<RegionLine, S
         // damo writes `None` for a record of all targets together.
         if value == "None" { Ok(0) } else { value.parse().map_err(|_| wanted()) }
     };
-    // Kernels before the mainline one called it `pid`.
+    // Before mainline, kernels called it `pid`.
     let target_id = value(&["target_id", "pid"])?;
     let nr_regions = value(&["nr_regions"])?;
     let range = words.next().unwrap_or_default();
@@ -196,7 +196,7 @@ mod tests {
                 .expect("a region")
                 .probe_hits
         };
-        // The first is what damo's own test of it has.
+        // The first one is from damo's own test.
         for text in ["probe_hits=03 0a", "03 0a", "030a", "03,0a", "probe_hits={0x3,0xa}", "0x3,0xa"] {
             assert_eq!(hits(text), [3, 10, 0, 0], "{text}");
         }

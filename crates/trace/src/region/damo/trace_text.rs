@@ -1,8 +1,8 @@
-//! Text of `damon_aggregated` events, put together to snapshots again; read twice.
+//! Text of `damon_aggregated` events, assembled into snapshots; read twice.
 //!
 //! A line is a region; the next `nr_regions` lines of the same target are its snapshot. Only the end of a snapshot is known:
-//! its begin is the end of the one before. Events can be lost while recording: addresses that do not ascend, or another
-//! `nr_regions`, begin a new snapshot, and the incomplete one is left out with a warning.
+//! it starts at the end of the previous one. Events can be lost while recording: addresses that do not ascend, or a
+//! different `nr_regions`, start a new snapshot, and the incomplete one is left out with a warning.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use crate::{Result, TraceError};
 /// Most regions of a snapshot: no monitor keeps that many.
 const SNAPSHOT_REGIONS_MAX: u64 = 1 << 24;
 
-/// What the kernel text names a target by: kernel thread and target.
+/// Identity of a target in the kernel's text: kernel thread and target.
 type Key = (u32, u64);
 
 /// A text file, opened.
@@ -25,21 +25,21 @@ type Key = (u32, u64);
 pub(crate) struct TraceText {
     path: PathBuf,
     intervals: Intervals,
-    /// Lines of `damon_region_aggregated` are there: others repeat them.
+    /// Whether there are lines of `damon_region_aggregated`, which other lines repeat.
     with_probes: bool,
-    /// Last line, when it has no end.
+    /// Last line, if it has no line break.
     cut_line: Option<u64>,
     targets: BTreeMap<Key, Survey>,
 }
 
-/// What the first reading found of one target.
+/// Results of the first pass for one target.
 #[derive(Clone, Copy, Debug, Default)]
 struct Survey {
     target: u32,
     snapshots: u64,
     first_ns: u64,
     last_ns: u64,
-    /// damo's stand-in after an only snapshot says how long that was.
+    /// Length of an only snapshot, from damo's placeholder after it.
     stand_in_ns: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl Survey {
 }
 
 impl TraceText {
-    /// Reads the file once, checking everything. `intervals`: what the recording's monitor was set to, if known.
+    /// Reads the file once, and checks everything. `intervals`: settings of the recording's monitor, if known.
     pub(crate) fn open(path: &Path, intervals: Intervals) -> Result<(Self, RecordMeta, Vec<Warning>)> {
         let mut this =
             Self { path: path.to_owned(), intervals, with_probes: false, cut_line: None, targets: BTreeMap::new() };
@@ -129,7 +129,7 @@ impl TraceText {
         Ok(lines)
     }
 
-    /// Hands over every whole snapshot in the order of the file.
+    /// Passes on every whole snapshot in the order of the file.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(&Snapshot) -> ControlFlow<()>) -> Result<()> {
         let mut number = 0;
         let mut ends_ns = BTreeMap::new();
@@ -202,7 +202,7 @@ fn add_target(meta: &mut RecordMeta, (kdamond, id): Key, intervals: Intervals) {
     meta.targets.push(TargetMeta { context, id: Some(id), ..TargetMeta::default() });
 }
 
-/// Snapshots in the making.
+/// Unfinished snapshots.
 struct Assembly {
     base: Intervals,
     now: Intervals,
@@ -221,7 +221,7 @@ struct Pending {
     intervals: Intervals,
     time_ns: u64,
     regions: Vec<Region>,
-    /// Of the last whole snapshot.
+    /// End of the last whole snapshot.
     end_ns: u64,
 }
 
@@ -246,7 +246,7 @@ impl Assembly {
         self.now.aggregation_ns = samples.map(|samples| sample_ns.saturating_mul(samples));
     }
 
-    /// Adds a region; the snapshot that it completes.
+    /// Adds a region. Returns the snapshot that it completes.
     fn take(&mut self, number: u64, line: RegionLine) -> Result<Option<&mut Snapshot>, String> {
         let key = (line.kdamond, line.target_id);
         let Some(region) = line.region else {

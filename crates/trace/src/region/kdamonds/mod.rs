@@ -1,7 +1,7 @@
-//! damo's `kdamonds`: what to monitor, how, and which schemes to apply. JSON, read and written.
+//! damo's `kdamonds`: targets, monitor settings, and schemes. JSON, read and written.
 //!
-//! Plain data in base units; words (`ops`, `action`, metrics, types of filters) stay as they are written, and are judged by
-//! who uses them. Reading takes every spelling that damo takes: commas, units, `min` and `max`, absent keys, `null`.
+//! Plain data in base units; words (`ops`, `action`, metrics, types of filters) stay as written, and callers validate them.
+//! Reading accepts every notation that damo accepts: commas, units, `min` and `max`, absent keys, `null`.
 
 mod node;
 mod read;
@@ -23,7 +23,7 @@ pub struct Kdamonds {
 /// One kernel thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kdamond {
-    /// How often the kernel refreshes its statistics files, nanoseconds; 0: on demand.
+    /// Interval in which the kernel refreshes its statistics files, nanoseconds; 0: on demand.
     pub refresh_ns: u64,
     /// The monitoring contexts of the thread, in the order of their indices.
     pub contexts: Vec<Context>,
@@ -45,11 +45,11 @@ pub struct Context {
     pub max_regions: u64,
     /// Attribute probes, applied at each sample.
     pub probes: Vec<Probe>,
-    /// Which accesses count, and how they are found.
+    /// Which accesses count, and how they are detected.
     pub sample_control: SampleControl,
     /// Whether monitoring is paused.
     pub pause: bool,
-    /// What is done with what is found.
+    /// Schemes applied to the results.
     pub schemes: Vec<Scheme>,
 }
 
@@ -80,14 +80,14 @@ pub struct AddressRange {
     pub end: u64,
 }
 
-/// Whose memory is monitored.
+/// A target of monitoring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// Process id; `None` for physical memory.
     pub pid: Option<u32>,
-    /// Whether an online change shall remove it.
+    /// Whether an online change removes it.
     pub obsolete: bool,
-    /// Where monitoring begins; empty: the operations set finds out.
+    /// Initial regions; empty: the operations set determines them.
     pub regions: Vec<AddressRange>,
 }
 
@@ -100,12 +100,12 @@ pub struct MonitorIntervals {
     pub aggregation_ns: u64,
     /// From one read of the target's mappings to the next, nanoseconds.
     pub update_ns: u64,
-    /// What auto-tuning of the intervals aims at; off if its `nr_aggregations` is 0.
+    /// Goal of auto-tuning of the intervals; off if its `nr_aggregations` is 0.
     pub goal: IntervalsGoal,
 }
 
 impl Default for MonitorIntervals {
-    /// DAMON's own: 5 ms, 100 ms, 1 s, no tuning.
+    /// DAMON's defaults: 5 ms, 100 ms, 1 s, no tuning.
     fn default() -> Self {
         let goal = IntervalsGoal::default();
         Self { sample_ns: 5_000_000, aggregation_ns: 100_000_000, update_ns: 1_000_000_000, goal }
@@ -115,11 +115,11 @@ impl Default for MonitorIntervals {
 /// An attribute probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
-    /// What is done to a page before it is probed.
+    /// Preparations of a page before it is probed.
     pub preparations: Vec<String>,
-    /// Tried in order; the first that holds decides.
+    /// Filters, tried in order; the first match decides.
     pub filters: Vec<ProbeFilter>,
-    /// Its weight where hits of several probes are added up.
+    /// Its weight in sums of hits of several probes.
     pub weight: u64,
 }
 
@@ -127,18 +127,18 @@ pub struct Probe {
 pub struct ProbeFilter {
     /// Type of the filter: `anon`, `memcg`, `pgidle_set` and others.
     pub filter_type: String,
-    /// Whether it is for what is of that type, or for what is not.
+    /// Whether it matches pages of that type, or all others.
     pub matching: bool,
-    /// Whether what the filter matches passes (`true`) or is left out.
+    /// Whether matches pass (`true`) or are left out.
     pub allow: bool,
     /// For `memcg`: path of the control group.
     pub path: Option<String>,
 }
 
-/// Which accesses count, and how they are found.
+/// Which accesses count, and how they are detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleControl {
-    /// Whether accesses are found by accessed bits of page tables.
+    /// Whether accesses are detected by accessed bits of page tables.
     pub page_table: bool,
     pub page_fault: bool,
     /// Filters of accesses, tried in order.
@@ -156,9 +156,9 @@ impl Default for SampleControl {
 pub struct SampleFilter {
     /// Type of the filter: `cpumask`, `threads` or `write`.
     pub filter_type: String,
-    /// Whether it is for what is of that type, or for what is not.
+    /// Whether it matches accesses of that type, or all others.
     pub matching: bool,
-    /// Whether what the filter matches passes (`true`) or is left out.
+    /// Whether matches pass (`true`) or are left out.
     pub allow: bool,
     /// For `cpumask`: the processors, in the kernel's notation.
     pub cpumask: Option<String>,
@@ -205,7 +205,7 @@ pub enum AgeUnit {
     Aggregations,
 }
 
-/// Which regions a scheme is for.
+/// The regions that a scheme applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessPattern {
     /// Length of a region in bytes.
@@ -220,7 +220,7 @@ pub struct AccessPattern {
     pub age_unit: AgeUnit,
 }
 
-/// Where a migrating scheme moves memory.
+/// Destination of a migrating scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Destination {
     /// Number of the NUMA node.
@@ -229,16 +229,16 @@ pub struct Destination {
     pub weight: u64,
 }
 
-/// What is done with regions of a pattern.
+/// An action for regions of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheme {
     /// Name of the action: `pageout`, `lru_prio`, `migrate_hot`, `stat` and others.
     pub action: String,
-    /// Node that memory is moved to, where there is one only.
+    /// Node that memory is moved to, if there is only one.
     pub target_nid: Option<u64>,
     /// Nodes that memory is moved to, with weights; empty if there is one node or none.
     pub destinations: Vec<Destination>,
-    /// Which regions qualify.
+    /// Pattern of matching regions.
     pub pattern: AccessPattern,
     /// Time from one pass of the scheme to the next, nanoseconds; 0: with each snapshot.
     pub apply_interval_ns: u64,
@@ -246,12 +246,13 @@ pub struct Scheme {
     pub watermarks: Watermarks,
     /// Filters that leave memory out, in order.
     pub filters: Vec<SchemeFilter>,
-    /// Snapshots after which it stops; 0: never. damo prints it among the statistics, and takes it on its command line only.
+    /// Snapshots after which it stops; 0: never. damo prints it among the statistics, and accepts it only on its command
+    /// line.
     pub max_nr_snapshots: u64,
 }
 
 impl Default for Scheme {
-    /// damo's: counts all regions and does nothing.
+    /// damo's default: counts all regions and does nothing.
     fn default() -> Self {
         Self {
             action: "stat".to_owned(),
@@ -267,7 +268,7 @@ impl Default for Scheme {
     }
 }
 
-/// How much a scheme may do.
+/// Limits of a scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotas {
     /// CPU time of the scheme in an interval, nanoseconds; 0: no limit.
@@ -276,21 +277,21 @@ pub struct Quotas {
     pub bytes: u64,
     /// Length of a quota interval, nanoseconds; [`Limit::Max`]: it never ends.
     pub reset_interval_ns: Limit,
-    /// Weight of a region's size where not all can be done, parts per million.
+    /// Weight of a region's size if the quota does not allow all, parts per million.
     pub weight_size_ppm: u64,
     /// Weight of its accesses, parts per million.
     pub weight_accesses_ppm: u64,
     /// Weight of its age, parts per million.
     pub weight_age_ppm: u64,
-    /// Share of failed bytes that is charged to the quota: numerator.
+    /// Share of failed bytes charged to the quota: numerator.
     pub fail_charge_numerator: u64,
-    /// Share of failed bytes that is charged to the quota: denominator; 0: all is charged.
+    /// Share of failed bytes charged to the quota: denominator; 0: all are charged.
     pub fail_charge_denominator: u64,
     /// Goals that the quota is tuned towards.
     pub goals: Vec<QuotaGoal>,
     /// How it is tuned: `consist`, `temporal`.
     pub goal_tuner: String,
-    /// What tuning has come to, bytes; read only.
+    /// Result of tuning, bytes; read only.
     pub effective_bytes: u64,
 }
 
@@ -316,13 +317,13 @@ impl Default for Quotas {
 pub struct QuotaGoal {
     /// Name of the metric: `user_input`, `some_mem_psi_us`, `node_mem_used_bp` and others.
     pub metric: String,
-    /// Whether the metric is taken as its complement, the whole minus the value.
+    /// Whether the metric is its complement, the whole minus the value.
     pub complement: bool,
-    /// Number of the node that the metric is of, for metrics of a node.
+    /// Number of the node, for metrics of a node.
     pub nid: Option<u64>,
-    /// Path of the control group that the metric is of, for metrics of one.
+    /// Path of the control group, for metrics of a group.
     pub memcg_path: Option<String>,
-    /// In the unit that the metric's name ends in: microseconds, basis points, or a bare number.
+    /// Target value, in the unit that the metric's name ends in: microseconds, basis points, or a bare number.
     pub target_value: u64,
     /// The current value, in the unit of `target_value`.
     pub current_value: u64,
@@ -331,7 +332,7 @@ pub struct QuotaGoal {
 /// When a scheme is switched on, depending on a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// What the marks are compared with: `none` or `free_mem_rate`.
+    /// Metric that is compared with the marks: `none` or `free_mem_rate`.
     pub metric: String,
     /// Time from one check of the metric to the next, nanoseconds.
     pub interval_ns: u64,
@@ -353,9 +354,9 @@ impl Default for Watermarks {
 pub struct SchemeFilter {
     /// Type of the filter: `anon`, `memcg`, `young`, `addr`, `target`, `hugepage_size` and others.
     pub filter_type: String,
-    /// Whether it is for what is of that type, or for what is not.
+    /// Whether it matches memory of that type, or all other memory.
     pub matching: bool,
-    /// Whether what the filter matches passes (`true`) or is left out.
+    /// Whether matches pass (`true`) or are left out.
     pub allow: bool,
     /// For `memcg`: path of the control group.
     pub memcg_path: Option<String>,

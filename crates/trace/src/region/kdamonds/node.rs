@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Limit;
 use crate::region::damo::quantity::{Quantity, Units, parse, shortened};
 
-/// Where, and what is wrong there.
+/// Path of an error, and its text.
 pub(super) type Flaw = (String, String);
 
 /// A value and its place, as `kdamonds[0].contexts[1].ops`.

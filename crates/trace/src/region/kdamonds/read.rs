@@ -25,10 +25,10 @@ const BP: u64 = 100;
 const PERMIL: u64 = 1_000;
 const PERCENT: u64 = 10_000;
 
-/// Reads damo's `kdamonds` from a file; with a warning for each key that is not known.
+/// Reads damo's `kdamonds` from a file; with a warning for each unknown key.
 ///
 /// # Errors
-/// When it cannot be read or is no such configuration: with the place in it, and what is allowed there.
+/// When it cannot be read or is no such configuration; with the place, and the allowed values.
 pub fn read_kdamonds(path: impl AsRef<Path>) -> Result<(Kdamonds, Vec<Warning>)> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
@@ -44,7 +44,7 @@ pub fn read_kdamonds(path: impl AsRef<Path>) -> Result<(Kdamonds, Vec<Warning>)>
     parse_kdamonds(path, &text)
 }
 
-/// The same from text; `name` stands for it in messages.
+/// The same from text; messages call it `name`.
 ///
 /// # Errors
 /// As [`read_kdamonds`].
@@ -70,7 +70,8 @@ pub fn parse_kdamonds(name: &Path, text: &str) -> Result<(Kdamonds, Vec<Warning>
     Ok((kdamonds, reader.unknown.into_iter().map(|key| Warning::UnknownKey { key }).collect()))
 }
 
-/// Whether a line begins as the document, the list or the one key of a configuration do in YAML, and never in JSON.
+/// Whether a line starts like the document, the list or the single key of a configuration in YAML, which JSON never
+/// does.
 fn is_yaml(text: &str) -> bool {
     text.lines().any(|line| ["---", "- ", "kdamonds:"].iter().any(|begin| line.starts_with(begin)))
 }
@@ -90,7 +91,7 @@ impl Reader {
         Ok(())
     }
 
-    /// All of a list, each by `read`.
+    /// Reads all members of a list with `read`.
     fn all<T>(
         &mut self,
         nodes: &[Node<'_>],
@@ -100,7 +101,7 @@ impl Reader {
     }
 
     fn kdamonds(&mut self, node: &Node<'_>) -> Result<Kdamonds, Flaw> {
-        // What `damo record` leaves beside a record is the list alone.
+        // The file that `damo record` writes next to a record only has the list.
         if node.value.is_array() {
             return Ok(Kdamonds { kdamonds: self.all(&node.members()?, Self::kdamond)? });
         }
@@ -327,7 +328,7 @@ impl Reader {
         let keys = ["metric", "complement", "nid", "memcg_path", "target_value", "current_value"];
         self.note(node, &[&keys[..], &["target_value_bp", "current_value_bp"]].concat())?;
         let metric = node.text_or("metric", "user_input")?;
-        // The unit is that of the metric's name, the value may carry its own.
+        // The unit comes from the metric's name; the value may carry its own.
         let (units, plain) = match metric.rsplit('_').next() {
             Some("us") => (TIME, US),
             Some("bp") => (RATIO, BP),
@@ -336,7 +337,7 @@ impl Reader {
         let value = |key: &str, older: &str| -> Result<u64, Flaw> {
             match node.get(key)? {
                 Some(value) => Ok(value.quantity(units, plain)? / plain),
-                // damo called it so before there were other metrics; the number was a bare one.
+                // damo's name before there were other metrics; the number had no unit.
                 None => node.quantity_or(older, COUNT, 1, 0),
             }
         };
@@ -365,7 +366,7 @@ impl Reader {
     fn scheme_filter(&mut self, node: &Node<'_>) -> Result<SchemeFilter, Flaw> {
         let keys = ["filter_type", "matching", "allow", "filter_pass", "memcg_path", "address_range"];
         self.note(node, &[&keys[..], &["damon_target_idx", "hugepage_size", "probe_hits_wsum_range"]].concat())?;
-        // `allow` was called `filter_pass` in some versions.
+        // Some versions called `allow` `filter_pass`.
         let allow = node.flag("filter_pass", false)?;
         let pair = |key, units| -> Result<Option<Bounds>, Flaw> {
             let Some(node) = node.get(key)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! A configuration on its way out: JSON with keys in damo's order.
+//! A configuration for output: JSON with keys in damo's order.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 

@@ -27,7 +27,7 @@ pub fn print_kdamonds(kdamonds: &Kdamonds) -> String {
 }
 
 fn kdamond(kdamond: &Kdamond) -> Tree {
-    // The one number that damo has without a unit.
+    // The only number without a unit in damo.
     let refresh = if kdamond.refresh_ns.is_multiple_of(1_000_000) {
         Tree::Number(kdamond.refresh_ns / 1_000_000)
     } else {
@@ -111,7 +111,7 @@ fn sample_control(control: &SampleControl) -> Tree {
 fn scheme(scheme: &Scheme) -> Tree {
     let mut entries =
         vec![("action", Tree::text(&scheme.action)), ("dests", Tree::list(&scheme.destinations, destination))];
-    // damo has it with actions that migrate only.
+    // damo only has it with migrating actions.
     if let Some(nid) = scheme.target_nid {
         entries.push(("target_nid", Tree::Number(nid)));
     }
@@ -144,7 +144,7 @@ fn limit(limit: Limit, print: impl Fn(u64) -> Tree) -> Tree {
 }
 
 fn pattern(pattern: &AccessPattern) -> Tree {
-    // damo wants the unit at both bounds, and takes no `max` beside a unit.
+    // damo requires the unit at both bounds, and accepts no `max` next to a unit.
     let counted = |bounds: Bounds, unit: &str| {
         let text = |limit: Limit| {
             let value = if let Limit::At(value) = limit { value } else { u64::MAX };
@@ -219,7 +219,7 @@ fn scheme_filter(filter: &SchemeFilter) -> Tree {
     ])
 }
 
-/// In the largest unit that is exact.
+/// The value in the largest exact unit.
 fn exact(value: u64, units: &[(&str, u64)]) -> String {
     let (unit, factor) = units.iter().rev().find(|(_, factor)| value.is_multiple_of(*factor)).unwrap_or(&units[0]);
     if value == 0 { format!("0 {}", units[0].0) } else { format!("{} {unit}", value / factor) }
@@ -233,7 +233,7 @@ fn size(bytes: u64) -> Tree {
     Tree::Text(exact(bytes, &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)]))
 }
 
-/// Percent with as many decimals as it takes.
+/// Percent with as many decimals as needed.
 fn ratio(ppm: u64) -> Tree {
     let (whole, rest) = (ppm / 10_000, ppm % 10_000);
     let digits = format!("{rest:04}");
