@@ -3,7 +3,7 @@
 use crate::error::{Error, argument};
 use crate::waiting::interruptible;
 use isotherm_sim::reclaim::conformance::{self, Candidate};
-use isotherm_sim::reclaim::outside::{Chooser, Outside, PageEvents, PolicyMaker};
+use isotherm_sim::reclaim::external_policy::{Outside, PageEvents, PolicyMaker, VictimPicker};
 use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -24,10 +24,10 @@ impl PolicyMaker for PythonPolicy {
         &self.name
     }
 
-    fn make(&self) -> Result<Box<dyn Chooser>, String> {
+    fn make(&self) -> Result<Box<dyn VictimPicker>, String> {
         Python::attach(|py| {
             let made = self.make.call0(py).and_then(|policy| PythonChooser::new(py, policy));
-            made.map(|chooser| Box::new(chooser) as Box<dyn Chooser>).map_err(|raised| words_of(py, &raised))
+            made.map(|chooser| Box::new(chooser) as Box<dyn VictimPicker>).map_err(|raised| words_of(py, &raised))
         })
     }
 }
@@ -71,7 +71,7 @@ impl PythonChooser {
     }
 }
 
-impl Chooser for PythonChooser {
+impl VictimPicker for PythonChooser {
     fn wants_touches(&self) -> bool {
         self.wants_touches
     }

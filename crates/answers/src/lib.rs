@@ -1,7 +1,7 @@
 //! Results and advice as tables, sentences and pages: used by the command and the Python package. Nothing is printed here.
 
 pub mod advice;
-mod asked;
+mod overrides;
 pub mod results;
 
-pub use asked::Asked;
+pub use overrides::Asked;

@@ -9,7 +9,7 @@ pub mod advise;
 mod assemble;
 mod averages;
 mod bundled;
-pub mod coldness;
+pub mod cold_memory;
 mod compaction;
 mod config;
 mod culprit;

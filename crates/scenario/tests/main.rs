@@ -2,7 +2,7 @@
 
 mod advise;
 mod bad_input;
-mod coldness;
+mod cold_memory;
 mod damo;
 mod digests;
 mod documented;

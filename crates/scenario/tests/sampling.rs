@@ -6,7 +6,7 @@ use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::sample::SampleRate;
 use isotherm_units::{Amount, Bytes, Duration, Ratio};
-use isotherm_workload::made::{MadeTrace, write_made};
+use isotherm_workload::synthetic::{MadeTrace, write_made};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

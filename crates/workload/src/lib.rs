@@ -19,7 +19,6 @@ mod idle;
 mod kernel_memory;
 pub mod key_value;
 pub mod layout;
-pub mod made;
 pub mod masim;
 pub mod order;
 mod others;
@@ -30,6 +29,7 @@ mod scan;
 mod sort;
 mod spaces;
 mod spec;
+pub mod synthetic;
 mod thpscale;
 
 pub use abench::AbenchSpec;

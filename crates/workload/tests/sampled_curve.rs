@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use isotherm_trace::TraceReader;
 use isotherm_trace::analysis::{MissRatioCurve, Sampling, mrc, mrc_sampled};
 use isotherm_units::{Bytes, Duration};
-use isotherm_workload::made::{MadeTrace, write_made};
+use isotherm_workload::synthetic::{MadeTrace, write_made};
 
 const RATES: [&str; 3] = ["1/4", "1/16", "1/64"];
 /// Sizes at which curves are compared, from nothing to that from which nothing improves.

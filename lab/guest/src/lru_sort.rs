@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::beside::Beside;
+use crate::companion::Beside;
 use crate::machine::{write, write_settings};
 use crate::sys::{self, Backing, Forked};
 use crate::{Reporter, observe};

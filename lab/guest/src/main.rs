@@ -4,7 +4,7 @@
 
 #![expect(clippy::print_stderr, reason = "the console is all a guest has")]
 
-mod beside;
+mod companion;
 mod conductor;
 mod damon;
 mod device;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::beside::Beside;
+use crate::companion::Beside;
 use crate::live::make_group;
 use crate::machine::write;
 use crate::sys::{self, Backing, Forked};

@@ -3,7 +3,7 @@
 use super::error::GenerationsError;
 use super::estimate::{Estimate, estimate};
 use super::history::{ColdBounds, History};
-use super::why::{GenerationReason, GenerationWhy};
+use super::outcomes::{GenerationReason, GenerationWhy};
 use crate::host::{Answer, GenerationsHost, HostError};
 use crate::vocabulary::{Ageing, Swappiness};
 use crate::vocabulary::{GenerationRow, Listing, Lruvec};

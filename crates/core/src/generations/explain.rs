@@ -1,8 +1,8 @@
 //! Why a tool did what it did, or nothing, as text.
 
 use super::estimator::EstimatorConfig;
+use super::outcomes::{GenerationReason, GenerationWhy};
 use super::reclaimer::ReclaimerConfig;
-use super::why::{GenerationReason, GenerationWhy};
 use isotherm_units::{Bytes, Ratio};
 
 /// Sentences on how proactive reclaim fared, what held it back most first.

@@ -16,11 +16,11 @@ mod explain;
 pub(crate) mod fake;
 mod history;
 pub mod min_ttl;
+mod outcomes;
 mod reclaimer;
 #[cfg(test)]
 mod tests;
 mod tool;
-mod why;
 
 pub use crate::vocabulary::{
     Ageing, Eviction, GenerationRow, Listing, Lruvec, SWAPPINESS_MAX, Swappiness, cold_pages, pages_of,
@@ -32,6 +32,6 @@ pub use estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_A
 pub(crate) use explain::percent;
 pub use explain::{explain_estimator, explain_reclaimer};
 pub use history::{ColdBounds, History};
+pub use outcomes::{GENERATION_REASONS, GenerationReason, GenerationWhy, Passes, Times};
 pub use reclaimer::{Pass, Reclaimer, ReclaimerConfig};
 pub use tool::{Sample, Tool, ToolAccount, ToolConfig};
-pub use why::{GENERATION_REASONS, GenerationReason, GenerationWhy, Passes, Times};

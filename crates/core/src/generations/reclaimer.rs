@@ -2,7 +2,7 @@
 
 use super::error::GenerationsError;
 use super::estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_ALL, check_targets};
-use super::why::{GenerationReason, GenerationWhy};
+use super::outcomes::{GenerationReason, GenerationWhy};
 use crate::host::{Answer, Gauge, GenerationsHost, HostError};
 use crate::vocabulary::GenerationRow;
 use crate::vocabulary::{Eviction, Swappiness};

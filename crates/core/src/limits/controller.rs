@@ -1,7 +1,7 @@
 //! Decides the next limit, and why.
 
 use super::config::LimitsConfig;
-use super::why::{LimitAction, LimitReason};
+use super::decision_counts::{LimitAction, LimitReason};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 
 /// Harm of this multiple of the goal removes the limit. Raising the limit by the largest step would need several intervals of

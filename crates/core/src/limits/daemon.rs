@@ -2,8 +2,8 @@
 
 use super::config::{LimitsConfig, LimitsError};
 use super::controller::{Controller, Decision, Observation};
+use super::decision_counts::{LimitAction, LimitReason, LimitsWhy};
 use super::explain::explain_limits;
-use super::why::{LimitAction, LimitReason, LimitsWhy};
 use crate::daemon::{Account, Daemon, DaemonError, Report};
 use crate::host::{Ageing, Answer, Gauge, HostError, LimitsHost, Listing};
 use crate::vocabulary::Swappiness;

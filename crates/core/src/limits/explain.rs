@@ -1,7 +1,7 @@
 //! Why a limit was changed or left, as text.
 
 use super::config::LimitsConfig;
-use super::why::{LimitReason, LimitsWhy};
+use super::decision_counts::{LimitReason, LimitsWhy};
 use crate::generations::percent;
 
 /// Sentences on how right-sizing went, the most frequent reason first.

@@ -8,17 +8,17 @@
 mod config;
 mod controller;
 mod daemon;
+mod decision_counts;
 mod explain;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
 mod tests;
-mod why;
 
 pub use config::{Goal, LimitsConfig, LimitsError, Rate};
 pub use controller::{Controller, Decision, Observation};
 pub use daemon::{LimitsDaemon, LimitsStep};
+pub use decision_counts::{LIMIT_REASONS, LimitAction, LimitReason, LimitsWhy};
 pub use explain::explain_limits;
 #[cfg(test)]
 pub(crate) use fake::FakeGroup;
-pub use why::{LIMIT_REASONS, LimitAction, LimitReason, LimitsWhy};

@@ -1,12 +1,12 @@
 //! The schemes of a monitor and their state from pass to pass.
 
 use super::goal::GoalState;
+use super::outcomes::Why;
 use super::places::{Place, Places};
 use super::quota::QuotaState;
 use super::report::{SchemeReport, Stats, TriedRegion};
 use super::scheme::Scheme;
 use super::watermark::{WatermarkMetric, free_permil};
-use super::why::Why;
 use crate::host::{HostError, MonitorHost, TargetId};
 use crate::monitor::Attributes;
 use isotherm_units::{Duration, Instant};

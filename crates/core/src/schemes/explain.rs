@@ -1,9 +1,9 @@
 //! Why a scheme did what it did, or nothing, as text.
 
+use super::outcomes::{Reason, Why};
 use super::report::SchemeReport;
 use super::scheme::Scheme;
 use super::watermark::WatermarkMetric;
-use super::why::{Reason, Why};
 use crate::vocabulary::Action;
 use isotherm_units::{Bytes, Duration, Ratio};
 

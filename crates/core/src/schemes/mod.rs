@@ -15,6 +15,7 @@ pub(crate) mod fake;
 mod feedback;
 mod filter;
 mod goal;
+mod outcomes;
 mod pass;
 mod pattern;
 mod places;
@@ -26,7 +27,6 @@ mod scheme;
 mod tests;
 mod walk;
 mod watermark;
-mod why;
 
 pub use crate::vocabulary::{
     ACTIONS, Action, ActionEntry, Destination, FILTER_TYPES, FilterEntry, FilterType, Layer, METRICS, Metric,
@@ -37,13 +37,13 @@ pub use explain::explain;
 pub use feedback::feedback;
 pub use filter::{Filter, FilterRange};
 pub use goal::{Goal, Tuner};
+pub use outcomes::{REASONS, Reason, Tally, Why};
 pub use pattern::{AccessPattern, Age, Bounds, Frequency};
 pub use places::Place;
 pub use quota::{FailCharge, Quotas, Weights};
 pub use report::{SchemeReport, Stats, TriedRegion};
 pub use scheme::Scheme;
 pub use watermark::{WatermarkMetric, Watermarks};
-pub use why::{REASONS, Reason, Tally, Why};
 
 pub(crate) use engine::Engine;
 pub(crate) use pass::{Outcome, Pass};

@@ -3,12 +3,12 @@
 use super::engine::{Engine, Slot, Walk};
 use super::filter::{Alignment, Verdict, judge, rejects_unmatched};
 use super::goal;
+use super::outcomes::Reason;
 use super::pattern::Resolved;
 use super::priority::Histogram;
 use super::quota::{Grain, Score};
 use super::report::TriedRegion;
 use super::walk::{Rest, walk};
-use super::why::Reason;
 use crate::host::{AddressRange, Applied, HostError, MonitorHost, NodeId, Order, TargetId};
 use crate::monitor::{Attributes, HIT_BP, Region, Target, align_down};
 use crate::vocabulary::{Action, PageFilter, PageFilters, PageTest, Scorer};

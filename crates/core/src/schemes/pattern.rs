@@ -1,7 +1,7 @@
 //! Which regions a scheme is for: bounds on size, frequency and age (docs/spec/schemes.md#s2).
 
 use super::error::SchemeError;
-use super::why::Reason;
+use super::outcomes::Reason;
 use crate::monitor::{Attributes, HIT_BP, Region};
 use isotherm_units::{Bytes, Duration, Ratio};
 use serde::de::{Error as _, Visitor};

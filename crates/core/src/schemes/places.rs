@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::why::{REASONS, Reason, Tally};
+use super::outcomes::{REASONS, Reason, Tally};
 use crate::host::{AddressRange, TargetId};
 
 /// Ranges of a target at most; above it two neighbours become one.

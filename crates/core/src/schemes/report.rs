@@ -1,7 +1,7 @@
 //! The results of schemes.
 
+use super::outcomes::Why;
 use super::places::Place;
-use super::why::Why;
 use crate::host::{AddressRange, TargetId};
 use crate::monitor::PROBES_MAX;
 use crate::vocabulary::Action;

@@ -3,7 +3,7 @@
 //! asked for as many huge pages as the recording could use.
 
 use super::HugePages;
-use super::kept::Kept;
+use super::replay_cache::ReplayCache;
 use crate::assemble::{self, Limits, Peaks};
 use crate::compaction::CompactionSpec;
 use crate::error::ScenarioError;
@@ -95,7 +95,7 @@ impl Fragmented {
     pub(super) fn of(
         huge: &HugePages,
         peak: Bytes,
-        kept: &Kept,
+        cache: &ReplayCache,
         progress: &dyn Progress,
     ) -> Result<Option<Self>, ScenarioError> {
         let Some(dense) = huge.dense() else { return Ok(None) };
@@ -108,7 +108,7 @@ impl Fragmented {
         progress.planned(designs.len() as u64 * SEEDS);
         let row_of = |design: Option<&Design>| {
             let scenario = scenario(machine, footprint, wanted, design);
-            let row = kept.or_play(&format!("huge pages on {SEEDS} machines"), &scenario, || {
+            let row = cache.or_play(&format!("huge pages on {SEEDS} machines"), &scenario, || {
                 let outcomes = (1..=SEEDS).into_par_iter().map(|seed| play(&scenario, seed));
                 let outcomes = outcomes.collect::<Vec<Result<Outcome, ScenarioError>>>();
                 let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -121,7 +121,7 @@ impl Fragmented {
         let rows = designs.par_iter().map(|design| row_of(design.as_ref()));
         let rows = rows.collect::<Vec<Result<LatencyRow, ScenarioError>>>();
         let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
-        kept.save();
+        cache.save();
         let best = rows[1..]
             .iter()
             .min_by_key(|row| (row.failed, row.mean_ns, row.daemon_cpu_ns))
@@ -329,8 +329,9 @@ mod tests {
     /// Memory that is free in pieces has to be made into huge pages while the program waits, or before.
     #[test]
     fn without_a_daemon_the_program_waits_and_with_the_best_it_does_not() {
-        let reported =
-            Fragmented::of(&huge(40), Bytes::from_mib(100), &Kept::default(), &()).unwrap().expect("40 could be huge");
+        let reported = Fragmented::of(&huge(40), Bytes::from_mib(100), &ReplayCache::default(), &())
+            .unwrap()
+            .expect("40 could be huge");
         assert_eq!((reported.wanted, reported.machine_bytes, reported.rows.len()), (30, 136 << 20, 1 + DESIGNS.len()));
         let (vanilla, best) = (reported.vanilla(), reported.with_best());
         assert_eq!((vanilla.got + vanilla.failed, vanilla.design, vanilla.daemon_cpu_ns), (90, "none", 0));
@@ -340,7 +341,7 @@ mod tests {
         assert!(reported.rows.iter().skip(1).all(|row| row.mean_ns >= best.mean_ns || row.failed > 0), "{reported:?}");
         assert_eq!(reported.rows.iter().filter(|row| row.runs_on_linux).count(), 2, "none, and merged");
         assert_eq!(
-            Fragmented::of(&huge(40), Bytes::from_mib(100), &Kept::default(), &()).unwrap(),
+            Fragmented::of(&huge(40), Bytes::from_mib(100), &ReplayCache::default(), &()).unwrap(),
             Some(reported),
             "the same again"
         );
@@ -350,7 +351,7 @@ mod tests {
     fn what_was_kept_is_not_played_again_and_keeps_its_names() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kept.jsonl");
-        let of = || Fragmented::of(&huge(40), Bytes::from_mib(100), &Kept::in_file(file.clone()), &()).unwrap();
+        let of = || Fragmented::of(&huge(40), Bytes::from_mib(100), &ReplayCache::in_file(file.clone()), &()).unwrap();
         let lines = || std::fs::read_to_string(&file).unwrap().lines().count();
         let first = of();
         assert_eq!(lines(), 1 + DESIGNS.len());
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn more_than_the_machine_holds_is_told_for_a_part() {
-        let reported = Fragmented::of(&huge(100_000), Bytes::from_gib(300), &Kept::default(), &())
+        let reported = Fragmented::of(&huge(100_000), Bytes::from_gib(300), &ReplayCache::default(), &())
             .unwrap()
             .expect("they could be huge");
         assert_eq!(reported.machine_bytes, MACHINE_MAX.get());
@@ -368,7 +369,7 @@ mod tests {
                 && reported.assumptions.iter().any(|line| line.contains("100000 ranges could be huge"))
         );
         assert_eq!(
-            Fragmented::of(&huge(0), Bytes::from_mib(100), &Kept::default(), &()).unwrap(),
+            Fragmented::of(&huge(0), Bytes::from_mib(100), &ReplayCache::default(), &()).unwrap(),
             None,
             "nothing could be huge"
         );

@@ -1,6 +1,6 @@
 //! The huge-page dimension of advice: the share of a recording's memory that could be huge pages, and the memory that they would add.
 
-use super::kept::Kept;
+use super::replay_cache::ReplayCache;
 use super::{Fragmented, Question};
 use crate::error::ScenarioError;
 use crate::run::Progress;
@@ -33,7 +33,7 @@ impl HugePages {
     pub(super) fn of(
         question: &Question,
         peak: Bytes,
-        kept: &Kept,
+        cache: &ReplayCache,
         progress: &dyn Progress,
     ) -> Result<Self, ScenarioError> {
         let reported = TraceReader::open(&question.trace).and_then(|mut reader| huge_ranges(&mut reader));
@@ -46,7 +46,7 @@ impl HugePages {
             Err(why) => (None, Some(why)),
         };
         let reported = Self { dense_share_ppm: DENSE.ppm(), ranges, not_reported, fragmented: None };
-        let fragmented = Fragmented::of(&reported, peak, kept, progress)?;
+        let fragmented = Fragmented::of(&reported, peak, cache, progress)?;
         Ok(Self { fragmented, ..reported })
     }
 

@@ -5,12 +5,12 @@
 //! ([`calibration`]). Recommended is the smallest size that is safe over a whole band, up to the peak ([`search`]), on every release of
 //! the kernel that was asked for.
 
-mod asked;
 mod branches;
 mod calibration;
 mod candidate;
 mod chance;
 mod choice;
+mod defaults;
 mod devices;
 mod effort;
 mod expected;
@@ -19,11 +19,11 @@ mod figures;
 mod forecast;
 mod fragmented;
 mod huge;
-mod kept;
 mod mean;
 mod pool;
 mod predict;
 mod race;
+mod replay_cache;
 mod replays;
 mod robust;
 mod scale;
@@ -31,18 +31,18 @@ mod scout;
 mod search;
 mod tiers;
 
-pub use asked::storage_named;
 pub use calibration::{EVENTS, ModelError, model_error, model_errors};
 pub use candidate::{CANDIDATES, Candidate, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation, percent};
+pub use defaults::storage_named;
 pub use devices::{DeviceRole, OtherDevice};
 pub use effort::{EFFORTS, Effort};
 pub use expected::{Gamble, Interval};
 pub use figures::{AdviceRow, SchemeDid};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
-pub use kept::{Keep, digest_of_file};
 pub use predict::{Prediction, predict, recommend_each};
+pub use replay_cache::{Keep, digest_of_file};
 pub use robust::{Neighbour, Odds};
 pub use scout::{SAMPLE_PEAK_MIN, Sampling};
 pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow, advise_on_tiers};
@@ -60,7 +60,7 @@ use isotherm_units::Bytes;
 use isotherm_units::{Amount, Ratio};
 use isotherm_workload::BuildContext;
 use isotherm_workload::replay::EpochOrder;
-use kept::Kept;
+use replay_cache::ReplayCache;
 use replays::Replays;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -234,7 +234,7 @@ pub fn huge_pages(
             None,
             progress,
         )?;
-        Ok((replays.peak, HugePages::of(question, replays.peak, &replays.kept, progress)?))
+        Ok((replays.peak, HugePages::of(question, replays.peak, &replays.cache, progress)?))
     })
 }
 
@@ -257,12 +257,12 @@ fn releases<'a>(
     let context = BuildContext::new(".");
     let has_order = TraceReader::open(trace).is_ok_and(|reader| !reader.meta().has_no_order_within_epochs());
     let ways = if has_order { &[EpochOrder::Recorded][..] } else { &[EpochOrder::Recorded, EpochOrder::Scattered] };
-    let kept = Arc::new(Kept::of(question));
+    let cache = Arc::new(ReplayCache::of(question));
     let mut releases: Vec<Replays<'a>> = Vec::new();
     for &kernel in &question.kernels {
         for &order in ways {
             let peak = peak.or_else(|| releases.first().map(|first| first.peak));
-            releases.push(Replays::new(question, trace, (kernel, order), &context, &kept, peak, progress)?);
+            releases.push(Replays::new(question, trace, (kernel, order), &context, &cache, peak, progress)?);
         }
     }
     Ok(releases)
@@ -278,7 +278,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
     };
     let played = sample.as_ref().map_or(question.trace.as_path(), NamedTempFile::path);
     let mut whole = releases(question, played, None, progress)?;
-    let Some((peak, kept)) = whole.first().map(|first| (first.peak, Arc::clone(&first.kept))) else {
+    let Some((peak, cache)) = whole.first().map(|first| (first.peak, Arc::clone(&first.cache))) else {
         return Ok(Vec::new());
     };
     if let Sampling::Only(rate) = question.sampling {
@@ -297,7 +297,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
     // Independent of each other: all threads have work while the search tries one size after the other.
     let (choice, huge_pages) = rayon::join(
         || search_all(question, &mut whole, &mut scouts),
-        || HugePages::of(question, peak, &kept, progress),
+        || HugePages::of(question, peak, &cache, progress),
     );
     let (choice, huge_pages) = (choice?, huge_pages?);
     let answers = worst_of_each(whole, choice).into_iter().map(|mut replays| {

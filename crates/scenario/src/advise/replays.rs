@@ -8,8 +8,8 @@ use super::choice::percent;
 use super::expected::{Expected, FaultCost};
 use super::families::{Family, families};
 use super::figures::Run;
-use super::kept::{Found, Kept};
 use super::pool::Pool;
+use super::replay_cache::{CacheLookup, ReplayCache};
 use super::scale::Scale;
 use super::{CourseRow, KernelDefaults, Question, lists_requests};
 use crate::assemble::{self, Limits, Peaks};
@@ -105,7 +105,7 @@ pub(super) struct Replays<'a> {
     pub(super) unlimited: Unlimited,
     /// Runtime without limits in ns, by the hardware of a draw: processors and latency of devices in percent.
     unlimited_ns: BTreeMap<(u32, u64), u64>,
-    pub(super) kept: Arc<Kept>,
+    pub(super) cache: Arc<ReplayCache>,
     pub(super) pool: Pool,
     /// Whether replays of a sample have found the sizes to try.
     pub(super) is_scouted: bool,
@@ -119,7 +119,7 @@ impl<'a> Replays<'a> {
         trace: &Path,
         (kernel, order): (KernelRelease, EpochOrder),
         context: &BuildContext,
-        kept: &Arc<Kept>,
+        cache: &Arc<ReplayCache>,
         peak: Option<Bytes>,
         progress: &'a dyn Progress,
     ) -> Result<Self, ScenarioError> {
@@ -128,7 +128,8 @@ impl<'a> Replays<'a> {
         let has_files = has_files(trace);
         let units = Scale::units_of(base.machine.sample);
         progress.planned(units);
-        let played = kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, has_files, context))?;
+        let played =
+            cache.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, has_files, context))?;
         progress.done(units);
         let runtime = Duration::from_ns(played.runtime_ns);
         // The name of the program in the baseline run is used.
@@ -160,7 +161,7 @@ impl<'a> Replays<'a> {
             peak,
             unlimited,
             unlimited_ns,
-            kept: Arc::clone(kept),
+            cache: Arc::clone(cache),
             pool: Pool::default(),
             is_scouted: false,
         })
@@ -191,7 +192,7 @@ impl<'a> Replays<'a> {
         for (_, index, size, run) in played {
             self.pool.add(index, size, run);
         }
-        self.kept.save();
+        self.cache.save();
         Ok(())
     }
 
@@ -204,12 +205,12 @@ impl<'a> Replays<'a> {
         let (mut runs, mut missing) = (Vec::new(), Vec::new());
         for (at, &size) in sizes.iter().enumerate() {
             let prepared = self.prepared(&self.scenario(&CANDIDATES[index], size), size, draw);
-            match self.kept.find::<Run>(&prepared.what, &prepared.variant.scenario) {
-                Found::Known(run) => {
+            match self.cache.find::<Run>(&prepared.what, &prepared.variant.scenario) {
+                CacheLookup::Known(run) => {
                     runs.push(Some(run));
                     self.progress.done(self.units());
                 }
-                Found::Unknown(place) => {
+                CacheLookup::Unknown(place) => {
                     runs.push(None);
                     missing.push((at, prepared, place));
                 }
@@ -219,7 +220,7 @@ impl<'a> Replays<'a> {
         let done = |nth: usize, outcome| {
             let (at, prepared, place) = &missing[nth];
             let run = self.run_of(outcome, draw, prepared);
-            self.kept.keep(place.clone(), &run);
+            self.cache.keep(place.clone(), &run);
             self.progress.done(self.units());
             runs.lock().unwrap_or_else(PoisonError::into_inner)[*at] = Some(run);
         };
@@ -260,7 +261,7 @@ impl<'a> Replays<'a> {
             let roomy = without_limits(&scenario);
             let has_files = self.unlimited.waits_for_devices;
             let play = || Unlimited::play(&roomy, has_files, &self.context);
-            let free = self.kept.or_play("without limits", &roomy.scenario, play)?;
+            let free = self.cache.or_play("without limits", &roomy.scenario, play)?;
             self.progress.done(units);
             Ok((*hardware, free.runtime_ns))
         });
@@ -315,7 +316,7 @@ impl<'a> Replays<'a> {
     fn run(&self, scenario: &Scenario, size: Bytes, draw: &Draw) -> Result<Run, ScenarioError> {
         let prepared = self.prepared(scenario, size, draw);
         let context = self.context.clone().with_seed(draw.seed);
-        self.kept.or_play(&prepared.what, &prepared.variant.scenario, || {
+        self.cache.or_play(&prepared.what, &prepared.variant.scenario, || {
             let outcome = play(&prepared.variant, &context, Limits::Of(&self.peaks), None)?;
             Ok(self.run_of(outcome, draw, &prepared))
         })
@@ -343,7 +344,7 @@ impl<'a> Replays<'a> {
         let variant = Variant { name, scenario, only: Vec::new() };
         let sample = sample_every(self.recording.runtime);
         self.progress.planned(self.units());
-        let course = self.kept.or_play("course", &variant.scenario, || {
+        let course = self.cache.or_play("course", &variant.scenario, || {
             let outcome = play(&variant, &self.context, Limits::Of(&self.peaks), Some(sample))?;
             Ok::<_, ScenarioError>(outcome.series.iter().map(|row| course_row(row, &self.scale)).collect::<Vec<_>>())
         })?;
@@ -365,7 +366,7 @@ impl<'a> Replays<'a> {
         let roomy = without_limits(&scenario);
         let has_files = self.unlimited.waits_for_devices;
         let play = || Unlimited::play(&roomy, has_files, &self.context);
-        let free = self.kept.or_play("without limits", &roomy.scenario, play)?;
+        let free = self.cache.or_play("without limits", &roomy.scenario, play)?;
         let run = self.run(&scenario, size, &draw)?;
         let ratio = super::figures::ppm(run.runtime_ns, free.runtime_ns);
         Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))

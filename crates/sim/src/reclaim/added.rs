@@ -1,6 +1,6 @@
 //! The policies there are: those of the table, and those that a program which embeds the simulator adds.
 
-use super::outside::{Outside, PolicyMaker};
+use super::external_policy::{Outside, PolicyMaker};
 use super::{PolicyError, PolicySettings, ReclaimPolicy, policy_by_name};
 use std::sync::Arc;
 

@@ -358,9 +358,9 @@ mod tests {
     /// Loses a page that was reported to it.
     #[test]
     fn a_policy_that_breaks_a_rule_is_told_so() {
-        use crate::reclaim::outside::{Chooser, Outside, PageEvents};
+        use crate::reclaim::external_policy::{Outside, PageEvents, VictimPicker};
         struct ChoosesNothing;
-        impl Chooser for ChoosesNothing {
+        impl VictimPicker for ChoosesNothing {
             fn wants_touches(&self) -> bool {
                 false
             }

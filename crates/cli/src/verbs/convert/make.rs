@@ -3,7 +3,7 @@
 use isotherm_scenario::Progress;
 use isotherm_terminal::BarProgress;
 use isotherm_units::{Bytes, Duration};
-use isotherm_workload::made::{MadeTrace, write_made};
+use isotherm_workload::synthetic::{MadeTrace, write_made};
 
 use super::OutputArg;
 use crate::error::CliError;

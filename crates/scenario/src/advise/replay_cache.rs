@@ -39,7 +39,7 @@ struct Line {
 
 /// Cached replays of one recording.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ReplayCache {
     /// `None`: nothing is cached.
     file: Option<PathBuf>,
     known: BTreeMap<String, serde_json::Value>,
@@ -47,7 +47,7 @@ pub(super) struct Kept {
 }
 
 /// Result of a look-up in the cache.
-pub(super) enum Found<T> {
+pub(super) enum CacheLookup<T> {
     Known(T),
     Unknown(Place),
 }
@@ -56,7 +56,7 @@ pub(super) enum Found<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Place(Option<String>);
 
-impl Kept {
+impl ReplayCache {
     /// The cache in a file, which need not exist.
     pub(super) fn in_file(file: PathBuf) -> Self {
         Self { known: read(&file), file: Some(file), new: Mutex::default() }
@@ -79,8 +79,8 @@ impl Kept {
         play: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
         match self.find(what, scenario) {
-            Found::Known(known) => Ok(known),
-            Found::Unknown(place) => {
+            CacheLookup::Known(known) => Ok(known),
+            CacheLookup::Unknown(place) => {
                 let played = play()?;
                 self.keep(place, &played);
                 Ok(played)
@@ -89,13 +89,13 @@ impl Kept {
     }
 
     /// The cached result for `what` and `scenario`, or the place at which to [keep](Self::keep) it.
-    pub(super) fn find<T: DeserializeOwned>(&self, what: &str, scenario: &Scenario) -> Found<T> {
+    pub(super) fn find<T: DeserializeOwned>(&self, what: &str, scenario: &Scenario) -> CacheLookup<T> {
         if self.file.is_none() {
-            return Found::Unknown(Place(None));
+            return CacheLookup::Unknown(Place(None));
         }
         let key = key_of(what, scenario);
         let known = self.known.get(&key).and_then(|value| T::deserialize(value).ok());
-        known.map_or_else(|| Found::Unknown(Place(Some(key))), Found::Known)
+        known.map_or_else(|| CacheLookup::Unknown(Place(Some(key))), CacheLookup::Known)
     }
 
     pub(super) fn keep<T: Serialize>(&self, place: Place, played: &T) {
@@ -211,12 +211,12 @@ fn prune(folder: &Path, own: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn kept(file: &Path) -> Kept {
-        Kept::in_file(file.to_owned())
+    fn cache(file: &Path) -> ReplayCache {
+        ReplayCache::in_file(file.to_owned())
     }
 
-    fn ask(kept: &Kept, what: &str, scenario: &Scenario, answer: u64) -> u64 {
-        kept.or_play(what, scenario, || Ok::<u64, ()>(answer)).unwrap()
+    fn ask(cache: &ReplayCache, what: &str, scenario: &Scenario, answer: u64) -> u64 {
+        cache.or_play(what, scenario, || Ok::<u64, ()>(answer)).unwrap()
     }
 
     #[test]
@@ -224,35 +224,35 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep/a.jsonl");
         let (one, other) = (Scenario::named("one"), Scenario { policy: "mglru".to_owned(), ..Scenario::named("one") });
-        let first = kept(&file);
+        let first = cache(&file);
         assert_eq!(
             (ask(&first, "run", &one, 1), ask(&first, "run", &other, 2), ask(&first, "peak", &one, 3)),
             (1, 2, 3)
         );
         first.save();
-        let second = kept(&file);
+        let second = cache(&file);
         let renamed = Scenario::named("another name");
         let answers = (ask(&second, "run", &renamed, 9), ask(&second, "run", &other, 9), ask(&second, "peak", &one, 9));
         assert_eq!(answers, (1, 2, 3), "nothing is played, whatever it is called");
         let whole = std::fs::read(&file).unwrap();
         for len in 0..whole.len() {
             std::fs::write(&file, &whole[..len]).unwrap();
-            let torn = kept(&file);
+            let torn = cache(&file);
             let answer = ask(&torn, "peak", &one, 9);
             assert!(answer == 9 || answer == 3 && len + 1 >= whole.len(), "{len}");
         }
         std::fs::write(&file, [b'{', 0xff, b'\n']).unwrap();
-        assert_eq!(ask(&kept(&file), "run", &one, 9), 9, "garbage is as good as nothing");
+        assert_eq!(ask(&cache(&file), "run", &one, 9), 9, "garbage is as good as nothing");
         let wrong = whole.iter().map(|&byte| if byte == b'1' { b'"' } else { byte }).collect::<Vec<_>>();
         std::fs::write(&file, wrong).unwrap();
-        let _ = ask(&kept(&file), "run", &one, 9);
+        let _ = ask(&cache(&file), "run", &one, 9);
     }
 
     #[test]
     fn an_interrupted_question_loses_few_replays() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.jsonl");
-        let first = kept(&file);
+        let first = cache(&file);
         for number in 0..20 {
             ask(&first, &number.to_string(), &Scenario::named("one"), number);
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use isotherm_core::generations::EstimatorConfig;
-use isotherm_scenario::coldness::{ColdAdvice, Goals, GroupRecord, advise_group};
+use isotherm_scenario::cold_memory::{ColdAdvice, Goals, GroupRecord, advise_group};
 use isotherm_scenario::monitoring::Replay;
 use isotherm_scenario::{GenerationsSpec, RunOptions, Scenario, WorkloadEntry};
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};

@@ -1,6 +1,6 @@
 //! Policies from outside: a program that embeds the simulator decides, in batches.
 //!
-//! A [`Chooser`] gets reports of what happened to pages and is asked which go next. Both are batched, because each call may be
+//! A [`VictimPicker`] gets reports of what happened to pages and is asked which go next. Both are batched, because each call may be
 //! costly: it may lead into an interpreter. [`Outside`] makes a page-exact policy of it (`docs/mechanism/reclaim.md#baselines`).
 //! It asks for more victims than it needs and takes them one by one. A page that is touched meanwhile is not taken. So a policy
 //! whose order changes only by touches decides as if it had been asked each time.
@@ -37,7 +37,7 @@ pub struct PageEvents {
     pub kind: Vec<u8>,
     /// The page's frame. It names the page from [`PageEvent::Added`] to [`PageEvent::Removed`], and may name another one after that.
     pub page: Vec<u32>,
-    /// The list of a group and node that the page is charged to, as in [`Chooser::choose`].
+    /// The list of a group and node that the page is charged to, as in [`VictimPicker::choose`].
     pub list: Vec<u32>,
     /// Of an added page: how many pages were evicted since this one was, or -1 if it comes for the first time or this is not known.
     pub distance: Vec<i64>,
@@ -63,7 +63,7 @@ impl PageEvents {
 }
 
 /// A policy that decides in batches.
-pub trait Chooser: Send {
+pub trait VictimPicker: Send {
     /// Whether it wants to know of every touch.
     fn wants_touches(&self) -> bool;
 
@@ -80,7 +80,7 @@ pub trait Chooser: Send {
     /// [`PageEvent::Removed`] is reported: not all of them need be taken.
     ///
     /// # Errors
-    /// As [`Chooser::tell`].
+    /// As [`VictimPicker::tell`].
     fn choose(&mut self, count: usize, lists: &[u32]) -> Result<Vec<u32>, String>;
 }
 
@@ -93,7 +93,7 @@ pub trait PolicyMaker: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// The reason, as text.
-    fn make(&self) -> Result<Box<dyn Chooser>, String>;
+    fn make(&self) -> Result<Box<dyn VictimPicker>, String>;
 }
 
 /// Most events that are held back before they are reported.
@@ -104,10 +104,10 @@ const LISTED: u8 = 1;
 /// The frame is among the victims that were chosen.
 const CHOSEN: u8 = 2;
 
-/// A page-exact policy whose decisions a [`Chooser`] makes.
+/// A page-exact policy whose decisions a [`VictimPicker`] makes.
 pub struct Outside {
     name: String,
-    chooser: Box<dyn Chooser>,
+    chooser: Box<dyn VictimPicker>,
     wants_touches: bool,
     ahead: usize,
     events: PageEvents,
@@ -126,7 +126,7 @@ pub struct Outside {
 
 impl Outside {
     /// Without pages; `name` is used in messages.
-    pub fn new(name: &str, chooser: Box<dyn Chooser>) -> Self {
+    pub fn new(name: &str, chooser: Box<dyn VictimPicker>) -> Self {
         Self {
             name: name.to_owned(),
             wants_touches: chooser.wants_touches(),
@@ -433,7 +433,7 @@ mod tests {
         }
     }
 
-    impl Chooser for ByTime {
+    impl VictimPicker for ByTime {
         fn wants_touches(&self) -> bool {
             self.wants_touches
         }
