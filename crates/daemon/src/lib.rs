@@ -1,14 +1,14 @@
 //! The live loop: drives state machines over a host, within a budget of CPU time. The caller provides time, host and meter: the
 //! crate has no clock, no files and no system call of its own, so that all of it runs in simulation.
 //!
-//! Monitoring changes nothing; every change goes through [`hands`].
+//! Monitoring changes nothing; every change goes through [`changes`].
 
+pub mod changes;
 pub mod config;
-pub mod hands;
+pub mod control_loop;
 pub mod metrics;
 mod monitored;
 mod source;
-pub mod steer;
 pub mod tape;
 pub mod trial;
 mod watch;

@@ -3,7 +3,7 @@
 //! Labels are names of sections, groups as the configuration names them, and nodes; never process ids, which would create new series
 //! without end.
 
-use crate::steer::{NodeFree, SectionStatus, Status};
+use crate::control_loop::{NodeFree, SectionStatus, Status};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;

@@ -54,7 +54,7 @@ impl Meter for Cost {
 
 /// Every target maps 256 MiB; the first eighth is in use all the time.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct System {
     pub(crate) clock: FakeClock,
     pub(crate) probes: Rc<Cell<u64>>,
     pub(crate) gone_at: Option<Instant>,
@@ -62,7 +62,7 @@ pub(crate) struct World {
 
 const MAPPED: AddressRange = AddressRange::new(1 << 30, (1 << 30) + (256 << 20));
 
-impl World {
+impl System {
     pub(crate) fn new(clock: &FakeClock) -> Self {
         Self { clock: clock.clone(), probes: Rc::default(), gone_at: None }
     }
@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-impl Probing for World {
+impl Probing for System {
     fn capabilities(&self, _target: TargetId) -> Capabilities {
         Capabilities {
             shifts: vec![12, 21, 30, 39],
@@ -101,7 +101,7 @@ impl Probing for World {
     }
 }
 
-impl Mappings for World {
+impl Mappings for System {
     fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
         self.alive(target)?;
         // Three mappings with the two holes that a process has.
@@ -113,5 +113,5 @@ impl Mappings for World {
     }
 }
 
-impl Applying for World {}
-impl Gauging for World {}
+impl Applying for System {}
+impl Gauging for System {}

@@ -125,14 +125,14 @@ pub fn watch(
 mod tests {
     use super::*;
     use crate::Monitored;
-    use crate::testkit::{Cost, FakeClock, World};
+    use crate::testkit::{Cost, FakeClock, System};
     use isotherm_core::host::TargetId;
     use isotherm_core::monitor::MonitorConfig;
 
     const OPTIONS: WatchOptions =
         WatchOptions { length: Some(Duration::from_secs(60)), max_cpu: Ratio::from_percent(1) };
 
-    fn monitored(world: World) -> Monitored<World> {
+    fn monitored(world: System) -> Monitored<System> {
         let targets = [(TargetId(0), Vec::new())];
         Monitored::start(MonitorConfig::default(), 1, world, &targets, Instant::START)
             .expect("the world has all it needs")
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn it_watches_for_as_long_as_was_asked() {
         let clock = FakeClock::default();
-        let mut source = monitored(World::new(&clock));
+        let mut source = monitored(System::new(&clock));
         let mut meter = Cost::per_probe(&source.host_mut().probes, Duration::from_ns(10));
         let mut looks = 0;
         let watched = watch(&mut source, &mut clock.clone(), &mut meter, OPTIONS, &mut |_, heard| {
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn what_costs_too_much_slows_down_and_says_so() {
         let clock = FakeClock::default();
-        let mut source = monitored(World::new(&clock));
+        let mut source = monitored(System::new(&clock));
         let mut meter = Cost::per_probe(&source.host_mut().probes, Duration::from_us(20));
         let mut paces = Vec::new();
         let watched = watch(&mut source, &mut clock.clone(), &mut meter, OPTIONS, &mut |_, heard| {
@@ -180,18 +180,18 @@ mod tests {
     fn it_ends_with_its_target_or_when_told_to() {
         let clock = FakeClock::default();
         let mut source =
-            monitored(World { gone_at: Some(Instant::START + Duration::from_secs(3)), ..World::new(&clock) });
+            monitored(System { gone_at: Some(Instant::START + Duration::from_secs(3)), ..System::new(&clock) });
         let mut meter = Cost::per_probe(&source.host_mut().probes, Duration::ZERO);
         let mut hear = |_: Instant, _: Heard<'_>| ControlFlow::Continue(());
         let watched = watch(&mut source, &mut clock.clone(), &mut meter, OPTIONS, &mut hear).unwrap();
         assert!(matches!(watched.end, End::TargetGone(_)) && watched.elapsed < Duration::from_secs(5), "{watched:?}");
 
         let clock = FakeClock { stop_at: Some(Instant::START + Duration::from_secs(2)), ..FakeClock::default() };
-        let mut source = monitored(World::new(&clock));
+        let mut source = monitored(System::new(&clock));
         let watched = watch(&mut source, &mut clock.clone(), &mut meter, OPTIONS, &mut hear).unwrap();
         assert_eq!(watched.end, End::Stopped);
         let clock = FakeClock::default();
-        let mut source = monitored(World::new(&clock));
+        let mut source = monitored(System::new(&clock));
         let mut stop = |_: Instant, _: Heard<'_>| ControlFlow::Break(());
         assert_eq!(watch(&mut source, &mut clock.clone(), &mut meter, OPTIONS, &mut stop).unwrap().end, End::Stopped);
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn targets_come_and_go() {
         let clock = FakeClock::default();
-        let mut source = monitored(World::new(&clock));
+        let mut source = monitored(System::new(&clock));
         assert_eq!(source.add_target(TargetId(7), &[]).unwrap(), 1);
         let mut meter = Cost::per_probe(&source.host_mut().probes, Duration::ZERO);
         let mut seen = [0, 0];

@@ -23,7 +23,7 @@ mod sys;
 mod touched;
 
 pub use accessed::{
-    AccessedOptions, AccessedRecording, AccessedReport, Bits, Change, Eyes, LookError, Who, record_accessed,
+    AccessedOptions, AccessedRecording, AccessedReport, BitScanner, Bits, Change, LookError, Who, record_accessed,
 };
 pub use engine::{cache_folder, probe as probe_engine};
 pub use error::RecordError;

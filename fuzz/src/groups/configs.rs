@@ -1,10 +1,10 @@
 //! Files that people write: scenarios, live configurations, workloads; and the journal, which no one should edit.
 
 use crate::target::{Scratch, Target, text};
+use isotherm_daemon::changes::{Journal, Store};
 use isotherm_daemon::config::Config;
-use isotherm_daemon::hands::{Journal, Store};
-use isotherm_daemon::steer::{Outside, steer};
-use isotherm_daemon::tape::{Silent, Tape, Taped};
+use isotherm_daemon::control_loop::{Environment, steer};
+use isotherm_daemon::tape::{NoHost, Tape, Taped};
 use isotherm_scenario::damo::monitor_of;
 use isotherm_scenario::{Misfit, ScenarioError, parse, parse_as, print};
 use isotherm_trace::region::kdamonds::parse_kdamonds;
@@ -153,7 +153,7 @@ pub(super) const TARGETS: &[Target] = &[
             }
         },
     },
-    Target { name: "journal", reaches: "isotherm_daemon::hands::Journal", words: LINES, run: journal },
+    Target { name: "journal", reaches: "isotherm_daemon::changes::Journal", words: LINES, run: journal },
     Target { name: "tape", reaches: "isotherm_daemon::tape::Tape (read, played)", words: TAPE, run: tape },
 ];
 
@@ -207,8 +207,8 @@ fn tape(_: &Scratch, input: &[u8]) {
     if header.config.check().is_err() {
         return;
     }
-    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [Silent; 6];
-    let outside = Outside {
+    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [NoHost; 6];
+    let outside = Environment {
         world: &mut Taped::new(&mut world, &tape),
         knobs: &mut Taped::new(&mut knobs, &tape),
         clock: &mut Taped::new(&mut clock, &tape),

@@ -21,7 +21,7 @@ const FIRST: &[&str] = &[
     "cli tests advise",
     "trace tests group_files",
     "sim unit machine",
-    "daemon unit steer",
+    "daemon unit control_loop",
     "scenario tests sampling",
     "cli tests daemon",
     "cli tests record",

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use isotherm_daemon::hands::{Returned, same_value};
+use isotherm_daemon::changes::{Returned, same_value};
 use isotherm_linux::{Root, page_bytes};
 
-use super::hands::{MachineHands, hands};
+use super::knobs::{MachineKnobs, hands};
 use super::to_cli;
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -24,7 +24,7 @@ pub(crate) fn fault_around_bytes(root: &Root) -> Option<u64> {
 
 /// Keeps fault-around off until it is restored or dropped.
 #[derive(Debug)]
-pub(crate) struct NoFaultAround(Option<MachineHands>);
+pub(crate) struct NoFaultAround(Option<MachineKnobs>);
 
 impl NoFaultAround {
     /// Switches it off for the whole machine, after its old value is in the journal.

@@ -3,23 +3,23 @@
 mod clear_refs;
 pub(crate) mod daemon;
 mod damon;
-mod eyes;
 mod fault_around;
 mod following;
 mod group;
-mod hands;
+mod knobs;
 mod probed;
+mod scanner;
 mod target;
 mod time;
 
 pub(crate) use clear_refs::{COUNTS, Sweeping};
 pub(crate) use damon::{DamonSource, system_ram};
-pub(crate) use eyes::LiveEyes;
 pub(crate) use fault_around::{NoFaultAround, fault_around_bytes};
 pub(crate) use following::Following;
 pub(crate) use group::GroupWatch;
-pub(crate) use hands::{HandsArgs, JOURNAL, MachineHands, hands};
+pub(crate) use knobs::{HandsArgs, JOURNAL, MachineKnobs, hands};
 pub(crate) use probed::{child, probed};
+pub(crate) use scanner::LiveScanner;
 pub(crate) use target::{Target, TargetArgs};
 pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_daemon::hands::{Changed, protected, same_value};
+use isotherm_daemon::changes::{Changed, protected, same_value};
 use isotherm_linux::cgroup::{Group, Hierarchy, Limit};
 use isotherm_linux::counters::{meminfo, memory_stat};
 use isotherm_linux::knobs::value_of;
@@ -85,7 +85,7 @@ struct Write {
     path: String,
     now: String,
     new: String,
-    /// Whom it is for.
+    /// ResolvedTarget it is for.
     scope: String,
     result: &'static str,
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use isotherm_daemon::config::Config;
-use isotherm_daemon::steer::{Outside, steer};
-use isotherm_daemon::tape::{Played, Silent, Tape, Taped};
+use isotherm_daemon::control_loop::{Environment, steer};
+use isotherm_daemon::tape::{NoHost, Played, Tape, Taped};
 use isotherm_units::Duration;
 
 use crate::error::CliError;
@@ -62,8 +62,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 /// # Errors
 /// The configuration cannot be run, in words.
 pub(super) fn play(config: &Config, length: Option<Duration>, tape: &Tape) -> Result<Played, String> {
-    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [Silent; 6];
-    let outside = Outside {
+    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [NoHost; 6];
+    let outside = Environment {
         world: &mut Taped::new(&mut world, tape),
         knobs: &mut Taped::new(&mut knobs, tape),
         clock: &mut Taped::new(&mut clock, tape),

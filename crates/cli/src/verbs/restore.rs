@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use isotherm_daemon::hands::{Open, Returned};
+use isotherm_daemon::changes::{Open, Returned};
 use isotherm_report::{Cell, Column, Table};
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm_daemon::config::TABLES;
-use isotherm_daemon::steer::{Ended, Knobs, Outside, steer};
+use isotherm_daemon::control_loop::{Ended, Environment, Knobs, steer};
 use isotherm_daemon::tape::Taped;
 use isotherm_linux::{LiveHost, Stopwatch, Workers};
 use isotherm_units::{Bytes, Duration};
@@ -98,12 +98,13 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut meter = OwnCpu;
     let steered = match &args.tape {
         None => {
-            let outside = Outside { world: &mut world, knobs, clock: &mut clock, meter: &mut meter, log: &mut audit };
+            let outside =
+                Environment { world: &mut world, knobs, clock: &mut clock, meter: &mut meter, log: &mut audit };
             steer(&config, args.length, &mut host, outside)
         }
         Some(path) => {
             let tape = tape(path, args.tape_max, &config, args.length)?;
-            let outside = Outside {
+            let outside = Environment {
                 world: &mut Taped::new(&mut world, &tape),
                 knobs: &mut Taped::new(knobs, &tape),
                 clock: &mut Taped::new(&mut clock, &tape),

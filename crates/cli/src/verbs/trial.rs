@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use isotherm_daemon::config::{Config, GuardConfig};
-use isotherm_daemon::steer::World as _;
+use isotherm_daemon::control_loop::System as _;
 use isotherm_daemon::trial::{
     Arm, Block, BlockSide, Design, Extent, Field, Measured, Metric, Progress, TrialEnd, run_block, trial,
 };
@@ -21,7 +21,7 @@ use crate::format::{Format, FormatArg};
 use crate::live::daemon::{
     AUDIT, Audit, DaemonClock, InForce, Lock, Machine, Manager, RUN, StatusFile, configuration_alone, take_back,
 };
-use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
+use crate::live::{HandsArgs, MachineKnobs, OwnCpu, hands};
 use crate::ui::{ColourChoice, Ui};
 use crate::verbs::compact::COMPACTOR;
 use metrics::{Metrics, UserMetric};
@@ -302,7 +302,7 @@ struct Live<'a> {
     /// This program, which compacts as a process of its own.
     program: Option<PathBuf>,
     worlds: [Machine<'a>; 2],
-    hands: MachineHands,
+    hands: MachineKnobs,
     clock: DaemonClock<'a>,
     audit: Audit<'a>,
     metrics: Metrics,

@@ -1,7 +1,7 @@
 //! Checks of a configuration. Where two tables disagree, the error gives both places.
 
 use super::{Config, LimitsConfig};
-use crate::hands::protected;
+use crate::changes::protected;
 use isotherm_units::wildcard::may_meet;
 use isotherm_units::{Bytes, Ratio};
 

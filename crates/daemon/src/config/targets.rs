@@ -2,7 +2,7 @@
 
 use super::check::{absolute, named, wrong};
 use super::{Config, Contradiction};
-use crate::hands::{protected, protected_command};
+use crate::changes::{protected, protected_command};
 use isotherm_units::wildcard::may_meet;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct ProcessConfig {
     pub command: String,
 }
 
-/// Whom an entry of `targets` means.
+/// ResolvedTarget an entry of `targets` means.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -119,7 +119,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whom an entry of `targets` means: a path means groups, another text is the name of a `[[targets]]` table.
+    /// ResolvedTarget an entry of `targets` means: a path means groups, another text is the name of a `[[targets]]` table.
     pub(crate) fn target_of(&self, entry: &str, place: &str) -> Result<Target, Contradiction> {
         if entry.starts_with('/') {
             return Ok(Target::Groups(entry.to_owned()));
@@ -154,7 +154,7 @@ impl Config {
         }
     }
 
-    /// Whom an entry means, where that must be control groups or processes.
+    /// ResolvedTarget an entry means, where that must be control groups or processes.
     pub(super) fn processes_of(&self, entry: &str, place: &str) -> Result<Target, Contradiction> {
         match self.target_of(entry, place)? {
             Target::Physical => Err(wrong(

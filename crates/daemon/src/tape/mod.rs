@@ -4,13 +4,13 @@
 //! A tape consists of lines of JSON: the first is a [`Header`], each other one a call as `[name, asked, answer]`.
 
 mod compacting;
-mod looking;
-mod silent;
+mod no_host;
+mod probes;
 mod taped;
 #[cfg(test)]
 mod tests;
 
-pub use silent::Silent;
+pub use no_host::NoHost;
 pub use taped::Taped;
 
 use crate::config::Config;

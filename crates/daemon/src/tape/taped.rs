@@ -2,7 +2,7 @@
 
 use super::Tape;
 use crate::config::{Config, Target};
-use crate::steer::{Knobs, Line, Log, Member, NodeFree, Running, Status, World};
+use crate::control_loop::{Knobs, Line, Log, Member, NodeFree, Running, Status, System};
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
     HostError, Listing, TargetId,
@@ -31,7 +31,7 @@ fn over<T>() -> Result<T, String> {
     Err(OVER.to_owned())
 }
 
-impl<W: World + ?Sized> World for Taped<'_, W> {
+impl<W: System + ?Sized> System for Taped<'_, W> {
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
         self.tape.call("groups", pattern, || self.inner.groups(pattern), over)
     }

@@ -4,7 +4,7 @@ use super::design::Block;
 use super::samples::{Metric, Samples};
 use super::{BlockEnd, Measured};
 use crate::config::{Config, GuardConfig};
-use crate::steer::{Ended, Guard, Knobs, Line, Log, Outside, Status, SteerHost, World, steer};
+use crate::control_loop::{Ended, Environment, Guard, Knobs, Line, Log, LoopHost, Status, System, steer};
 use isotherm_units::{Clock, Duration, Instant, Meter, Woken};
 use std::cell::RefCell;
 
@@ -19,8 +19,8 @@ pub trait Sampler {
 
 /// The machine, seen from a block. The guard has a world of its own, as the loop holds the other.
 pub struct BlockSide<'a> {
-    pub world: &'a mut dyn World,
-    pub guard_world: &'a mut dyn World,
+    pub world: &'a mut dyn System,
+    pub guard_world: &'a mut dyn System,
     pub knobs: &'a mut dyn Knobs,
     pub clock: &'a mut dyn Clock,
     pub meter: &'a mut dyn Meter,
@@ -31,7 +31,7 @@ pub struct BlockSide<'a> {
 struct Watched<'a> {
     guard: Guard,
     limits: &'a GuardConfig,
-    world: &'a mut dyn World,
+    world: &'a mut dyn System,
     sampler: &'a mut dyn Sampler,
     samples: Vec<Samples>,
     from: Instant,
@@ -118,7 +118,7 @@ impl Log for HeedingLog<'_> {
 
 /// Runs a block: the loop on its configuration, a sample each second after the warm-up, the guard of `limits`. All knobs are restored
 /// at its end.
-pub fn run_block<H: SteerHost>(
+pub fn run_block<H: LoopHost>(
     block: Block,
     config: &Config,
     limits: &GuardConfig,
@@ -140,7 +140,7 @@ pub fn run_block<H: SteerHost>(
     });
     let mut sampling = SamplingClock { clock, watched: &watched };
     let mut log = HeedingLog { log, failed: None };
-    let outside = Outside { world, knobs, clock: &mut sampling, meter, log: &mut log };
+    let outside = Environment { world, knobs, clock: &mut sampling, meter, log: &mut log };
     let steered = steer(config, Some(block.length), host, outside);
     let failed = log.failed;
     let watched = watched.into_inner();

@@ -15,19 +15,19 @@ const READ_AGAIN: Duration = Duration::from_secs(5);
 const READ_AGAIN_FACTOR: u32 = 200;
 
 /// Probes pages of processes, which are given by number.
-trait Eyes {
+trait BitScanner {
     /// As [`Module::probe`].
     fn look(&self, process: u32, probes: &[Probe], look: Look, results: &mut [ProbeResult]) -> Result<(), LiveError>;
     /// The frame at an address, if a page is there.
     fn frame_at(&self, process: u32, address: u64) -> Option<u64>;
 }
 
-struct LiveEyes<'a> {
+struct LiveScanner<'a> {
     map: &'a ReverseMap,
     module: &'a Module,
 }
 
-impl Eyes for LiveEyes<'_> {
+impl BitScanner for LiveScanner<'_> {
     fn look(&self, process: u32, probes: &[Probe], look: Look, results: &mut [ProbeResult]) -> Result<(), LiveError> {
         let process = self.map.process(process).ok_or_else(|| LiveError::Gone("a process has ended".to_owned()))?;
         self.module.probe(process, probes, look, results)
@@ -78,7 +78,7 @@ impl Physical {
             self.read_next = Some(start + READ_AGAIN.max(took * READ_AGAIN_FACTOR));
         }
         self.find_ways(probes);
-        clear(&mut self.ways, probes, &LiveEyes { map: &self.map, module })?;
+        clear(&mut self.ways, probes, &LiveScanner { map: &self.map, module })?;
         answer(&self.ways, results);
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Physical {
         if self.probes != probes {
             self.find_ways(probes);
         }
-        test(&mut self.ways, probes, &LiveEyes { map: &self.map, module })?;
+        test(&mut self.ways, probes, &LiveScanner { map: &self.map, module })?;
         answer(&self.ways, results);
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Physical {
 }
 
 /// Clears leaves first, then upper levels: an access in between sets the bits of both.
-fn clear(ways: &mut Vec<Way>, probes: &[Probe], eyes: &dyn Eyes) -> Result<(), LiveError> {
+fn clear(ways: &mut Vec<Way>, probes: &[Probe], eyes: &dyn BitScanner) -> Result<(), LiveError> {
     for ways in ways.chunk_by_mut(|one, other| one.process == other.process) {
         let process = ways[0].process;
         let levels = |way: &Way| (0..=probes[way.probe].level.0).map(Level);
@@ -157,7 +157,7 @@ fn clear(ways: &mut Vec<Way>, probes: &[Probe], eyes: &dyn Eyes) -> Result<(), L
 }
 
 /// Tests entries from the top level down, and continues below those that are set.
-fn test(ways: &mut [Way], probes: &[Probe], eyes: &dyn Eyes) -> Result<(), LiveError> {
+fn test(ways: &mut [Way], probes: &[Probe], eyes: &dyn BitScanner) -> Result<(), LiveError> {
     for ways in ways.chunk_by_mut(|one, other| one.process == other.process) {
         let process = ways[0].process;
         let mut open: Vec<usize> = (0..ways.len()).collect();
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    impl Eyes for World {
+    impl BitScanner for World {
         fn look(&self, process: u32, probes: &[Probe], look: Look, out: &mut [ProbeResult]) -> Result<(), LiveError> {
             if self.gone == Some(process) {
                 return Err(LiveError::Gone("ended".to_owned()));

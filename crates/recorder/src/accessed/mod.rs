@@ -6,11 +6,11 @@
 //! The caller provides scanner, time and meter, so that tests need no kernel.
 
 mod changes;
-mod eyes;
 mod rows;
+mod scanner;
 mod session;
 #[cfg(test)]
 mod tests;
 
-pub use eyes::{Bits, Change, Eyes, LookError, Who};
+pub use scanner::{BitScanner, Bits, Change, LookError, Who};
 pub use session::{AccessedOptions, AccessedRecording, AccessedReport, record_accessed};

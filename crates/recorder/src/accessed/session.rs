@@ -9,7 +9,7 @@ use isotherm_trace::{
 use isotherm_units::{Budget, Bytes, Clock, Duration, Meter, Ratio, Woken};
 
 use super::rows::append_runs;
-use super::{Bits, Change, Eyes, LookError, Who, changes};
+use super::{BitScanner, Bits, Change, LookError, Who, changes};
 use crate::error::RecordError;
 use crate::touched::Touched;
 
@@ -97,7 +97,7 @@ struct Living {
 /// When the trace cannot be written, or a scan fails; [`RecordError::is_partial`] says whether the file holds a part.
 pub fn record_accessed(
     options: &AccessedOptions,
-    eyes: &mut dyn Eyes,
+    eyes: &mut dyn BitScanner,
     clock: &mut dyn Clock,
     meter: &mut dyn Meter,
     report: &mut dyn FnMut(AccessedReport),
@@ -158,7 +158,7 @@ const NOTES: [&str; 3] = [
 
 struct Session<'a> {
     options: &'a AccessedOptions,
-    eyes: &'a mut dyn Eyes,
+    eyes: &'a mut dyn BitScanner,
     writer: TraceWriter,
     living: BTreeMap<Who, Living>,
     touched: Touched,

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use isotherm_trace::{EventKind, MapRange, RowBatch, TraceMeta, TraceReader};
 use isotherm_units::{Clock, Duration, Instant, Meter, Ratio, Woken};
 
-use super::{AccessedOptions, AccessedRecording, AccessedReport, Bits, Change, Eyes, LookError, Who, record_accessed};
+use super::{
+    AccessedOptions, AccessedRecording, AccessedReport, BitScanner, Bits, Change, LookError, Who, record_accessed,
+};
 
 #[derive(Clone)]
 struct Time {
@@ -60,7 +62,7 @@ impl World {
     }
 }
 
-impl Eyes for World {
+impl BitScanner for World {
     fn page_bytes(&self) -> u64 {
         4096
     }

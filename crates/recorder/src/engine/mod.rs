@@ -2,8 +2,8 @@
 //!
 //! It sends its records over a spool (`docs/use/recording.md#protocol`).
 
-mod found;
-pub use found::cache_folder;
+mod self_test;
+pub use self_test::cache_folder;
 mod valgrind;
 pub(crate) use valgrind::Valgrind;
 
@@ -30,13 +30,13 @@ pub(crate) struct EpochLength {
 pub(crate) struct Found {
     pub(crate) engine: Valgrind,
     /// An earlier finding that it works, which was not checked again.
-    assumed: Option<found::Finding>,
+    assumed: Option<self_test::Finding>,
 }
 
 impl Found {
     /// Call when it recorded nothing: the earlier finding is invalid, and the next recording tries the engine first.
     pub(crate) fn recorded_nothing(&self) {
-        self.assumed.iter().for_each(found::Finding::forget);
+        self.assumed.iter().for_each(self_test::Finding::forget);
     }
 }
 
@@ -55,12 +55,12 @@ pub(crate) fn find() -> Result<Found, RecordError> {
 
 fn find_or_say() -> Result<Found, RecordError> {
     let engine = Valgrind::locate()?;
-    let finding = found::Finding::of(&engine);
+    let finding = self_test::Finding::of(&engine);
     if let Some(finding) = finding.as_ref().filter(|finding| finding.holds()) {
         return Ok(Found { engine, assumed: Some(finding.clone()) });
     }
     try_out(&engine)?;
-    finding.iter().for_each(found::Finding::keep);
+    finding.iter().for_each(self_test::Finding::keep);
     Ok(Found { engine, assumed: None })
 }
 

@@ -6,12 +6,12 @@
 //! state from before a window: `docs/mechanism/formats.md#cut-filter-merge`. For region records: [`crate::region::write_selected`],
 //! [`crate::region::merge_records`].
 
+mod current_mappings;
 mod merge;
 mod part;
 mod plan;
 mod selection;
 mod sieve;
-mod standing;
 mod steps;
 
 pub use merge::merge;

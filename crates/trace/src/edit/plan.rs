@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use isotherm_units::Duration;
 
+use super::current_mappings::Standing;
 use super::selection::{Selection, window_ns};
 use super::sieve::Sieve;
-use super::standing::Standing;
 use super::steps::{Step, Steps};
 use crate::analysis::Clock;
 use crate::file::parquet_reader::ThreadRows;

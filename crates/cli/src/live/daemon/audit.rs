@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use isotherm_daemon::steer::{Act, Effect, Line, Log, Status};
+use isotherm_daemon::control_loop::{Act, Effect, Line, Log, Status};
 use isotherm_units::{Bytes, Duration};
 use serde::Serialize;
 

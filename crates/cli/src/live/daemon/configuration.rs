@@ -8,7 +8,7 @@ use isotherm_daemon::config::{Config, Contradiction};
 use isotherm_scenario::{Misfit, parse_as};
 use isotherm_units::Bytes;
 
-use super::joined::Joined;
+use super::merged_files::Joined;
 use crate::error::CliError;
 
 /// Default path.

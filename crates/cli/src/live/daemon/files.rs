@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use isotherm_daemon::steer::Status;
+use isotherm_daemon::control_loop::Status;
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use isotherm_core::host::AddressRange;
 use isotherm_daemon::config::{Config, Target};
-use isotherm_daemon::steer::{Member, NodeFree, Running, World};
+use isotherm_daemon::control_loop::{Member, NodeFree, Running, System};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
@@ -41,7 +41,7 @@ impl Machine<'_> {
     }
 }
 
-impl World for Machine<'_> {
+impl System for Machine<'_> {
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
         let groups = Hierarchy::unified(&self.root).and_then(|all| all.matching(pattern));
         let groups = groups.map_err(|error| error.to_string())?;

@@ -8,10 +8,10 @@ use std::path::Path;
 use isotherm_core::generations::{ReclaimerConfig, ToolConfig};
 use isotherm_core::monitor::MonitorConfig;
 use isotherm_core::presets::Preset;
+use isotherm_daemon::changes::protected;
 use isotherm_daemon::config::{
     BalancingKnobs, CompactionConfig, Config, Engine, GenerationsConfig, LimitsConfig, TargetConfig, TieringConfig,
 };
-use isotherm_daemon::hands::protected;
 use isotherm_scenario::monitoring::MonitorSpec;
 use isotherm_scenario::{GenerationsSpec, Misfit, Scenario, parse_as, print_as};
 use isotherm_units::Duration;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use isotherm_daemon::steer::ModuleOnce;
+use isotherm_daemon::control_loop::ModuleOnce;
 use isotherm_linux::{Root, Stopwatch};
 use isotherm_scenario::Scenario;
 use isotherm_scenario::monitoring::MonitorSpec;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
-use isotherm_daemon::steer::{Effect, Line};
+use isotherm_daemon::control_loop::{Effect, Line};
 use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;

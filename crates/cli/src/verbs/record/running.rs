@@ -10,7 +10,7 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::live::{
-    BudgetArgs, JOURNAL, LiveClock, LiveEyes, NoFaultAround, OwnCpu, Target, TargetArgs, fault_around_bytes, to_cli,
+    BudgetArgs, JOURNAL, LiveClock, LiveScanner, NoFaultAround, OwnCpu, Target, TargetArgs, fault_around_bytes, to_cli,
 };
 use crate::ui::Ui;
 
@@ -69,7 +69,7 @@ pub(super) fn run(
     };
     let module = Module::open(&root).map_err(to_cli)?;
     let off = args.no_fault_around.then(|| NoFaultAround::new(&root, &args.journal)).transpose()?;
-    let mut eyes = LiveEyes::new(&root, module, family);
+    let mut eyes = LiveScanner::new(&root, module, family);
     let mut clock = LiveClock::start()?;
     let options = AccessedOptions {
         command: vec![name.clone()],

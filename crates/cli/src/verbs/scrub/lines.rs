@@ -1,8 +1,8 @@
 //! Names in lines of JSON: the audit of the daemon, and its tape.
 
+use isotherm_daemon::changes::protected_command;
 use isotherm_daemon::config::{Config, TABLES};
-use isotherm_daemon::hands::protected_command;
-use isotherm_daemon::steer::{Line, Texts};
+use isotherm_daemon::control_loop::{Line, Texts};
 use serde::Deserialize as _;
 use serde_json::Value;
 

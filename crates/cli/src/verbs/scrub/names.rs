@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isotherm_daemon::hands::protected;
+use isotherm_daemon::changes::protected;
 use isotherm_units::wildcard::fits;
 
 /// What a name is of. Pseudonyms are `group-1`, `process-1`, and so on.

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use isotherm_core::host::{Generational as _, Listing};
+use isotherm_daemon::changes::{Journal, Store};
 use isotherm_daemon::config::{Config, MetricsConfig};
-use isotherm_daemon::hands::{Journal, Store};
+use isotherm_daemon::control_loop::{NodeFree, Status};
 use isotherm_daemon::metrics::{COLD_SECONDS, Group, Snapshot, WARM_SECONDS, rendered};
-use isotherm_daemon::steer::{NodeFree, Status};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{memory_stat, pressure, swaps};
 use isotherm_linux::{LiveHost, Root, free_zones, page_bytes};
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn status(target: &str) -> Status {
-        let section = isotherm_daemon::steer::SectionStatus {
+        let section = isotherm_daemon::control_loop::SectionStatus {
             section: "generations.cold".to_owned(),
             engine: "".into(),
             enabled: false,

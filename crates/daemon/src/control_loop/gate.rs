@@ -1,0 +1,242 @@
+//! Filter between a section and the host: the section sees only its own groups, and acts only if allowed.
+
+use super::line::{Act, Effect, Line};
+use super::{Log, LoopHost, System};
+use crate::changes::{protected, protected_command};
+use isotherm_core::host::{
+    Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError,
+    Listing, Lruvec, TargetId,
+};
+use isotherm_units::PAGE_BYTES;
+use isotherm_units::wildcard::is_within;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most pages in one system call: 16 MiB, so that no call takes long.
+const PIECE_PAGES: u64 = 4096;
+
+/// Whether a section may act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Permit {
+    Act,
+    /// It is not enabled.
+    Observe,
+    /// It is enabled, but may not act now.
+    Withheld(String),
+}
+
+impl Permit {
+    /// State of a section with this permit.
+    pub(super) fn state(&self) -> String {
+        match self {
+            Self::Act => "acting".to_owned(),
+            Self::Observe => "observing".to_owned(),
+            Self::Withheld(why) => why.clone(),
+        }
+    }
+}
+
+/// A section's host.
+pub(super) struct Gate<'a> {
+    pub(super) host: &'a mut dyn LoopHost,
+    pub(super) world: &'a mut dyn System,
+    /// Paths of groups; each includes the groups below it.
+    pub(super) groups: &'a [String],
+    /// Groups that are never acted on, whatever `groups` says; those met so far, with the reason.
+    pub(super) spared: &'a mut Skipped,
+    pub(super) permit: &'a Permit,
+    /// Last listing of its groups.
+    pub(super) seen: &'a mut BTreeMap<Lruvec, Listing>,
+    /// The section.
+    pub(super) label: &'a str,
+    /// Each action is logged before it is carried out.
+    pub(super) log: &'a mut dyn Log,
+    /// Actions that were carried out, in order.
+    pub(super) acts: &'a mut Vec<Act>,
+}
+
+/// Groups that a section leaves alone.
+#[derive(Debug, Default)]
+pub(super) struct Skipped {
+    /// The section may act, so some groups must be left alone.
+    pub(super) acts: bool,
+    /// Groups that the configuration protects: paths, with `*` and `?`.
+    pub(super) protected: Vec<String>,
+    /// Those that were met, with why.
+    pub(super) met: BTreeMap<String, String>,
+    /// Those already reported.
+    told: BTreeSet<String>,
+}
+
+impl Skipped {
+    pub(super) fn new(acts: bool) -> Self {
+        Self { acts, ..Self::default() }
+    }
+
+    /// Lines about groups that were met and not reported yet.
+    pub(super) fn news(&mut self, section: &str) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (target, why) in &self.met {
+            if self.told.insert(target.clone()) {
+                lines.push(Line::LeftAlone { section: section.to_owned(), target: target.clone(), why: why.clone() });
+            }
+        }
+        lines
+    }
+
+    /// Whether this group is left alone; if so, notes it.
+    pub(super) fn has(&mut self, path: &str, world: &mut dyn System) -> bool {
+        if !self.acts {
+            return false;
+        }
+        let why = protected(path).or_else(|| self.why_group(path, world));
+        self.note(path, why)
+    }
+
+    /// Whether a process that is named by itself is left alone, and if so, notes it. `name` is its name in reports.
+    pub(super) fn has_process(&mut self, name: &str, command: &str, group: &str, world: &mut dyn System) -> bool {
+        if !self.acts {
+            return false;
+        }
+        // Naming a process does not include all of its group.
+        let of_group = || protected(group).filter(|_| !matches!(group, "/" | "/system.slice"));
+        let why = protected_command(command).or_else(of_group).or_else(|| self.why_group(group, world));
+        self.note(name, why)
+    }
+
+    fn why_group(&self, path: &str, world: &mut dyn System) -> Option<&'static str> {
+        if self.protected.iter().any(|pattern| is_within(pattern, path)) {
+            return Some("[daemon] protect names it");
+        }
+        world.is_guaranteed(path).then_some("memory is guaranteed to it (memory.min or memory.low)")
+    }
+
+    fn note(&mut self, name: &str, why: Option<&'static str>) -> bool {
+        match why {
+            Some(why) => self.met.insert(name.to_owned(), why.to_owned()),
+            None => self.met.remove(name),
+        };
+        why.is_some()
+    }
+}
+
+/// Whether a group is this one, or below it. Names of groups may hold any character but `/`.
+fn is_below(group: &str, path: &str) -> bool {
+    let rest = path.strip_prefix(group.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Gate<'_> {
+    /// Pages that an order covers, by the last listing.
+    fn asked(&self, order: &Eviction) -> u64 {
+        let rows = self.seen.get(&order.lruvec).map_or(&[][..], |listing| &listing.rows);
+        let of_types = |row: &isotherm_core::vocabulary::GenerationRow| {
+            let anon = if order.swappiness.takes_anon() { row.anon_pages } else { 0 };
+            anon.saturating_add(if order.swappiness.takes_file() { row.file_pages } else { 0 })
+        };
+        let pages = rows.iter().filter(|row| row.seq <= order.min_gen_nr).map(of_types).fold(0, u64::saturating_add);
+        pages.min(order.limit_pages.unwrap_or(u64::MAX))
+    }
+
+    /// Evicts in pieces until the order is done, nothing more can be evicted, or the daemon must end.
+    fn evicted(&mut self, order: &Eviction, asked: u64) -> Answer {
+        let (mut left, mut bytes) = (asked, 0u64);
+        loop {
+            if self.world.has_to_end() {
+                return Answer::Partly { bytes };
+            }
+            let piece = Eviction { limit_pages: Some(left.clamp(1, PIECE_PAGES)), ..*order };
+            let mut answers = Vec::with_capacity(1);
+            self.host.evict_generations(std::slice::from_ref(&piece), &mut answers);
+            let gone = match answers.pop() {
+                Some(Answer::Done { bytes } | Answer::Partly { bytes }) => bytes,
+                Some(refused) if bytes == 0 => return refused,
+                Some(_) => return Answer::Partly { bytes },
+                None => return Answer::Failed("the host did not answer".to_owned()),
+            };
+            bytes = bytes.saturating_add(gone);
+            left = left.saturating_sub(gone / PAGE_BYTES);
+            if left == 0 {
+                return Answer::Done { bytes };
+            }
+            if gone == 0 {
+                return Answer::Partly { bytes };
+            }
+        }
+    }
+}
+
+impl Generational for Gate<'_> {
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        self.host.generation_capabilities()
+    }
+
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        let mut all = Vec::new();
+        self.host.read_generations(&mut all)?;
+        all.retain(|listing| {
+            self.groups.iter().any(|group| is_below(group, &listing.path))
+                && !self.spared.has(&listing.path, &mut *self.world)
+        });
+        self.seen.clear();
+        self.seen.extend(all.iter().map(|listing| (listing.lruvec, listing.clone())));
+        out.append(&mut all);
+        Ok(())
+    }
+
+    /// Monitoring itself needs it, so it is always allowed.
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        self.host.age_generations(orders, answers);
+    }
+
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        for order in orders {
+            let asked = self.asked(order);
+            let target = self.seen.get(&order.lruvec).map(|listing| listing.path.clone());
+            let write = order.to_string();
+            let answer = match (self.permit, &target) {
+                (_, None) => Answer::Failed("the group does not belong to this section".to_owned()),
+                (Permit::Observe, _) => Answer::Failed("it only observes: enable = true lets it act".to_owned()),
+                (Permit::Withheld(why), _) => Answer::Failed(why.clone()),
+                (Permit::Act, Some(target)) => {
+                    let (section, target) = (self.label.to_owned(), target.clone());
+                    let asks = Line::Asks { section, target, write: write.clone() };
+                    match self.log.line(&asks) {
+                        Ok(()) => self.evicted(order, asked),
+                        Err(why) => Answer::Failed(format!("it could not be written down before it was done: {why}")),
+                    }
+                }
+            };
+            let (verified_bytes, effect) = match &answer {
+                Answer::Done { bytes } => (*bytes, Effect::Done),
+                Answer::Partly { bytes } => (*bytes, Effect::Partly),
+                Answer::Failed(_) if *self.permit == Permit::Observe && target.is_some() => (0, Effect::Would),
+                Answer::Failed(why) => (0, Effect::Refused { why: why.clone() }),
+                Answer::NotHere(why) => (0, Effect::Refused { why: (*why).to_owned() }),
+            };
+            self.acts.push(Act {
+                action: "evict".into(),
+                target: target.unwrap_or_default(),
+                node: order.lruvec.node.0,
+                write,
+                asked_bytes: asked.saturating_mul(PAGE_BYTES),
+                verified_bytes,
+                effect,
+            });
+            answers.push(answer);
+        }
+    }
+}
+
+impl Gauging for Gate<'_> {
+    fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
+        self.host.gauge_capabilities(target)
+    }
+
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        self.host.gauges(gauges, values)
+    }
+
+    fn memcg(&self, path: &str) -> Option<u64> {
+        self.host.memcg(path)
+    }
+}

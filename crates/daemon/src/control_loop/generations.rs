@@ -1,0 +1,150 @@
+//! A `[[generations]]` section: its tool, its groups, what it has done.
+
+use super::System;
+use super::gate::{Gate, Permit, Skipped};
+use super::line::{Line, SectionStatus};
+use super::run::LoopError;
+use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
+use crate::config::{Config, GenerationsConfig};
+use isotherm_core::daemon::{Daemon, DaemonError};
+use isotherm_core::generations::{Tool, ToolConfig};
+use isotherm_core::host::{Listing, Lruvec};
+use isotherm_units::{Bytes, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Name of the engine: the kernel, through its own files.
+const KERNEL: &str = "kernel: lru_gen";
+
+/// A `[[generations]]` section.
+#[derive(Debug)]
+pub(super) struct GenerationsSection {
+    head: Head,
+    totals: Totals,
+    spec: GenerationsConfig,
+    tool: Tool,
+    /// When it ran last.
+    ran: Instant,
+    groups: Vec<String>,
+    spared: Skipped,
+    seen: BTreeMap<Lruvec, Listing>,
+    /// Why the last search for its groups failed.
+    not_followed: Option<String>,
+}
+
+impl Kind for GenerationsSection {
+    type Spec = GenerationsConfig;
+
+    fn specs(config: &Config) -> Vec<GenerationsConfig> {
+        config.generations.clone()
+    }
+
+    /// The host shows it only its own groups, so the tool accepts every group.
+    fn begin(spec: &GenerationsConfig, now: Instant, _: &mut Watched) -> Result<Self, LoopError> {
+        let tool = Tool::start(spec.tool.clone().with_targets(vec!["/".to_owned()]), now)?;
+        Ok(Self {
+            head: Head::new(format!("generations.{}", spec.name), KERNEL, spec.enable),
+            totals: Totals::default(),
+            spec: spec.clone(),
+            tool,
+            ran: now,
+            groups: Vec::new(),
+            spared: Skipped::new(spec.acts()),
+            seen: BTreeMap::new(),
+            not_followed: None,
+        })
+    }
+
+    fn becomes(&mut self, spec: &GenerationsConfig, _: Instant) -> bool {
+        self.spec == *spec
+    }
+}
+
+impl Section for GenerationsSection {
+    fn began(&self) -> Line {
+        self.head.began("the kernel ages and evicts by its own files; when and how much is decided here")
+    }
+
+    fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line> {
+        let (mut found, mut trouble) = (BTreeSet::new(), None);
+        for target in self.spec.tool.targets() {
+            let Ok(pattern) = context.config.cgroup_of(target, "") else { continue };
+            match context.world.groups(&pattern) {
+                Ok(groups) => found.extend(groups),
+                Err(why) => trouble = Some(why),
+            }
+        }
+        let before: BTreeSet<String> = self.groups.drain(..).collect();
+        let mut lines = self.head.moves(&before, &found);
+        self.groups = found.into_iter().collect();
+        self.spared.protected.clone_from(&context.config.daemon.protect);
+        if trouble != self.not_followed {
+            self.not_followed.clone_from(&trouble);
+            lines.extend(trouble.map(|why| Line::Trouble { section: self.head.label.clone(), why }));
+        }
+        lines
+    }
+
+    fn due(&self, stretch: u32) -> Due {
+        let due = Daemon::<Gate<'_>>::poll_timeout(&self.tool, 0);
+        due.map(|due| self.ran + due.since(self.ran).saturating_mul(u64::from(stretch))).into()
+    }
+
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let (now, permit) = (context.now, self.head.permit(context.withheld));
+        self.head.runs += 1;
+        self.ran = now;
+        let no_swap = self.lacks_swap(context.world);
+        let mut acts = Vec::new();
+        let mut gate = Gate {
+            host: &mut *context.host,
+            world: &mut *context.world,
+            groups: &self.groups,
+            spared: &mut self.spared,
+            permit: &permit,
+            label: &self.head.label,
+            log: &mut *context.log,
+            seen: &mut self.seen,
+            acts: &mut acts,
+        };
+        let ran = self.tool.handle_timeout(0, now, &mut gate);
+        let only_watches = permit == Permit::Act && !self.spec.acts();
+        self.head.state = if only_watches { Permit::Observe.state() } else { permit.state() };
+        let mut lines = self.spared.news(&self.head.label);
+        lines.extend(acts.into_iter().map(|act| self.totals.acted(act, &self.head, now)));
+        let trouble = match ran {
+            Ok(_) => self.nothing_to_read().or(no_swap),
+            Err(DaemonError::Refused(error)) => Some(error.to_string()),
+            Err(DaemonError::Failed(error)) => Some(error.to_string()),
+        };
+        lines.extend(self.head.troubled(trouble));
+        lines.iter().try_for_each(|line| context.log.line(line))
+    }
+
+    fn status(&self, _: &mut dyn System) -> SectionStatus {
+        self.head.status(&self.totals, self.groups.clone(), Daemon::<Gate<'_>>::words(&self.tool))
+    }
+}
+
+impl GenerationsSection {
+    fn lacks_swap(&self, world: &mut dyn System) -> Option<String> {
+        let ToolConfig::Reclaim(config) = &self.spec.tool else { return None };
+        let takes_anon = config.swappiness.takes_anon();
+        (takes_anon && world.swap_free() == Some(Bytes::new(0))).then(|| {
+            "no swap is free: anonymous memory stays, only pages of files go; add swap, or say swappiness = 0"
+                .to_owned()
+        })
+    }
+
+    fn nothing_to_read(&self) -> Option<String> {
+        let names = || self.spec.tool.targets().join(", ");
+        if self.groups.is_empty() {
+            return Some(format!("none of its groups is there now: {}", names()));
+        }
+        self.seen.is_empty().then(|| {
+            format!(
+                "no generations of its groups can be read ({}): the Multi-Gen LRU is off, or debugfs is not mounted",
+                names()
+            )
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! Our own kdamond, through DAMON's sysfs directory: any monitor with any schemes, over processes of groups or physical memory.
+
+use super::files::{Watched, writes};
+use super::{Counts, Kernel, Line, Standing, System, Write, stat_write};
+use crate::config::{Config, MonitorsConfig, Target};
+use crate::control_loop::gate::Skipped;
+use crate::control_loop::targets::resolve;
+use isotherm_core::monitor::{MonitorConfig, Operations};
+use isotherm_core::presets::{PresetError, Setup};
+use isotherm_core::vocabulary::Action;
+use isotherm_texts::damon::{ADMIN, CONTEXT, NR_KDAMONDS, STATE};
+use isotherm_units::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Modules that occupy DAMON while they are on; DAMON_STAT can be made to release it.
+const MODULES: [&str; 2] = ["damon_reclaim", "damon_lru_sort"];
+/// Most processes and groups of one kdamond: each process adds regions, each group a filter on every page.
+const PROCESSES_MAX: usize = 256;
+const GROUPS_MAX: usize = 64;
+
+/// A kdamond that a section wants.
+#[derive(Debug)]
+pub(in super::super) struct Kdamond {
+    label: String,
+    targets: Vec<String>,
+    /// `targets`, resolved.
+    meant: Vec<Target>,
+    setup: Setup,
+    takes_damon_stat: bool,
+    spared: Skipped,
+    /// Its current groups, with their processes.
+    members: BTreeMap<String, Vec<u32>>,
+    /// Why they could not be found.
+    trouble: Option<String>,
+    /// What it monitors, while it runs.
+    watched: Option<Watched>,
+}
+
+impl Kdamond {
+    /// # Errors
+    /// A preset with invalid values.
+    pub(in super::super) fn new(label: &str, spec: &MonitorsConfig) -> Result<Self, PresetError> {
+        let setup = spec.setup()?;
+        let acts = setup.config.schemes.iter().any(|scheme| scheme.action != Action::Stat);
+        Ok(Self {
+            label: label.to_owned(),
+            targets: spec.targets.clone(),
+            meant: Vec::new(),
+            setup,
+            takes_damon_stat: spec.take_damon_stat,
+            spared: Skipped::new(acts),
+            members: BTreeMap::new(),
+            trouble: None,
+            watched: None,
+        })
+    }
+
+    /// Whether its target is all of physical memory.
+    fn is_for_all(&self) -> bool {
+        self.targets.is_empty() || self.meant.contains(&Target::Physical)
+    }
+
+    fn config(&self) -> &MonitorConfig {
+        &self.setup.config
+    }
+
+    /// What it should monitor now.
+    fn wanted(&self, world: &mut dyn System) -> Result<Watched, String> {
+        if let Some(why) = &self.trouble {
+            return Err(why.clone());
+        }
+        let is_physical = self.config().operations == Operations::Paddr;
+        if !self.is_for_all() && self.members.is_empty() {
+            return Err(format!("none of its targets is there now: {}", self.targets.join(", ")));
+        }
+        if !is_physical {
+            let mut pids: Vec<u32> = self.members.values().flatten().copied().collect();
+            pids.sort_unstable();
+            return match pids.len() {
+                0 => Err(format!("no process of its targets runs now: {}", self.targets.join(", "))),
+                nr if nr > PROCESSES_MAX => Err(format!(
+                    "{nr} processes run in its groups, and one kdamond watches {PROCESSES_MAX} at most; name fewer groups, or \
+                     say operations = \"paddr\""
+                )),
+                _ => Ok(Watched::Processes(pids)),
+            };
+        }
+        if self.members.len() > GROUPS_MAX {
+            return Err(format!(
+                "it has {} groups, each a filter on every page; allowed: up to {GROUPS_MAX}; name fewer",
+                self.members.len()
+            ));
+        }
+        let ranges = match self.setup.range {
+            Some(range) => vec![range.in_bytes(self.config().addr_unit)],
+            None => world.physical_memory()?,
+        };
+        let groups = (!self.is_for_all()).then(|| self.members.keys().cloned().collect());
+        Ok(Watched::Physical(ranges, groups))
+    }
+
+    fn file(&self, file: &str, world: &mut dyn System) -> Option<String> {
+        world.value(&format!("{ADMIN}/0/{file}")).ok().flatten()
+    }
+}
+
+impl Kernel for Kdamond {
+    fn engine(&self) -> &'static str {
+        "kernel: DAMON"
+    }
+
+    fn why(&self) -> String {
+        "the kernel's DAMON watches, and carries out the schemes".to_owned()
+    }
+
+    fn targets(&self) -> Vec<String> {
+        if self.is_for_all() { vec!["physical memory".to_owned()] } else { self.members.keys().cloned().collect() }
+    }
+
+    fn follow(&mut self, config: &Config, world: &mut dyn System) -> Vec<Line> {
+        self.trouble = None;
+        self.spared.protected.clone_from(&config.daemon.protect);
+        let mut found = BTreeMap::new();
+        self.meant = self.targets.iter().filter_map(|entry| config.target_of(entry, "").ok()).collect();
+        for target in &self.meant {
+            match resolve(target, world) {
+                Ok(all) => found.extend(all.into_iter().map(|one| (one.name().to_owned(), one))),
+                Err(why) => self.trouble = Some(why),
+            }
+        }
+        found.retain(|_, one| !one.is_spared(&mut self.spared, world));
+        let found: BTreeMap<String, Vec<u32>> = found.into_iter().map(|(name, one)| (name, one.processes)).collect();
+        let section = || self.label.clone();
+        let came = found.keys().filter(|path| !self.members.contains_key(*path));
+        let mut lines: Vec<Line> =
+            came.map(|target| Line::Came { section: section(), target: target.clone() }).collect();
+        let went = self.members.keys().filter(|path| !found.contains_key(*path));
+        lines.extend(went.map(|target| Line::Went { section: section(), target: target.clone() }));
+        lines.extend(self.spared.news(&self.label));
+        self.members = found;
+        lines
+    }
+
+    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, String> {
+        match world.value(NR_KDAMONDS)?.as_deref() {
+            None => {
+                return Err(
+                    "this kernel has no DAMON in sysfs: it needs CONFIG_DAMON_SYSFS (Linux 5.18 and later)".to_owned()
+                );
+            }
+            Some("0") => {}
+            Some(nr) => {
+                return Err(format!(
+                    "somebody made {nr} kdamonds: they are left alone; end the program that made them, or write 0 to {NR_KDAMONDS}"
+                ));
+            }
+        }
+        for module in MODULES {
+            if world.value(&format!("/sys/module/{module}/parameters/enabled"))?.as_deref() == Some("Y") {
+                return Err(format!("{module} is on and has DAMON: it is somebody else's, and is left alone"));
+            }
+        }
+        let watched = self.wanted(world)?;
+        let mut list: Vec<Write> = stat_write(self.takes_damon_stat, world)?.into_iter().collect();
+        list.extend(writes(self.config(), &watched)?);
+        self.watched = Some(watched);
+        Ok(list)
+    }
+
+    /// Checks that its processes still belong to the groups, so that no process with a reused id is monitored.
+    fn begins(&mut self, world: &mut dyn System) -> Result<(), String> {
+        if self.file("state", world).as_deref() != Some("on") {
+            return Err("the kdamond was switched on and does not run".to_owned());
+        }
+        let Some(Watched::Processes(pids)) = &self.watched else { return Ok(()) };
+        let mut now = BTreeSet::new();
+        for target in &self.meant {
+            // A removed group has no processes.
+            now.extend(resolve(target, world).unwrap_or_default().into_iter().flat_map(|one| one.processes));
+        }
+        match pids.iter().find(|pid| !now.contains(pid)) {
+            Some(pid) => Err(format!("process {pid} left its group while the kdamond was made; it is made anew")),
+            None => Ok(()),
+        }
+    }
+
+    fn thread_file(&self) -> Option<String> {
+        Some("/sys/kernel/mm/damon/admin/kdamonds/0/pid".to_owned())
+    }
+
+    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, String> {
+        let state = world.value(STATE)?;
+        let wanted = self.wanted(world);
+        if state.as_deref() == Some("on") {
+            return Ok(match (&self.watched, wanted) {
+                (Some(now), Ok(wanted)) if is_covered(now, &wanted) => Standing::Runs,
+                (_, Ok(_)) => Standing::Outdated,
+                (_, Err(why)) => Standing::Ended(why),
+            });
+        }
+        Ok(match (&self.watched, wanted) {
+            // It ends when its processes end.
+            (Some(Watched::Processes(pids)), Ok(Watched::Processes(now)))
+                if !pids.iter().any(|pid| now.contains(pid)) =>
+            {
+                Standing::Ended("the processes that it watched have ended".to_owned())
+            }
+            (_, Err(why)) => Standing::Ended(why),
+            _ => Standing::SwitchedOff,
+        })
+    }
+
+    fn counts(&self, is_on: bool, world: &mut dyn System) -> Counts {
+        // If the counters cannot be updated, old values are used.
+        if !is_on || world.command(STATE, "update_schemes_stats").is_err() {
+            return Counts::default();
+        }
+        let mut counts = Counts::default();
+        for (nth, scheme) in self.config().schemes.iter().enumerate() {
+            let mut counter = |name: &str| -> u64 {
+                let value = world.value(&format!("{CONTEXT}/schemes/{nth}/stats/{name}")).ok().flatten();
+                value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+            };
+            let (tried, applied, exceeds) = (counter("sz_tried"), counter("sz_applied"), counter("qt_exceeds"));
+            if scheme.action != Action::Stat {
+                counts.asked_bytes = counts.asked_bytes.saturating_add(tried);
+                counts.verified_bytes = counts.verified_bytes.saturating_add(applied);
+            }
+            counts.words.push(format!(
+                "{}: tried {}, applied {}, at its quota {exceeds} times",
+                scheme.action,
+                Bytes::new(tried).approx(),
+                Bytes::new(applied).approx()
+            ));
+        }
+        counts
+    }
+
+    fn shortcoming(&self, world: &mut dyn System) -> Option<String> {
+        let pages_out = self.config().schemes.iter().any(|scheme| scheme.action == Action::Pageout);
+        (pages_out && world.swap_free() == Some(Bytes::new(0))).then(|| {
+            "no swap is free: anonymous memory stays, only pages of files go; add swap, or filter anonymous pages out"
+                .to_owned()
+        })
+    }
+}
+
+/// Whether all wanted targets are monitored. The kernel drops ended processes itself.
+fn is_covered(now: &Watched, wanted: &Watched) -> bool {
+    match (now, wanted) {
+        (Watched::Processes(now), Watched::Processes(wanted)) => wanted.iter().all(|pid| now.contains(pid)),
+        _ => now == wanted,
+    }
+}

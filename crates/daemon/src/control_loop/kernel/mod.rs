@@ -1,0 +1,123 @@
+//! Engines of the kernel that a section configures, switches on, and switches off again.
+
+mod damon;
+mod files;
+mod module;
+mod once;
+mod proactive;
+mod settings;
+mod tiers;
+
+pub(super) use damon::Kdamond;
+pub(super) use module::Module;
+pub use once::ModuleOnce;
+pub(super) use proactive::Proactive;
+pub(super) use tiers::Tiers;
+
+use super::line::Line;
+use super::{Knobs, System};
+use crate::config::Config;
+
+const STAT: &str = "/sys/module/damon_stat/parameters/enabled";
+
+/// A file and the value written into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Write {
+    pub(super) path: String,
+    pub(super) value: String,
+    /// The file exists only because of an earlier write, and is removed with it.
+    pub(super) is_within: bool,
+}
+
+impl Write {
+    fn knob(path: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { path: path.into(), value: value.into(), is_within: false }
+    }
+
+    fn within(path: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { path: path.into(), value: value.into(), is_within: true }
+    }
+
+    pub(super) fn carry_out(&self, section: &str, knobs: &mut dyn Knobs) -> Result<(), String> {
+        let write = if self.is_within { Knobs::set_within } else { Knobs::set };
+        write(knobs, section, &self.path, &self.value)
+    }
+}
+
+/// State of an engine that is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Runs,
+    /// It runs for targets that are no longer the right ones.
+    Outdated,
+    /// It has ended by itself, with the cause; it is restarted when possible.
+    Ended(String),
+    /// Another program switched it off, and it stays off.
+    SwitchedOff,
+}
+
+/// Work of an engine since it was switched on, by the kernel's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) asked_bytes: u64,
+    pub(super) verified_bytes: u64,
+    pub(super) words: Vec<String>,
+}
+
+/// An engine of the kernel.
+pub(super) trait Kernel: std::fmt::Debug {
+    /// Name, as `kernel: …`.
+    fn engine(&self) -> &'static str;
+
+    /// Why this engine was chosen.
+    fn why(&self) -> String;
+
+    /// Its targets, as text.
+    fn targets(&self) -> Vec<String>;
+
+    /// Updates its targets. Returns lines about those that appeared and ended.
+    fn follow(&mut self, config: &Config, world: &mut dyn System) -> Vec<Line>;
+
+    /// All writes, in order, the switch last.
+    ///
+    /// # Errors
+    /// Why it cannot be switched on here or now.
+    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, String>;
+
+    /// Checks, right after the writes, that the kernel really has started.
+    ///
+    /// # Errors
+    /// Why not.
+    fn begins(&mut self, world: &mut dyn System) -> Result<(), String>;
+
+    /// Its state, while it is on.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, String>;
+
+    /// File with the id of its thread, whose CPU time is bounded; `None` if it has no thread of its own.
+    fn thread_file(&self) -> Option<String> {
+        None
+    }
+
+    /// Its work so far; zero where that cannot be read.
+    fn counts(&self, is_on: bool, world: &mut dyn System) -> Counts;
+
+    /// What limits it while it runs, as text.
+    fn shortcoming(&self, world: &mut dyn System) -> Option<String>;
+}
+
+/// The write that makes DAMON_STAT release DAMON, if it holds it.
+///
+/// # Errors
+/// DAMON_STAT holds DAMON, and may not be stopped.
+fn stat_write(takes: bool, world: &mut dyn System) -> Result<Option<Write>, String> {
+    match world.value(STAT)?.as_deref() {
+        Some("Y") if takes => Ok(Some(Write::knob(STAT, "N"))),
+        Some("Y") => Err("DAMON_STAT has DAMON, which has one user at a time: take-damon-stat = true takes it away \
+                          meanwhile"
+            .to_owned()),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,411 @@
+//! A section that sizes groups: each has a controller of its own, and its `memory.high` is written through the journal.
+
+use super::gate::Skipped;
+use super::line::{Act, Effect, Line, SectionStatus};
+use super::run::LoopError;
+use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
+use super::{Knobs, Log, LoopHost, System};
+use crate::changes::is_rounded;
+use crate::config::{Config, LimitsConfig};
+use isotherm_core::daemon::{Daemon, DaemonError};
+use isotherm_core::host::{
+    Ageing, Answer, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError, Limiting,
+    Listing, TargetId,
+};
+use isotherm_core::limits::{LimitsDaemon, explain_limits};
+use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Name of the engine.
+const OURS: &str = "isotherm: memory.high";
+/// Most bytes that one write may ask the kernel to reclaim, so that no write takes long.
+const PIECE: u64 = 16 << 20;
+/// A section that only observes skips a limit that differs from the last reported one by less than 1/`TELL_SHARE`.
+const TELL_SHARE: u64 = 20;
+
+/// A group that the section sizes.
+#[derive(Debug)]
+struct Sized {
+    daemon: LimitsDaemon,
+    ran: Instant,
+    /// The file, and the value that we wrote; `None` if it is unchanged.
+    file: String,
+    held: Option<u64>,
+    /// Why it is left alone permanently.
+    foreign: Option<String>,
+    told: Option<u64>,
+    /// A refusal was reported since the last successful write; further ones are only counted.
+    is_refusal_told: bool,
+}
+
+/// A `[[limits]]` section.
+#[derive(Debug)]
+pub(super) struct LimitsSection {
+    head: Head,
+    totals: Totals,
+    spec: LimitsConfig,
+    groups: BTreeMap<String, Sized>,
+    spared: Skipped,
+}
+
+impl Kind for LimitsSection {
+    type Spec = LimitsConfig;
+
+    fn specs(config: &Config) -> Vec<LimitsConfig> {
+        config.limits.clone()
+    }
+
+    fn begin(spec: &LimitsConfig, _: Instant, _: &mut Watched) -> Result<Self, LoopError> {
+        spec.of("/any").validate()?;
+        Ok(Self {
+            head: Head::new(format!("limits.{}", spec.name), OURS, spec.enable),
+            totals: Totals::default(),
+            spec: spec.clone(),
+            groups: BTreeMap::new(),
+            spared: Skipped::new(true),
+        })
+    }
+
+    fn becomes(&mut self, spec: &LimitsConfig, _: Instant) -> bool {
+        self.spec == *spec
+    }
+}
+
+impl Section for LimitsSection {
+    fn began(&self) -> Line {
+        self.head.began("no kernel finds limits by itself; what a group suffers is read from its own files")
+    }
+
+    /// The limit of a removed group is removed with it.
+    fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line> {
+        let mut lines = Vec::new();
+        self.spared.protected.clone_from(&context.config.daemon.protect);
+        let mut found = BTreeSet::new();
+        match context.config.cgroup_of(&self.spec.limits.target, "").map(|pattern| context.world.groups(&pattern)) {
+            Ok(Ok(groups)) => found.extend(groups),
+            // A group stays managed until it is known to be gone.
+            Ok(Err(why)) => {
+                lines.extend(self.head.troubled(Some(why)));
+                return lines;
+            }
+            Err(_) => {}
+        }
+        found.retain(|path| !self.spared.has(path, context.world));
+        lines.extend(self.spared.news(&self.head.label));
+        let gone: Vec<String> = self.groups.keys().filter(|path| !found.contains(*path)).cloned().collect();
+        for path in gone {
+            lines.extend(self.lift(&path, context.knobs));
+            self.groups.remove(&path);
+            lines.push(Line::Went { section: self.head.label.clone(), target: path });
+        }
+        for path in found {
+            if self.groups.contains_key(&path) {
+                continue;
+            }
+            // The values were checked when the section was made; only the target differs.
+            let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), context.now) else { continue };
+            let Ok(file) = context.world.group_file(&path, "memory.high") else { continue };
+            let sized =
+                Sized { daemon, ran: context.now, file, held: None, foreign: None, told: None, is_refusal_told: false };
+            lines.push(Line::Came { section: self.head.label.clone(), target: path.clone() });
+            self.groups.insert(path, sized);
+        }
+        lines
+    }
+
+    fn due(&self, stretch: u32) -> Due {
+        let groups = self.groups.values().filter(|sized| sized.foreign.is_none());
+        let dues = groups.filter_map(|sized| {
+            let due = Daemon::<Bound<'_>>::poll_timeout(&sized.daemon, 0)?;
+            Some(sized.ran + due.since(sized.ran).saturating_mul(u64::from(stretch)))
+        });
+        dues.min().into()
+    }
+
+    /// Runs the groups that are due. While no section may act, limits keep their original values.
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let now = context.now;
+        self.head.runs += 1;
+        if let Some(why) = context.withheld.filter(|_| self.head.enabled) {
+            self.head.state = why.to_owned();
+            self.rest(now);
+            return self.put_back(context).map(|_| ());
+        }
+        self.head.state = self.head.permit(None).state();
+        let paths: Vec<String> = self.groups.keys().cloned().collect();
+        for path in paths {
+            let section = self.section_of(&path);
+            let Some(sized) = self.groups.get_mut(&path) else { continue };
+            let is_due = Daemon::<Bound<'_>>::poll_timeout(&sized.daemon, 0).is_some_and(|due| due <= now);
+            if sized.foreign.is_some() || !is_due {
+                continue;
+            }
+            sized.ran = now;
+            let mut acts = Vec::new();
+            let mut bound = Bound {
+                host: &mut *context.host,
+                world: &mut *context.world,
+                knobs: &mut *context.knobs,
+                log: &mut *context.log,
+                path: &path,
+                section: &section,
+                enabled: self.head.enabled,
+                file: &sized.file,
+                held: &mut sized.held,
+                foreign: &mut sized.foreign,
+                told: &mut sized.told,
+                acts: &mut acts,
+                muted: None,
+            };
+            let ran = sized.daemon.handle_timeout(0, now, &mut bound);
+            let muted = bound.muted.take();
+            let foreign = sized.foreign.clone();
+            if acts.iter().any(|act| !matches!(act.effect, Effect::Refused { .. })) {
+                sized.is_refusal_told = false;
+            }
+            let refusal = match &ran {
+                // The section only observes, which was reported already.
+                Err(_) if !self.head.enabled => None,
+                Err(DaemonError::Refused(error)) => Some(error.to_string()),
+                Err(DaemonError::Failed(error)) => Some(error.to_string()),
+                Ok(_) => None,
+            };
+            let tells = refusal.is_some() && !sized.is_refusal_told;
+            sized.is_refusal_told |= tells;
+            for act in acts {
+                context.log.line(&self.totals.acted(act, &self.head, now))?;
+            }
+            if let Some(why) = foreign {
+                context.log.line(&Line::LeftAlone { section: self.head.label.clone(), target: path.clone(), why })?;
+            } else if let Some(why) = refusal.filter(|_| tells) {
+                context.log.line(&Line::Trouble { section: self.head.label.clone(), why: format!("{path}: {why}") })?;
+            }
+            if let Some(why) = muted {
+                return Err(why);
+            }
+        }
+        let none = || format!("none of its groups is there now: {}", self.spec.limits.target);
+        let trouble = self.groups.is_empty().then(none);
+        self.head.troubled(trouble).map_or(Ok(()), |line| context.log.line(&line))
+    }
+
+    fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, String> {
+        let paths: Vec<String> = self.groups.keys().cloned().collect();
+        let (mut left, mut lines) = (Vec::new(), Vec::new());
+        for path in paths {
+            match self.lift(&path, context.knobs) {
+                Some(Line::Trouble { why, .. }) => left.push(why),
+                Some(line) => lines.push(line),
+                None => {}
+            }
+        }
+        lines.iter().try_for_each(|line| context.log.line(line))?;
+        Ok(left)
+    }
+
+    fn status(&self, _: &mut dyn System) -> SectionStatus {
+        let mut words = Vec::new();
+        for (path, sized) in &self.groups {
+            if let Some(why) = &sized.foreign {
+                words.push(format!("{path}: left alone: {why}"));
+                continue;
+            }
+            let limit =
+                sized.held.map_or("no limit of ours".to_owned(), |bytes| Bytes::new(bytes).approx().to_string());
+            words.push(format!("{path}: {limit}"));
+            words.extend(explain_limits(sized.daemon.config(), sized.daemon.why()));
+        }
+        self.head.status(&self.totals, self.groups.keys().cloned().collect(), words)
+    }
+}
+
+impl LimitsSection {
+    /// What the journal calls the knobs of one group.
+    fn section_of(&self, group: &str) -> String {
+        format!("{} {group}", self.head.label)
+    }
+
+    /// Restores the limit of one group.
+    fn lift(&mut self, path: &str, knobs: &mut dyn Knobs) -> Option<Line> {
+        let section = self.section_of(path);
+        let sized = self.groups.get_mut(path)?;
+        sized.held?;
+        match knobs.put_back(&section) {
+            Ok(()) => {
+                sized.held = None;
+                Some(Line::PutBack { section })
+            }
+            Err(why) => Some(Line::Trouble { section, why }),
+        }
+    }
+
+    /// Restarts the controllers, because their limits are restored.
+    fn rest(&mut self, now: Instant) {
+        for (path, sized) in &mut self.groups {
+            if let Ok(daemon) = LimitsDaemon::start(self.spec.of(path), now + Duration::from_secs(1)) {
+                (sized.daemon, sized.ran) = (daemon, now);
+            }
+        }
+    }
+}
+
+/// One group's host: reads what the machine's host reads, and writes the limit through the journal.
+struct Bound<'a> {
+    host: &'a mut dyn LoopHost,
+    world: &'a mut dyn System,
+    knobs: &'a mut dyn Knobs,
+    log: &'a mut dyn Log,
+    path: &'a str,
+    section: &'a str,
+    enabled: bool,
+    file: &'a str,
+    held: &'a mut Option<u64>,
+    foreign: &'a mut Option<String>,
+    told: &'a mut Option<u64>,
+    acts: &'a mut Vec<Act>,
+    /// Why an audit line could not be written.
+    muted: Option<String>,
+}
+
+impl Bound<'_> {
+    fn number(&mut self, name: &str) -> Result<Option<u64>, String> {
+        let file = self.world.group_file(self.path, name)?;
+        Ok(self.world.value(&file)?.and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Smallest size that the group can shrink to: anonymous memory can only go to free swap. `None` if not known.
+    fn least(&mut self) -> Result<Option<u64>, String> {
+        let file = self.world.group_file(self.path, "memory.stat")?;
+        let Some(stat) = self.world.value(&file)? else { return Ok(None) };
+        let count = |name: &str| -> Option<u64> {
+            let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line?.trim().parse().ok()
+        };
+        let (Some(anon), Some(shmem), Some(swap)) = (count("anon"), count("shmem"), self.world.swap_free()) else {
+            return Ok(None);
+        };
+        Ok(Some(anon.saturating_add(shmem).saturating_sub(swap.get())))
+    }
+
+    /// Whether the file holds an expected value: its original one, or the one that we wrote.
+    fn is_ours(&mut self) -> Result<bool, String> {
+        let Some(now) = self.world.value(self.file)? else { return Err("it has no memory.high".to_owned()) };
+        let now = now.trim();
+        *self.foreign = match *self.held {
+            None if now == "max" => None,
+            None => Some(format!("its memory.high is {now}, which somebody else set")),
+            Some(bytes) if is_rounded(&bytes.to_string(), now) => None,
+            Some(bytes) => Some(format!("its memory.high was set to {bytes}, and is {now}: somebody else wrote it")),
+        };
+        if self.foreign.is_some() {
+            *self.held = None;
+            self.knobs.forget(self.section)?;
+        }
+        Ok(self.foreign.is_none())
+    }
+
+    fn lift(&mut self) -> Result<(), String> {
+        if self.held.is_none() {
+            return Ok(());
+        }
+        self.tell(&Line::PutBack { section: self.section.to_owned() })?;
+        *self.held = None;
+        self.knobs.put_back(self.section)
+    }
+
+    fn tell(&mut self, line: &Line) -> Result<(), String> {
+        self.log.line(line).inspect_err(|why| self.muted = Some(why.clone()))
+    }
+
+    fn set(&mut self, high: u64) -> Result<(), String> {
+        let value = high.to_string();
+        if !self.enabled {
+            let is_near = |told: u64| told.abs_diff(high) < high / TELL_SHARE;
+            if !self.told.is_some_and(is_near) {
+                *self.told = Some(high);
+                let (section, path) = (self.section.to_owned(), self.file.to_owned());
+                self.tell(&Line::WouldWrite { section, path, value })?;
+            }
+            return Err("it only observes: enable = true lets it act".to_owned());
+        }
+        if let Some(least) = self.least()?.filter(|&least| high < least) {
+            return Err(format!(
+                "{} is less than the anonymous memory that free swap cannot take, {}: it would stall for good",
+                Bytes::new(high).approx(),
+                Bytes::new(least).approx()
+            ));
+        }
+        let usage = self.number("memory.current")?.unwrap_or(0);
+        let (section, path) = (self.section.to_owned(), self.file.to_owned());
+        self.tell(&Line::Writes { section, path, value: value.clone() })?;
+        let mut next = usage.max(high);
+        let outcome = loop {
+            next = high.max(next.saturating_sub(PIECE) / PAGE_BYTES * PAGE_BYTES);
+            if let Err(why) = self.knobs.set_within_band(self.section, self.file, next) {
+                break Err(why);
+            }
+            *self.held = Some(next);
+            if next == high || self.world.has_to_end() {
+                break Ok(());
+            }
+        };
+        let left = self.number("memory.current").ok().flatten().unwrap_or(usage);
+        let asked_bytes = usage.saturating_sub(high);
+        let verified_bytes = usage.saturating_sub(left).min(asked_bytes);
+        let effect = match &outcome {
+            Err(why) => Effect::Refused { why: why.clone() },
+            Ok(()) if verified_bytes < asked_bytes => Effect::Partly,
+            Ok(()) => Effect::Done,
+        };
+        self.acts.push(Act {
+            action: "limit".into(),
+            target: self.path.to_owned(),
+            node: 0,
+            write: format!("memory.high = {value}"),
+            asked_bytes,
+            verified_bytes,
+            effect,
+        });
+        outcome
+    }
+}
+
+impl Limiting for Bound<'_> {
+    fn set_memory_high(&mut self, _: u64, high: Option<Bytes>) -> Result<(), HostError> {
+        let whole = |high: Bytes| high.get() / PAGE_BYTES * PAGE_BYTES;
+        let set = match self.is_ours() {
+            Ok(false) => Err("it is in other hands".to_owned()),
+            Ok(true) => match high {
+                Some(high) => self.set(whole(high)),
+                None => self.lift(),
+            },
+            Err(why) => Err(why),
+        };
+        set.map_err(HostError::Failed)
+    }
+}
+
+impl Gauging for Bound<'_> {
+    fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
+        self.host.gauge_capabilities(target)
+    }
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        self.host.gauges(gauges, values)
+    }
+    fn memcg(&self, path: &str) -> Option<u64> {
+        self.host.memcg(path)
+    }
+}
+
+/// For sorting before a squeeze: ageing changes no more than monitoring does.
+impl Generational for Bound<'_> {
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        self.host.generation_capabilities()
+    }
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        self.host.read_generations(out)
+    }
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        self.host.age_generations(orders, answers);
+    }
+}

@@ -1,0 +1,255 @@
+//! The loop that acts: sections over groups of a live machine. A filter in front of each lets allowed actions through, and logs them
+//! (docs/spec/live.md#7-loop).
+//!
+//! It has no clock, no file and no system call: all of that comes through [`Clock`](crate::Clock), [`System`], [`Log`] and the host.
+
+mod compaction;
+mod gate;
+mod generations;
+mod guard;
+mod kernel;
+mod kinds;
+mod limits;
+mod line;
+mod own;
+mod run;
+mod section;
+mod switch;
+mod targets;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use guard::Guard;
+pub use kernel::ModuleOnce;
+pub use line::{Act, Effect, Line, SectionStatus, Status, Texts};
+pub use run::{Ended, Environment, LoopEnd, LoopError, steer};
+
+use crate::changes::{JournaledKnobs, KnobStore, Returned, Store, same_value};
+use crate::config::{Config, Target};
+use isotherm_core::compaction::{HUGE_ORDER, node_score};
+use isotherm_core::host::{AddressRange, Adopting, Compacting, GenerationsHost, MonitorHost, PromotionHost, ZoneState};
+use isotherm_units::{Bytes, Duration};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What the loop asks of a machine's memory.
+pub trait LoopHost: GenerationsHost + Compacting + MonitorHost + PromotionHost + Adopting {}
+impl<H: GenerationsHost + Compacting + MonitorHost + PromotionHost + Adopting> LoopHost for H {}
+
+/// A group of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Member {
+    /// Path as in `/proc/PID/cgroup`.
+    pub path: String,
+    /// Process ids of the group itself, without the groups below it.
+    pub processes: Vec<u32>,
+}
+
+/// A process that is a target by itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Running {
+    pub process: u32,
+    /// Its own name for itself.
+    pub command: String,
+    /// Path of its cgroup v2; `/` if it has none.
+    pub group: String,
+}
+
+/// How scattered free memory of a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFree {
+    pub node: u32,
+    /// The kernel's fragmentation score for huge pages, percent.
+    pub score: u32,
+    /// Free huge pages, including those from splitting larger blocks.
+    pub huge_free: u64,
+}
+
+impl NodeFree {
+    /// One value for each node of the zones, by node number.
+    pub fn of_zones(zones: &[ZoneState]) -> Vec<Self> {
+        let nodes: BTreeSet<u32> = zones.iter().map(|zone| zone.id.node.0).collect();
+        let node = |node| {
+            let of_node = || zones.iter().filter(|zone| zone.id.node.0 == node);
+            let scores: Vec<(u32, u64)> =
+                of_node().map(|zone| (zone.blocks.extfrag(HUGE_ORDER), zone.present)).collect();
+            let huge_free = of_node().map(|zone| zone.blocks.suitable(HUGE_ORDER)).fold(0, u64::saturating_add);
+            Self { node, score: node_score(&scores), huge_free }
+        };
+        nodes.into_iter().map(node).collect()
+    }
+}
+
+/// What the loop needs to know of the machine in addition to what hosts report.
+pub trait System {
+    /// Paths of the existing groups that match a path or pattern.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String>;
+
+    /// A group and those below it, each with its own process ids, by path. Our own process is not among them.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, String>;
+
+    /// Processes that a target means, by process id: those that run a program, or one process with its children. Kernel threads, process
+    /// 1 and our own process are not among them. For groups, see [`members`](Self::members).
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String>;
+
+    /// Absolute path of a file of a group.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String>;
+
+    /// Memory of the machine, as ranges of physical addresses.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String>;
+
+    /// Gives the kernel a command that changes no setting, such as one to update its counters.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn command(&mut self, path: &str, word: &str) -> Result<(), String>;
+
+    /// Whether this group is guaranteed memory (`memory.min`, `memory.low`).
+    fn is_guaranteed(&mut self, path: &str) -> bool;
+
+    /// Total time in which all tasks waited for memory: `full` of `/proc/pressure/memory`. `None`: not known here.
+    fn full_stall(&mut self) -> Option<Duration>;
+
+    /// Bytes of swap that are free; `None`: not known.
+    fn swap_free(&mut self) -> Option<Bytes>;
+
+    /// Value of a knob or counter of the kernel; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn value(&mut self, path: &str) -> Result<Option<String>, String>;
+
+    /// Counters of `/proc/vmstat` by name; `None` where the kernel has no such counter.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String>;
+
+    /// Numbers of the nodes of each tier of memory, the fastest tier first; empty where the kernel reports no tiers.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String>;
+
+    /// How scattered free memory of each node is.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String>;
+
+    /// Whether a file exists.
+    fn is_there(&mut self, path: &str) -> bool;
+
+    /// CPU time that a process or kernel thread has used so far; `None` if it does not exist, or cannot be read.
+    fn cpu_of(&mut self, process: u32) -> Option<Duration>;
+
+    /// Resident memory of the daemon.
+    fn resident(&mut self) -> Option<Bytes>;
+
+    /// The configuration as it is on disk now, checked.
+    ///
+    /// # Errors
+    /// Why it is refused; the old one stays.
+    fn configuration(&mut self) -> Result<Config, String>;
+
+    /// Whether the daemon is asked to end; checked between pieces of long work.
+    fn has_to_end(&mut self) -> bool;
+}
+
+/// Knobs of the kernel, and the journal of their old values.
+pub trait Knobs {
+    /// Writes a knob for a section, after its old value is in the journal.
+    ///
+    /// # Errors
+    /// The cause, as text; the knob keeps its value, unless the text says otherwise.
+    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
+
+    /// Writes a file that exists only because of a knob that this section wrote, and that is removed with it. It needs no line in the
+    /// journal.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
+
+    /// Writes a number into a knob that is written often. The journal records a range around it, and gets a line only when a number
+    /// leaves the range. On restore, any number in the range counts as ours.
+    ///
+    /// # Errors
+    /// The cause, as text; the knob keeps its value, unless the text says otherwise.
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String>;
+
+    /// Drops the changes of a section: another program owns these values by now.
+    ///
+    /// # Errors
+    /// The cause, as text.
+    fn forget(&mut self, section: &str) -> Result<(), String>;
+
+    /// Restores all that a section wrote, newest first.
+    ///
+    /// # Errors
+    /// What could not be restored, as text.
+    fn put_back(&mut self, section: &str) -> Result<(), String>;
+}
+
+impl<S: Store, M: KnobStore> Knobs for JournaledKnobs<S, M> {
+    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
+        let written = JournaledKnobs::set(self, section, path, value, |now| same_value(now, value));
+        written.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn set_within(&mut self, _: &str, path: &str, value: &str) -> Result<(), String> {
+        let failed = |why: String| format!("{path}: {why}");
+        self.machine().write(path, value).map_err(failed)?;
+        match self.machine().value(path).map_err(failed)? {
+            Some(now) if same_value(&now, value) => Ok(()),
+            Some(now) => Err(format!("{path}: `{value}` was written, and it holds `{now}`")),
+            None => Err(format!("{path}: there is no such file")),
+        }
+    }
+
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String> {
+        JournaledKnobs::set_within_band(self, section, path, value).map_err(|error| error.to_string())
+    }
+
+    fn forget(&mut self, section: &str) -> Result<(), String> {
+        JournaledKnobs::forget(self, section).map_err(|error| error.to_string())
+    }
+
+    fn put_back(&mut self, section: &str) -> Result<(), String> {
+        let returned = self.restore_section(section).map_err(|error| error.to_string())?;
+        let failed = returned.iter().filter_map(|(open, what)| match what {
+            Returned::Failed(why) => Some(format!("{} could not be put back: {why}", open.path)),
+            Returned::Foreign(now) => Some(format!("{} holds {now}, which is somebody else's: left alone", open.path)),
+            _ => None,
+        });
+        let failed: Vec<String> = failed.collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    }
+}
+
+/// Output of the loop.
+pub trait Log {
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// The cause, as text; no section acts until lines can be written again.
+    fn line(&mut self, line: &Line) -> Result<(), String>;
+
+    /// Takes the state, every few seconds.
+    fn status(&mut self, status: &Status);
+}

@@ -1,0 +1,180 @@
+//! The engines: a monitor with its schemes, and promotion. Each is a type of `core`, and both are
+//! driven the same way.
+
+use super::Spec;
+use super::gate::Gate;
+use crate::config::{MonitorsConfig, TieringConfig};
+use crate::control_loop::LoopHost;
+use isotherm_core::host::TargetId;
+use isotherm_core::monitor::{Event, Monitor, MonitorConfig, Operations};
+use isotherm_core::promotion::Promotion;
+use isotherm_core::schemes;
+use isotherm_units::Instant;
+
+/// An engine, created with the first process.
+#[derive(Debug, Default)]
+pub(super) enum Engine {
+    #[default]
+    None,
+    Monitor(Box<Monitor>),
+    Promotion(Box<Promotion>),
+}
+
+impl Engine {
+    /// Adds a process.
+    ///
+    /// # Errors
+    /// What the host lacks, as text.
+    pub(super) fn enter(
+        &mut self,
+        spec: &Spec,
+        seed: u64,
+        target: TargetId,
+        now: Instant,
+        stretch: u32,
+        host: &mut dyn LoopHost,
+    ) -> Result<(), String> {
+        if let Self::None = self {
+            *self = match spec {
+                Spec::Monitors(spec) => Self::Monitor(Box::new(monitor(spec, seed, stretch)?)),
+                Spec::Tiering(spec) => Self::Promotion(Box::new(promotion(spec, seed, host)?)),
+            };
+        }
+        let entered = match self {
+            Self::None => Ok(()),
+            Self::Monitor(monitor) => {
+                let added = monitor.add_target(target, &[], host).map_err(|error| error.to_string());
+                if added.is_ok() && !monitor.is_running() {
+                    monitor.start(now);
+                }
+                added
+            }
+            Self::Promotion(promotion) => promotion.enter(target, None, now).map_err(|error| error.to_string()),
+        };
+        if entered.is_err() && self.is_empty() {
+            *self = Self::None;
+        }
+        entered
+    }
+
+    /// Removes a process. The host no longer knows it, so a monitor drops it at its next sample.
+    pub(super) fn exit(&mut self, target: TargetId) {
+        if let Self::Promotion(promotion) = self {
+            promotion.exit(target);
+            if self.is_empty() {
+                *self = Self::None;
+            }
+        }
+    }
+
+    /// Changes controls of a promotion daemon, and scales of spaces. Returns whether all were
+    /// accepted.
+    pub(super) fn control(
+        &mut self,
+        knobs: &[(&'static str, String)],
+        scales: &[(TargetId, u32)],
+        now: Instant,
+    ) -> bool {
+        let Self::Promotion(promotion) = self else { return true };
+        let mut is_done = knobs.iter().all(|(name, text)| promotion.set_knob(name, text, now).is_ok());
+        for &(space, scale) in scales {
+            // A mode without scales only has scale 1.
+            is_done &= promotion.set_scale(space, scale).is_ok() || scale == 1;
+        }
+        is_done
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Monitor(monitor) => monitor.targets().next().is_none(),
+            Self::Promotion(promotion) => promotion.spaces().next().is_none(),
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::None => None,
+            Self::Monitor(monitor) => monitor.poll_timeout(),
+            Self::Promotion(promotion) => promotion.next_timeout().map(|(at, _)| at),
+        }
+    }
+
+    /// Whether it stretches its own intervals, instead of the time until its next run.
+    pub(super) const fn is_stretched_inside(&self) -> bool {
+        matches!(self, Self::Monitor(_))
+    }
+
+    pub(super) fn stretch(&mut self, spec: &Spec, stretch: u32, host: &mut dyn LoopHost) {
+        if let (Self::Monitor(monitor), Spec::Monitors(spec)) = (self, spec)
+            && let Ok(config) = config(spec)
+        {
+            // The configuration was accepted at the start, and longer intervals are valid too.
+            let _ = monitor.commit(stretched(config, stretch), None, host);
+        }
+    }
+
+    /// Does what is due. Returns what went wrong, as text.
+    pub(super) fn run(&mut self, now: Instant, gate: &mut Gate<'_>) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Monitor(monitor) => {
+                let tick = monitor.handle_timeout(now, gate);
+                let words = tick.events.iter().find_map(|event| match event {
+                    Event::HostFailed { call, error, .. } if *call != "apply" => {
+                        Some(format!("a sample was lost, `{call}`: {error}"))
+                    }
+                    Event::NoLayout { why, .. } => Some(format!("nothing to watch yet: {why}")),
+                    _ => None,
+                });
+                if tick.events.contains(&Event::Stopped) {
+                    *self = Self::None;
+                }
+                words
+            }
+            Self::Promotion(promotion) => {
+                if let Some((_, thread)) = promotion.next_timeout().filter(|(at, _)| *at <= now) {
+                    promotion.handle_timeout(thread, now, gate);
+                }
+                None
+            }
+        }
+    }
+
+    /// What it has done, and what held it back.
+    pub(super) fn words(&self, nr_processes: usize) -> Vec<String> {
+        let mut words = vec![format!("{nr_processes} processes are watched")];
+        match self {
+            Self::None => words.clear(),
+            Self::Monitor(monitor) => {
+                let reports = monitor.scheme_reports();
+                let explained = monitor.config().schemes.iter().zip(&reports);
+                words.extend(explained.flat_map(|(scheme, report)| schemes::explain(scheme, report)));
+            }
+            Self::Promotion(promotion) => {
+                let rows = promotion.counters().rows().into_iter().filter(|&(_, count)| count > 0);
+                words.extend(rows.map(|(name, count)| format!("{name} {count}")));
+            }
+        }
+        words
+    }
+}
+
+/// Monitor configuration of a section; always for processes, whatever its preset was made for.
+fn config(spec: &MonitorsConfig) -> Result<MonitorConfig, String> {
+    let setup = spec.setup().map_err(|error| error.to_string())?;
+    Ok(MonitorConfig { operations: Operations::Vaddr, ..setup.config })
+}
+
+fn stretched(mut config: MonitorConfig, stretch: u32) -> MonitorConfig {
+    config.stretch(stretch);
+    config
+}
+
+fn monitor(spec: &MonitorsConfig, seed: u64, stretch: u32) -> Result<Monitor, String> {
+    Monitor::new(stretched(config(spec)?, stretch), seed).map_err(|error| error.to_string())
+}
+
+fn promotion(spec: &TieringConfig, seed: u64, host: &dyn LoopHost) -> Result<Promotion, String> {
+    Promotion::new(spec.promotion(), seed, host).map_err(|error| error.to_string())
+}

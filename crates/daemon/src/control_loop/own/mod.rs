@@ -1,0 +1,349 @@
+//! Sections that our own engines carry out: `core` decides, and samples processes through the accessed-bit module; the kernel moves
+//! pages on request.
+
+mod engine;
+mod gate;
+mod sums;
+
+use super::gate::Skipped;
+use super::line::{Line, SectionStatus};
+use super::run::LoopError;
+use super::section::{Context, Due, Head, Kind, Phase, Section, Watched};
+use super::targets::whom_of;
+use super::{Log, LoopHost, System};
+use crate::config::{Config, MonitorsConfig, TieringConfig};
+use engine::Engine;
+use gate::Gate;
+use isotherm_core::host::TargetId;
+use isotherm_core::monitor::context_seed;
+use isotherm_units::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use sums::Sums;
+
+/// Most processes that one section monitors.
+const PROCESSES_MAX: usize = 256;
+/// Time until a failed attempt is repeated.
+const RETRY: Duration = Duration::from_secs(60);
+const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+
+/// A section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Spec {
+    Monitors(MonitorsConfig),
+    Tiering(TieringConfig),
+}
+
+impl Spec {
+    fn enable(&self) -> bool {
+        match self {
+            Self::Monitors(spec) => spec.enable,
+            Self::Tiering(spec) => spec.enable,
+        }
+    }
+
+    fn targets(&self) -> &[String] {
+        match self {
+            Self::Monitors(spec) => &spec.targets,
+            Self::Tiering(spec) => &spec.targets,
+        }
+    }
+
+    fn label(&self) -> String {
+        match self {
+            Self::Monitors(spec) => format!("monitors.{}", spec.name),
+            Self::Tiering(_) => "tiering.isotherm".to_owned(),
+        }
+    }
+
+    const fn engine(&self) -> &'static str {
+        match self {
+            Self::Monitors(_) => "isotherm: monitor and schemes",
+            Self::Tiering(_) => "isotherm: promotion",
+        }
+    }
+
+    fn why(&self) -> String {
+        match self {
+            Self::Monitors(spec) => spec.why_own().to_owned(),
+            Self::Tiering(_) => "the policy is a scan daemon, which no kernel has".to_owned(),
+        }
+    }
+}
+
+/// A section that runs.
+#[derive(Debug)]
+pub(super) struct OwnSection {
+    head: Head,
+    spec: Spec,
+    engine: Engine,
+    seed: u64,
+    /// Time of its last run, and earliest time of the next.
+    ran: Instant,
+    rests_until: Instant,
+    stretch: u32,
+    groups: Vec<String>,
+    spared: Skipped,
+    /// Targets by process id.
+    processes: BTreeMap<u32, TargetId>,
+    names: BTreeMap<TargetId, String>,
+    /// The entry of `targets` that a process belongs to, by process id.
+    entries: BTreeMap<u32, String>,
+    /// Processes that could not be monitored, so that they are not tried again each time.
+    unwatched: BTreeSet<u32>,
+    sums: Sums,
+    tried: Option<Instant>,
+}
+
+impl Kind for OwnSection {
+    type Spec = Spec;
+
+    fn specs(config: &Config) -> Vec<Spec> {
+        let monitors = config.monitors.iter().filter(|section| section.is_own()).cloned().map(Spec::Monitors);
+        let tiering = config.tiering.iter().filter(|section| section.is_own()).cloned().map(Spec::Tiering);
+        monitors.chain(tiering).collect()
+    }
+
+    /// The seed decides where samples fall; each section of a daemon gets its own.
+    fn begin(spec: &Spec, now: Instant, watched: &mut Watched) -> Result<Self, LoopError> {
+        Ok(Self {
+            head: Head::new(spec.label(), spec.engine(), spec.enable()),
+            spec: spec.clone(),
+            engine: Engine::None,
+            seed: context_seed(1, watched.engine()),
+            ran: now,
+            rests_until: now,
+            stretch: 1,
+            groups: Vec::new(),
+            spared: Skipped::new(spec.enable()),
+            processes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            unwatched: BTreeSet::new(),
+            sums: Sums::default(),
+            tried: None,
+        })
+    }
+
+    fn becomes(&mut self, spec: &Spec, now: Instant) -> bool {
+        self.spec == *spec || self.adjust(spec, now)
+    }
+}
+
+impl Section for OwnSection {
+    fn phase(&self) -> Phase {
+        Phase::Sampling
+    }
+
+    fn began(&self) -> Line {
+        self.head.began(self.spec.why())
+    }
+
+    fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line> {
+        let lines = self.watch(context);
+        let taken = self.processes.keys().map(|&process| (process, self.head.label.clone()));
+        context.watched.taken.extend(taken);
+        lines
+    }
+
+    fn due(&self, stretch: u32) -> Due {
+        let Some(due) = self.engine.poll_timeout() else { return Due::Never };
+        let due = if self.engine.is_stretched_inside() {
+            due
+        } else {
+            self.ran + due.since(self.ran).saturating_mul(u64::from(stretch))
+        };
+        Due::At(due.max(self.rests_until))
+    }
+
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let (now, stretch, permit) = (context.now, context.stretch, self.head.permit(context.withheld));
+        if stretch != self.stretch {
+            self.stretch = stretch;
+            self.engine.stretch(&self.spec, stretch, context.host);
+        }
+        self.head.runs += 1;
+        self.ran = now;
+        let mut gate = Gate {
+            host: &mut *context.host,
+            world: &mut *context.world,
+            log: &mut *context.log,
+            permit: &permit,
+            kill_file: &context.config.guard.file,
+            label: &self.head.label,
+            targets: &self.names,
+            sums: &mut self.sums,
+            spent: Duration::ZERO,
+            mute: None,
+        };
+        let trouble = self.engine.run(now, &mut gate);
+        let (spent, mute) = (gate.spent, gate.mute.take());
+        // Work that is under way is spread out, like intervals.
+        self.rests_until = now + spent.saturating_mul(u64::from(stretch));
+        self.head.state = permit.state();
+        let mut lines = self.sums.lines(&self.head.label, now, &self.names, false);
+        if let Some(why) = trouble {
+            lines.extend(self.head.troubled(Some(why)));
+        }
+        lines.iter().try_for_each(|line| context.log.line(line))?;
+        mute.map_or(Ok(()), Err)
+    }
+
+    fn report_rest(&mut self, now: Instant, log: &mut dyn Log) -> Result<(), String> {
+        let lines = self.sums.lines(&self.head.label, now, &self.names, true);
+        lines.iter().try_for_each(|line| log.line(line))
+    }
+
+    /// Stops all monitoring. The section can start again.
+    fn release(&mut self, host: &mut dyn LoopHost) {
+        for target in std::mem::take(&mut self.processes).into_values() {
+            host.dismiss(target);
+        }
+        self.names.clear();
+        self.unwatched.clear();
+        self.engine = Engine::None;
+    }
+
+    fn status(&self, _: &mut dyn System) -> SectionStatus {
+        self.head.status(&self.sums.totals, self.groups.clone(), self.engine.words(self.processes.len()))
+    }
+}
+
+impl OwnSection {
+    /// Takes over another spec, if the controls of its daemon allow it. Returns whether they do.
+    fn adjust(&mut self, spec: &Spec, now: Instant) -> bool {
+        let (Spec::Tiering(new), Spec::Tiering(old)) = (spec, &self.spec) else { return false };
+        let Some(controls) = new.controls_from(old) else { return false };
+        let scales: Vec<(TargetId, u32)> = self
+            .processes
+            .iter()
+            .filter_map(|(process, target)| {
+                let entry = self.entries.get(process)?;
+                Some((*target, new.scales.get(entry).copied().unwrap_or(1)))
+            })
+            .collect();
+        let is_done = self.engine.control(&controls, &scales, now);
+        if is_done {
+            self.spec = spec.clone();
+        }
+        is_done
+    }
+
+    /// Samples the current processes, except those that other sections have taken.
+    fn watch(&mut self, context: &mut Context<'_>) -> Vec<Line> {
+        let mut lines = Vec::new();
+        self.spared.protected.clone_from(&context.config.daemon.protect);
+        let mut there = match self.there(context, &mut lines) {
+            Ok(there) => there,
+            Err(why) => {
+                lines.extend(self.head.troubled(Some(why)));
+                return lines;
+            }
+        };
+        if let Err(why) = self.may_look(context) {
+            self.release(context.host);
+            self.head.state.clone_from(&why);
+            lines.extend(self.head.troubled(Some(why)));
+            return lines;
+        }
+        let others = there.keys().find_map(|process| Some((*process, context.watched.taken.get(process)?.clone())));
+        there.retain(|process, _| !context.watched.taken.contains_key(process));
+        let gone: Vec<u32> = self
+            .processes
+            .iter()
+            .filter(|(process, target)| !there.contains_key(process) || !context.host.is_as_adopted(**target))
+            .map(|(process, _)| *process)
+            .collect();
+        for process in gone {
+            self.let_go(process, context.host);
+        }
+        self.unwatched.retain(|process| there.contains_key(process));
+        // Two sections that clear accessed bits of the same process hide accesses from each other.
+        let mut trouble = others.map(|(process, section)| {
+            format!("process {process} is looked at by {section} already, and is left to it; give each its own targets")
+        });
+        for (process, group) in there {
+            if self.processes.contains_key(&process) || self.unwatched.contains(&process) {
+                continue;
+            }
+            if self.processes.len() >= PROCESSES_MAX {
+                trouble = Some(format!("more than {PROCESSES_MAX} processes: the others are not watched"));
+                break;
+            }
+            let target = context.watched.target();
+            // The process has ended again.
+            if context.host.adopt(target, process).is_err() {
+                continue;
+            }
+            match self.engine.enter(&self.spec, self.seed, target, context.now, self.stretch, context.host) {
+                Ok(()) => {
+                    if let Spec::Tiering(spec) = &self.spec
+                        && let Some(scale) = self.entries.get(&process).and_then(|entry| spec.scales.get(entry))
+                    {
+                        self.engine.control(&[], &[(target, *scale)], context.now);
+                    }
+                    self.processes.insert(process, target);
+                    self.names.insert(target, format!("{group} (process {process})"));
+                }
+                Err(why) => {
+                    context.host.dismiss(target);
+                    self.unwatched.insert(process);
+                    trouble = Some(why);
+                }
+            }
+        }
+        if self.processes.is_empty() && trouble.is_none() {
+            trouble = Some(format!("none of its processes is there now: {}", self.spec.targets().join(", ")));
+        }
+        lines.extend(self.head.troubled(trouble));
+        lines
+    }
+
+    /// Processes of its groups, except groups that are left alone, with the paths of the groups.
+    fn there(&mut self, context: &mut Context<'_>, lines: &mut Vec<Line>) -> Result<BTreeMap<u32, String>, String> {
+        let (mut groups, mut there, mut entries) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        for (one, entry) in whom_of(self.spec.targets(), context.config, context.world)? {
+            groups.insert(one.top.clone());
+            if !one.is_spared(&mut self.spared, context.world) {
+                there.extend(one.processes.iter().map(|&process| (process, one.group.clone())));
+                entries.extend(one.processes.iter().map(|&process| (process, entry.to_owned())));
+            }
+        }
+        self.entries = entries;
+        let before: BTreeSet<String> = self.groups.iter().cloned().collect();
+        lines.extend(self.head.moves(&before, &groups));
+        lines.extend(self.spared.news(&self.head.label));
+        self.groups = groups.into_iter().collect();
+        Ok(there)
+    }
+
+    /// Checks that the module is loaded, and that no other engine does the same work.
+    fn may_look(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        if let Spec::Tiering(_) = self.spec
+            && context.world.value(BALANCING)?.is_some_and(|mode| mode.trim() != "0")
+        {
+            return Err("kernel.numa_balancing is on: the kernel moves pages between nodes too, and two would undo \
+                        each other's work; switch it off, or leave it to the kernel with policy = \"numa-mode-2\""
+                .to_owned());
+        }
+        if self.tried.is_some_and(|tried| context.now.since(tried) < RETRY) {
+            return self.head.trouble.clone().map_or(Ok(()), Err);
+        }
+        match context.host.can_look() {
+            Ok(()) => {
+                self.tried = None;
+                Ok(())
+            }
+            Err(error) => {
+                self.tried = Some(context.now);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn let_go(&mut self, process: u32, host: &mut dyn LoopHost) {
+        let Some(target) = self.processes.remove(&process) else { return };
+        host.dismiss(target);
+        self.engine.exit(target);
+        self.names.remove(&target);
+    }
+}

@@ -1,0 +1,328 @@
+//! The loop itself.
+
+use super::guard::Guard;
+use super::kinds::KINDS;
+use super::line::{Line, Status};
+use super::section::{Context, Phase, Section, Taking, Watched};
+use super::{Knobs, Log, LoopHost, System};
+use crate::config::Config;
+use isotherm_core::compaction::CompactionError;
+use isotherm_core::generations::GenerationsError;
+use isotherm_core::limits::LimitsError;
+use isotherm_core::presets::PresetError;
+use isotherm_units::{Budget, Clock, Duration, Instant, Meter, Woken};
+
+/// Shortest time between two checks of pressure, the kill file and budgets: our own engines wake hundreds of times a second.
+const LOOK: Duration = Duration::from_ms(200);
+/// Longest time between two wakeups of the loop, for signals, the guard and the budget.
+const TURN: Duration = Duration::from_secs(1);
+/// Time between two searches for groups.
+const FOLLOW: Duration = Duration::from_secs(10);
+/// Time between two reports of the state.
+const STATUS: Duration = Duration::from_secs(5);
+
+/// Why the loop ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to stop.
+    Stopped,
+    /// The time is over.
+    TimeOver,
+    /// It uses more memory than allowed.
+    TooLarge(String),
+}
+
+/// Invalid values of a section, which [`Config::check`] reports beforehand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoopError {
+    #[error(transparent)]
+    Generations(#[from] GenerationsError),
+    #[error(transparent)]
+    Compaction(#[from] CompactionError),
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+    #[error(transparent)]
+    Preset(#[from] PresetError),
+}
+
+/// Result of the loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopEnd {
+    pub end: Ended,
+    pub status: Status,
+    /// What could not be restored, as text; it stays in the journal.
+    pub left: Vec<String>,
+}
+
+/// All that the loop needs in addition to the host.
+pub struct Environment<'a> {
+    pub world: &'a mut dyn System,
+    pub knobs: &'a mut dyn Knobs,
+    pub clock: &'a mut dyn Clock,
+    pub meter: &'a mut dyn Meter,
+    pub log: &'a mut dyn Log,
+}
+
+/// The audit, and why its last line could not be written, if so.
+struct Audit<'a> {
+    log: &'a mut dyn Log,
+    mute: Option<String>,
+}
+
+impl Audit<'_> {
+    /// Records why a section could not read or write.
+    fn heed<T>(&mut self, done: Result<T, String>) -> Option<T> {
+        done.map_err(|why| self.mute = Some(why)).ok()
+    }
+}
+
+impl Log for Audit<'_> {
+    fn line(&mut self, line: &Line) -> Result<(), String> {
+        let written = self.log.line(line);
+        self.mute = written.clone().err();
+        written
+    }
+
+    fn status(&mut self, status: &Status) {
+        self.log.status(status);
+    }
+}
+
+/// What the loop lends to sections.
+struct Lent<'a> {
+    host: &'a mut dyn LoopHost,
+    world: &'a mut dyn System,
+    knobs: &'a mut dyn Knobs,
+    audit: Audit<'a>,
+    watched: Watched,
+}
+
+impl Lent<'_> {
+    fn context<'b>(
+        &'b mut self,
+        config: &'b Config,
+        withheld: Option<&'b str>,
+        now: Instant,
+        stretch: u32,
+    ) -> Context<'b> {
+        Context {
+            now,
+            config,
+            stretch,
+            withheld,
+            host: &mut *self.host,
+            world: &mut *self.world,
+            knobs: &mut *self.knobs,
+            log: &mut self.audit,
+            watched: &mut self.watched,
+        }
+    }
+}
+
+struct ControlLoop<'a> {
+    config: Config,
+    sections: Vec<Box<dyn Section>>,
+    lent: Lent<'a>,
+    guard: Guard,
+    paused: Option<String>,
+    stretch: u32,
+    longest_turn: Duration,
+}
+
+/// Runs the sections of a configuration over a host until the time is over or it is stopped, and restores the knobs that it wrote.
+///
+/// # Errors
+/// [`LoopError`].
+pub fn steer(
+    config: &Config,
+    length: Option<Duration>,
+    host: &mut dyn LoopHost,
+    outside: Environment<'_>,
+) -> Result<LoopEnd, LoopError> {
+    let Environment { world, knobs, clock, meter, log } = outside;
+    let start = clock.now();
+    let end = length.map(|length| start + length);
+    let mut budget = Budget::new(config.daemon.max_cpu, start, meter.spent());
+    let mut steering = ControlLoop {
+        config: Config::default(),
+        sections: Vec::new(),
+        lent: Lent { host, world, knobs, audit: Audit { log, mute: None }, watched: Watched::default() },
+        guard: Guard::default(),
+        paused: None,
+        stretch: budget.stretch(),
+        longest_turn: Duration::ZERO,
+    };
+    steering.take(config.clone(), start)?;
+    steering.follow(start);
+    let (mut followed, mut reported, mut looked) = (start, None, None);
+    let ended = loop {
+        let now = clock.now();
+        // Sampling has its own times; everything else waits for the next whole turn.
+        let others = steering.due(|phase| phase != Phase::Sampling).unwrap_or(now + TURN).min(now + TURN);
+        let next = steering.due(|phase| phase == Phase::Sampling).map_or(others, |due| due.min(others));
+        let woken = clock.sleep_until(end.map_or(next, |end| next.min(end)));
+        let now = clock.now();
+        match woken {
+            Woken::Stopped => break Ended::Stopped,
+            Woken::Reload => {
+                steering.cease();
+                steering.reload(now);
+            }
+            Woken::Due => {}
+        }
+        if end.is_some_and(|end| now >= end) {
+            break Ended::TimeOver;
+        }
+        if now.since(followed) >= FOLLOW || woken == Woken::Reload {
+            followed = now;
+            steering.follow(now);
+        }
+        let is_quick = now < others && looked.is_some_and(|looked| now.since(looked) < LOOK);
+        if !is_quick {
+            looked = Some(now);
+            steering.guard(now);
+        }
+        let nr_phases = if is_quick { 1 } else { Phase::ALL.len() };
+        Phase::ALL[..nr_phases].iter().for_each(|&phase| steering.run(phase, now));
+        steering.longest_turn = steering.longest_turn.max(clock.now().since(now));
+        if is_quick {
+            continue;
+        }
+        if let Some(stretch) = budget.look(now, meter.spent()) {
+            steering.stretch = stretch;
+            steering.tell(Line::Paced { stretch });
+        }
+        let resident = steering.lent.world.resident();
+        if let Some(resident) = resident.filter(|&resident| resident > steering.config.daemon.max_memory) {
+            break Ended::TooLarge(format!(
+                "it holds {} of memory, more than [daemon] max-memory, {}",
+                resident.approx(),
+                steering.config.daemon.max_memory
+            ));
+        }
+        if reported.is_none_or(|reported| now.since(reported) >= STATUS) {
+            reported = Some(now);
+            let status = steering.status(now, meter);
+            steering.lent.audit.status(&status);
+        }
+    };
+    steering.cease();
+    let left = steering.put_back(clock.now());
+    let why = match &ended {
+        Ended::Stopped => "somebody ended it".to_owned(),
+        Ended::TimeOver => "the time is over".to_owned(),
+        Ended::TooLarge(why) => why.clone(),
+    };
+    let status = steering.status(clock.now(), meter);
+    let Status { since_start_ns, cpu_ns, resident_bytes, longest_turn_ns, .. } = status;
+    steering.tell(Line::Ended { why, since_start_ns, cpu_ns, resident_bytes, longest_turn_ns });
+    steering.lent.audit.status(&status);
+    Ok(LoopEnd { end: ended, status, left })
+}
+
+impl ControlLoop<'_> {
+    /// Loads a configuration. Unchanged sections keep their state.
+    fn take(&mut self, config: Config, now: Instant) -> Result<(), LoopError> {
+        let (before, sections, lines) = (std::mem::take(&mut self.sections), Vec::new(), Vec::new());
+        let watched = &mut self.lent.watched;
+        let mut taking = Taking { config: &config, now, watched, before, sections, lines };
+        let taken = KINDS.iter().try_for_each(|take| take(&mut taking));
+        let Taking { mut before, sections, lines, .. } = taking;
+        self.sections = sections;
+        if taken.is_err() {
+            self.sections.append(&mut before);
+            return taken;
+        }
+        // Removed sections restore their knobs before others write them; engines of the kernel go last.
+        before.sort_by_key(|section| section.phase() == Phase::Kernel);
+        for mut section in before {
+            let mut context = self.lent.context(&self.config, None, now, self.stretch);
+            // What was not restored stays in the journal.
+            let written = section.report_rest(now, context.log).and(section.put_back(&mut context));
+            section.release(context.host);
+            self.lent.audit.heed(written);
+        }
+        self.tell(Line::Began { sections: config.nr_sections(), acting: config.nr_acting() });
+        lines.into_iter().for_each(|line| self.tell(line));
+        self.config = config;
+        Ok(())
+    }
+
+    fn reload(&mut self, now: Instant) {
+        let taken = match self.lent.world.configuration() {
+            Ok(config) => self.take(config, now).map_err(|error| error.to_string()),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = taken {
+            self.tell(Line::NotReloaded { why });
+        }
+    }
+
+    fn follow(&mut self, now: Instant) {
+        self.lent.watched.taken.clear();
+        let mut context = self.lent.context(&self.config, self.paused.as_deref(), now, self.stretch);
+        let lines: Vec<Line> = self.sections.iter_mut().flat_map(|section| section.follow(&mut context)).collect();
+        lines.into_iter().for_each(|line| self.tell(line));
+    }
+
+    /// Writes a line; the audit records whether that worked.
+    fn tell(&mut self, line: Line) {
+        let _ = self.lent.audit.line(&line);
+    }
+
+    fn guard(&mut self, now: Instant) {
+        let paused = self.guard.look(&self.config.guard, now, self.lent.world);
+        if paused.is_some() != self.paused.is_some() {
+            self.tell(paused.clone().map_or(Line::Resumed, |why| Line::Paused { why }));
+        }
+        self.paused = paused;
+    }
+
+    /// Earliest time at which a section of some phases wants to run.
+    fn due(&self, is_meant: impl Fn(Phase) -> bool) -> Option<Instant> {
+        let sections = self.sections.iter().filter(|section| is_meant(section.phase()));
+        sections.filter_map(|section| section.due(self.stretch).time()).min()
+    }
+
+    /// Runs the sections of a phase that are due.
+    fn run(&mut self, phase: Phase, now: Instant) {
+        for section in self.sections.iter_mut().filter(|section| section.phase() == phase) {
+            if section.due(self.stretch).is_now(now) {
+                let mut context = self.lent.context(&self.config, self.paused.as_deref(), now, self.stretch);
+                let ran = section.run(&mut context);
+                self.lent.audit.heed(ran);
+            }
+        }
+    }
+
+    /// Stops work between turns.
+    fn cease(&mut self) {
+        self.sections.iter_mut().for_each(|section| section.cease(self.lent.host));
+    }
+
+    /// Restores everything. Returns what could not be restored.
+    fn put_back(&mut self, now: Instant) -> Vec<String> {
+        for section in &mut self.sections {
+            let written = section.report_rest(now, &mut self.lent.audit);
+            self.lent.audit.heed(written);
+        }
+        let mut left = Vec::new();
+        for section in &mut self.sections {
+            let put = section.put_back(&mut self.lent.context(&self.config, None, now, self.stretch));
+            left.extend(self.lent.audit.heed(put).unwrap_or_default());
+        }
+        left
+    }
+
+    fn status(&mut self, now: Instant, meter: &mut dyn Meter) -> Status {
+        let Lent { world, audit, .. } = &mut self.lent;
+        let resident = world.resident();
+        Status {
+            paused: audit.mute.clone().or_else(|| self.paused.clone()),
+            stretch: self.stretch,
+            longest_turn_ns: self.longest_turn.ns(),
+            sections: self.sections.iter().map(|section| section.status(&mut **world)).collect(),
+            ..Status::at(now, meter.spent(), resident)
+        }
+    }
+}

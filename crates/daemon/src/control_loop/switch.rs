@@ -1,0 +1,318 @@
+//! A section that an engine of the kernel carries out: its files are written, it is switched on, and both are undone
+//! later.
+
+use super::kernel::{Counts, Kdamond, Kernel, Module, Proactive, Standing, Tiers};
+use super::line::{Line, SectionStatus};
+use super::run::LoopError;
+use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
+use super::{Log, System};
+use crate::config::{CompactionConfig, Config, MonitorsConfig, TieringConfig};
+use isotherm_core::compaction::{Design, MergedConfig};
+use isotherm_core::presets::PresetError;
+use isotherm_units::{Duration, Instant, Ratio};
+
+/// Time until a failed attempt is repeated.
+const RETRY: Duration = Duration::from_secs(60);
+/// Shortest run of an engine before it is restarted for other targets: a restart loses its state.
+const RENEW: Duration = Duration::from_secs(300);
+/// Time over which the CPU time of a kernel thread is judged, and time for which an engine that takes too much stays off.
+const JUDGED: Duration = Duration::from_secs(60);
+const EXPENSIVE: Duration = Duration::from_secs(600);
+/// Time between two lines about what the kernel did.
+const COUNT: Duration = Duration::from_secs(60);
+
+/// A section that an engine of the kernel carries out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Spec {
+    Monitors(MonitorsConfig),
+    Compaction(CompactionConfig),
+    Tiering(TieringConfig),
+}
+
+impl Spec {
+    fn enable(&self) -> bool {
+        match self {
+            Self::Monitors(spec) => spec.enable,
+            Self::Compaction(spec) => spec.enable,
+            Self::Tiering(spec) => spec.enable,
+        }
+    }
+
+    /// Table and name.
+    fn label(&self) -> String {
+        match self {
+            Self::Monitors(spec) => format!("monitors.{}", spec.name),
+            Self::Compaction(spec) => format!("compaction.{}", spec.name),
+            // What the journal has of sections has a dot.
+            Self::Tiering(_) => "tiering.kernel".to_owned(),
+        }
+    }
+
+    fn kernel(&self, label: &str) -> Result<Box<dyn Kernel>, PresetError> {
+        Ok(match self {
+            Self::Monitors(spec) => match Module::new(spec) {
+                Some(module) => Box::new(module),
+                None => Box::new(Kdamond::new(label, spec)?),
+            },
+            Self::Compaction(CompactionConfig { design: Design::Merged(config), .. }) => {
+                Box::new(Proactive::new(config))
+            }
+            // The check refuses other designs for kcompactd.
+            Self::Compaction(_) => Box::new(Proactive::new(&MergedConfig::default())),
+            Self::Tiering(spec) => Box::new(Tiers::new(spec)),
+        })
+    }
+}
+
+/// An engine of the kernel, and whether it is on.
+#[derive(Debug)]
+pub(super) struct KernelSection {
+    head: Head,
+    /// Number of attempts that failed.
+    refused: u64,
+    spec: Spec,
+    kernel: Box<dyn Kernel>,
+    /// When it was switched on; `None` while it is off.
+    on: Option<Instant>,
+    /// Another program switched it off.
+    is_forbidden: bool,
+    /// The list of writes was reported.
+    is_told: bool,
+    tried: Option<Instant>,
+    counted: Instant,
+    counts: Counts,
+    /// `[daemon] max-cpu`.
+    max_cpu: Ratio,
+    /// Time and value of the last reading of its thread's CPU time.
+    spent: Option<(Instant, Duration)>,
+}
+
+impl Kind for KernelSection {
+    type Spec = Spec;
+
+    fn specs(config: &Config) -> Vec<Spec> {
+        let monitors = config.monitors.iter().filter(|section| !section.is_own()).cloned().map(Spec::Monitors);
+        let compaction = config.compaction.iter().filter(|section| section.is_kernels());
+        let tiering = config.tiering.iter().filter(|section| !section.is_own()).cloned().map(Spec::Tiering);
+        monitors.chain(compaction.cloned().map(Spec::Compaction)).chain(tiering).collect()
+    }
+
+    fn begin(spec: &Spec, now: Instant, _: &mut Watched) -> Result<Self, LoopError> {
+        let label = spec.label();
+        let kernel = spec.kernel(&label)?;
+        Ok(Self {
+            head: Head::new(label, kernel.engine(), spec.enable()),
+            refused: 0,
+            spec: spec.clone(),
+            kernel,
+            on: None,
+            is_forbidden: false,
+            is_told: false,
+            tried: None,
+            counted: now,
+            counts: Counts::default(),
+            max_cpu: Ratio::ONE,
+            spent: None,
+        })
+    }
+
+    fn becomes(&mut self, spec: &Spec, _: Instant) -> bool {
+        self.spec == *spec
+    }
+}
+
+impl Section for KernelSection {
+    fn phase(&self) -> Phase {
+        Phase::Kernel
+    }
+
+    fn began(&self) -> Line {
+        self.head.began(self.kernel.why())
+    }
+
+    fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line> {
+        self.max_cpu = context.config.daemon.max_cpu;
+        self.kernel.follow(context.config, context.world)
+    }
+
+    fn due(&self, _: u32) -> Due {
+        Due::EachTurn
+    }
+
+    /// Checks whether it should be on, and switches it.
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        self.head.runs += 1;
+        let now = context.now;
+        let may_act = self.head.enabled && !self.is_forbidden;
+        let trouble = match (may_act, context.withheld, self.on) {
+            (false, ..) if self.is_forbidden => return Ok(()),
+            (false, ..) => {
+                self.head.state = "observing".to_owned();
+                if self.is_told || !self.is_time_to_try(now) {
+                    return Ok(());
+                }
+                self.report_writes(context)?
+            }
+            (true, Some(why), on) => {
+                self.head.state = why.to_owned();
+                self.tried = None;
+                if on.is_some() { self.switch_off(context)? } else { None }
+            }
+            (true, None, Some(since)) => self.watch(since, context)?,
+            (true, None, None) if !self.is_time_to_try(now) => return Ok(()),
+            (true, None, None) => self.switch_on(context)?,
+        };
+        let line = self.head.troubled(trouble);
+        self.refused += u64::from(line.is_some());
+        line.map_or(Ok(()), |line| context.log.line(&line))
+    }
+
+    fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, String> {
+        Ok(self.switch_off(context)?.into_iter().collect())
+    }
+
+    fn status(&self, world: &mut dyn System) -> SectionStatus {
+        let Counts { asked_bytes, verified_bytes, words } = self.kernel.counts(self.on.is_some(), world);
+        let totals = Totals { asked_bytes, verified_bytes, refused: self.refused };
+        self.head.status(&totals, self.kernel.targets(), words)
+    }
+}
+
+impl KernelSection {
+    /// A failed attempt is repeated a minute later.
+    fn is_time_to_try(&mut self, now: Instant) -> bool {
+        if self.tried.is_some_and(|tried| now.since(tried) < RETRY) {
+            return false;
+        }
+        self.tried = Some(now);
+        true
+    }
+
+    fn report_writes(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
+        let writes = match self.kernel.writes(context.world) {
+            Ok(writes) => writes,
+            Err(why) => return Ok(Some(why)),
+        };
+        self.is_told = true;
+        for write in writes {
+            context.log.line(&Line::WouldWrite {
+                section: self.head.label.clone(),
+                path: write.path,
+                value: write.value,
+            })?;
+        }
+        Ok(None)
+    }
+
+    fn switch_on(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
+        let writes = match self.kernel.writes(context.world) {
+            Ok(writes) => writes,
+            Err(why) => return Ok(Some(why)),
+        };
+        let back = |context: &mut Context<'_>| {
+            context.knobs.put_back(&self.head.label).err().map_or_else(String::new, |error| format!("; {error}"))
+        };
+        for write in writes {
+            let (path, value) = (write.path.clone(), write.value.clone());
+            if let Err(why) = context.log.line(&Line::Writes { section: self.head.label.clone(), path, value }) {
+                // The rest stays in the journal, and is reported when possible.
+                let _ = context.knobs.put_back(&self.head.label);
+                return Err(why);
+            }
+            if let Err(why) = write.carry_out(&self.head.label, context.knobs) {
+                return Ok(Some(format!("{why}; what was written before it is put back{}", back(context))));
+            }
+        }
+        if let Err(why) = self.kernel.begins(context.world) {
+            return Ok(Some(format!("{why}; put back{}", back(context))));
+        }
+        self.on = Some(context.now);
+        self.spent = None;
+        self.counted = context.now;
+        self.counts = Counts::default();
+        self.head.state = "acting".to_owned();
+        Ok(self.kernel.shortcoming(context.world))
+    }
+
+    fn watch(&mut self, since: Instant, context: &mut Context<'_>) -> Result<Option<String>, String> {
+        let now = context.now;
+        if let Some(share) = self.overspends(now, context.world) {
+            // It is tried again at this time.
+            self.tried = Some(now + EXPENSIVE.saturating_sub(RETRY));
+            let failed = self.switch_off(context)?;
+            let why = format!(
+                "its thread took {share} of a processor, more than [daemon] max-cpu, {}: it is off for {EXPENSIVE}; longer intervals or \
+                 fewer regions take less",
+                self.max_cpu
+            );
+            return Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))));
+        }
+        match self.kernel.standing(context.world)? {
+            Standing::Outdated if now.since(since) >= RENEW => {
+                self.tried = None;
+                self.switch_off(context)
+            }
+            Standing::Runs | Standing::Outdated => {
+                if now.since(self.counted) >= COUNT {
+                    self.counted = now;
+                    self.count(context.world, context.log)?;
+                }
+                Ok(self.kernel.shortcoming(context.world))
+            }
+            Standing::Ended(why) => {
+                let failed = self.switch_off(context)?;
+                Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))))
+            }
+            Standing::SwitchedOff => {
+                let failed = self.switch_off(context)?;
+                self.is_forbidden = true;
+                self.head.state = "switched off by somebody else".to_owned();
+                let why =
+                    "somebody switched it off, or set it otherwise; it stays off until the configuration is read anew";
+                Ok(Some(failed.map_or(why.to_owned(), |failed| format!("{why}; {failed}"))))
+            }
+        }
+    }
+
+    /// Share of a processor that its thread used over the last minute, if that is too much.
+    fn overspends(&mut self, now: Instant, world: &mut dyn System) -> Option<Ratio> {
+        if self.spent.is_some_and(|(since, _)| now.since(since) < JUDGED) {
+            return None;
+        }
+        let file = self.kernel.thread_file()?;
+        let thread = world.value(&file).ok().flatten()?.trim().parse().ok()?;
+        let total = world.cpu_of(thread)?;
+        let (since, before) = self.spent.replace((now, total))?;
+        let elapsed = u128::from(now.since(since).ns()).max(1);
+        // Tenths of a percent, as the kernel counts in ticks of up to 10 ms.
+        let permille = u128::from(total.saturating_sub(before).ns()) * 1000 / elapsed;
+        let share = Ratio::from_ppm(u64::try_from(permille).unwrap_or(u64::MAX).saturating_mul(1000));
+        (share > self.max_cpu).then_some(share)
+    }
+
+    /// What the kernel did since the last line about it.
+    fn count(&mut self, world: &mut dyn System, log: &mut dyn Log) -> Result<(), String> {
+        let counts = self.kernel.counts(true, world);
+        let asked_bytes = counts.asked_bytes.saturating_sub(self.counts.asked_bytes);
+        let verified_bytes = counts.verified_bytes.saturating_sub(self.counts.verified_bytes);
+        if asked_bytes == 0 && verified_bytes == 0 {
+            return Ok(());
+        }
+        self.counts = counts;
+        log.line(&Line::Counted { section: self.head.label.clone(), asked_bytes, verified_bytes })
+    }
+
+    /// Restores what it wrote, if it is on.
+    fn switch_off(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
+        if self.on.is_none() {
+            return Ok(None);
+        }
+        // The counters are gone afterwards. Knobs are restored even if no line can be written.
+        let counted = self.count(context.world, context.log);
+        self.on = None;
+        let trouble = context.knobs.put_back(&self.head.label).err();
+        counted?;
+        context.log.line(&Line::PutBack { section: self.head.label.clone() })?;
+        Ok(trouble)
+    }
+}

@@ -1,0 +1,657 @@
+//! The simulated world: groups that come and go, pressure, knobs, DAMON, faults.
+
+use super::super::*;
+use super::memory::{BALANCING, DEMOTION, PROACTIVENESS, Scattered};
+use super::probes::Spaces;
+use crate::changes::Journal;
+use crate::tape::{self, Tape, Taped};
+use crate::testkit::FakeClock;
+use isotherm_core::host::{
+    Ageing, Answer, Compacting, Eviction, Gauge, Gauging, GenerationCapabilities, Generational, HostError, Listing,
+    Lruvec, NodeId,
+};
+use isotherm_core::presets::Preset;
+use isotherm_core::vocabulary::GenerationRow;
+use isotherm_units::{Clock, Instant, Meter, PAGE_BYTES, Ratio, Woken};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// A group: pages that are always in use, and pages that never are, by generation from the oldest on.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) path: &'static str,
+    pub(super) hot: u64,
+    pub(super) idle: [u64; 4],
+    pub(super) births: [Instant; 4],
+    pub(super) youngest: u64,
+    pub(super) is_there: bool,
+    /// `memory.high`, in bytes.
+    pub(super) high: Option<u64>,
+    pub(super) refaulted_bytes: u64,
+    pub(super) stalled_us: u64,
+}
+
+impl Group {
+    pub(super) fn usage(&self) -> u64 {
+        (self.hot + self.idle.iter().sum::<u64>()) * PAGE_BYTES
+    }
+
+    /// Idle pages go first. Pages in use come back at once, and cost time.
+    fn squeeze(&mut self, high: u64) {
+        let mut excess = self.usage().saturating_sub(high).div_ceil(PAGE_BYTES);
+        for idle in &mut self.idle {
+            let gone = excess.min(*idle);
+            *idle -= gone;
+            excess -= gone;
+        }
+        self.refaulted_bytes += excess * PAGE_BYTES;
+        self.stalled_us += excess * 1000;
+    }
+}
+
+/// DAMON_RECLAIM of a kernel that does not know the newest parameters, and DAMON_STAT, which has DAMON.
+pub(super) fn module_at_rest() -> BTreeMap<String, String> {
+    let module = "reclaim".parse::<Preset>().unwrap().kernel_module().unwrap();
+    let known = module
+        .parameters
+        .into_iter()
+        .filter(|(name, _)| !["addr_unit", "autotune_monitoring_intervals"].contains(name));
+    let path = |name: &str| format!("/sys/module/damon_reclaim/parameters/{name}");
+    let mut knobs: BTreeMap<String, String> = known.map(|(name, value)| (path(name), value)).collect();
+    knobs.insert(path("enabled"), "N".to_owned());
+    knobs.insert(path("kdamond_pid"), "-1".to_owned());
+    knobs.insert("/sys/module/damon_stat/parameters/enabled".to_owned(), "Y".to_owned());
+    for (path, value) in [(NR_KDAMONDS, "0"), (PROACTIVENESS, "20"), (BALANCING, "1"), (DEMOTION, "false")] {
+        knobs.insert(path.to_owned(), value.to_owned());
+    }
+    knobs
+}
+
+pub(super) const NR_KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+/// Files that exist while a kdamond does.
+pub(super) const KDAMOND: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/";
+pub(super) const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
+
+pub(super) const ENABLED: &str = "/sys/module/damon_reclaim/parameters/enabled";
+pub(super) const RUNS: &str = "/sys/module/damon_reclaim/parameters/kdamond_pid";
+
+/// True state of the simulated machine.
+#[derive(Debug)]
+pub(super) struct Truth {
+    pub(super) clock: FakeClock,
+    pub(super) groups: RefCell<Vec<Group>>,
+    /// Pressure: a share of the time, and the total so far up to some time.
+    pub(super) pressure: Cell<Ratio>,
+    pub(super) stalled: Cell<(Instant, Duration)>,
+    pub(super) has_psi: Cell<bool>,
+    pub(super) has_kill_file: Cell<bool>,
+    pub(super) is_log_full: Cell<bool>,
+    pub(super) is_ending: Cell<bool>,
+    pub(super) configuration: RefCell<Result<Config, String>>,
+    pub(super) knobs: RefCell<BTreeMap<String, String>>,
+    /// Host calls so far, and which one fails.
+    pub(super) calls: Cell<u64>,
+    pub(super) fails_at: Cell<Option<u64>>,
+    /// Evictions: time, group, pages. Those that were not allowed are in `forbidden`.
+    pub(super) evicted: RefCell<Vec<(Instant, &'static str, u64)>>,
+    pub(super) forbidden: RefCell<Vec<String>>,
+    pub(super) lines: RefCell<Vec<Line>>,
+    pub(super) memory: Scattered,
+    /// Processes that our own engines sample.
+    pub(super) spaces: RefCell<Spaces>,
+    /// Free memory, of 2 GiB.
+    pub(super) free_bytes: Cell<Option<u64>>,
+    /// Share of a processor that a kdamond uses.
+    pub(super) kdamond_share: Cell<Ratio>,
+}
+
+impl Truth {
+    pub(super) fn new() -> Rc<Self> {
+        let clock = FakeClock::default();
+        let group = |path, hot, idle| Group {
+            path,
+            hot,
+            idle: [0, 0, idle, 0],
+            births: [Instant::START; 4],
+            youngest: 3,
+            is_there: true,
+            high: None,
+            refaulted_bytes: 0,
+            stalled_us: 0,
+        };
+        Rc::new(Self {
+            clock,
+            groups: RefCell::new(vec![
+                group("/app/web-1", 1000, 9000),
+                group("/app/web-2", 500, 20_000),
+                group("/app/db", 4000, 8000),
+                group("/app/web-3/sshd.service", 10, 700),
+                group("/app/web-4", 10, 800),
+                group("/app/web-5", 10, 900),
+            ]),
+            pressure: Cell::new(Ratio::from_ppm(0)),
+            stalled: Cell::new((Instant::START, Duration::ZERO)),
+            has_psi: Cell::new(true),
+            has_kill_file: Cell::new(false),
+            is_log_full: Cell::new(false),
+            is_ending: Cell::new(false),
+            configuration: RefCell::new(Err("not written yet".to_owned())),
+            knobs: RefCell::new(module_at_rest()),
+            calls: Cell::new(0),
+            fails_at: Cell::new(None),
+            evicted: RefCell::default(),
+            forbidden: RefCell::default(),
+            lines: RefCell::default(),
+            memory: Scattered::default(),
+            spaces: RefCell::default(),
+            free_bytes: Cell::new(None),
+            kdamond_share: Cell::new(Ratio::from_ppm(0)),
+        })
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Files of a kdamond exist, and hold 0, as soon as it is created.
+    pub(super) fn knob(&self, path: &str) -> Option<String> {
+        if let Some((path, file)) = path.strip_prefix("/cg").and_then(|path| path.rsplit_once('/')) {
+            let groups = self.groups.borrow();
+            let group = groups.iter().find(|group| group.is_there && group.path == path)?;
+            return Some(match file {
+                "memory.high" => group.high.map_or("max".to_owned(), |high| high.to_string()),
+                "memory.current" => group.usage().to_string(),
+                _ => format!("anon {}\nshmem 0\n", group.hot * PAGE_BYTES),
+            });
+        }
+        let knobs = self.knobs.borrow();
+        let usual = || match path {
+            STATE => Some("off".to_owned()),
+            _ => path.starts_with(KDAMOND).then(|| "0".to_owned()),
+        };
+        knobs.get(path).cloned().or_else(|| usual().filter(|_| knobs[NR_KDAMONDS] == "1"))
+    }
+
+    pub(super) fn fails(&self) -> bool {
+        let call = self.calls.replace(self.calls.get() + 1);
+        self.fails_at.get() == Some(call)
+    }
+
+    pub(super) fn stalled(&self) -> Duration {
+        let (since, total) = self.stalled.get();
+        let more = u128::from(self.now().since(since).ns()) * u128::from(self.pressure.get().ppm()) / 1_000_000;
+        let total = total + Duration::from_ns(u64::try_from(more).unwrap());
+        self.stalled.set((self.now(), total));
+        total
+    }
+
+    pub(super) fn evicted_of(&self, path: &str) -> u64 {
+        self.evicted.borrow().iter().filter(|evicted| evicted.1 == path).map(|evicted| evicted.2).sum()
+    }
+
+    pub(super) fn acts(&self) -> Vec<Act> {
+        let lines = self.lines.borrow();
+        lines
+            .iter()
+            .filter_map(|line| if let Line::Acted { act, .. } = line { Some(act.clone()) } else { None })
+            .collect()
+    }
+
+    pub(super) fn has_line(&self, is_it: impl Fn(&Line) -> bool) -> bool {
+        self.lines.borrow().iter().any(is_it)
+    }
+}
+
+pub(super) struct Machine(pub(super) Rc<Truth>);
+
+impl Generational for Machine {
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        GenerationCapabilities { read: true, age: true, evict: true, missing: None }
+    }
+
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        if self.0.fails() {
+            return Err(HostError::Failed("EIO".to_owned()));
+        }
+        let now = self.0.now();
+        let groups = self.0.groups.borrow();
+        out.extend((0..).zip(groups.iter()).filter(|(_, group)| group.is_there).map(|(memcg, group)| {
+            Listing {
+                lruvec: Lruvec { memcg, node: NodeId(0) },
+                path: group.path.to_owned(),
+                rows: (0..4)
+                    .map(|index| GenerationRow {
+                        seq: group.youngest - 3 + index as u64,
+                        age_ms: now.since(group.births[index]).ns() / 1_000_000,
+                        anon_pages: group.idle[index] + if index == 2 { group.hot } else { 0 },
+                        file_pages: 0,
+                    })
+                    .collect(),
+            }
+        }));
+        Ok(())
+    }
+
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        for order in orders {
+            if self.0.fails() {
+                answers.push(Answer::Failed("EINVAL".to_owned()));
+                continue;
+            }
+            let mut groups = self.0.groups.borrow_mut();
+            let group = &mut groups[usize::try_from(order.lruvec.memcg).unwrap()];
+            group.youngest += 1;
+            group.idle = [group.idle[0] + group.idle[1], group.idle[2], group.idle[3], 0];
+            group.births = [group.births[1], group.births[2], group.births[3], self.0.now()];
+            answers.push(Answer::Done { bytes: 0 });
+        }
+    }
+
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        for order in orders {
+            if self.0.fails() {
+                answers.push(Answer::Failed("EIO".to_owned()));
+                continue;
+            }
+            let mut groups = self.0.groups.borrow_mut();
+            let group = &mut groups[usize::try_from(order.lruvec.memcg).unwrap()];
+            let limit = order.limit_pages.unwrap_or(u64::MAX);
+            if limit > 4096 {
+                self.0.forbidden.borrow_mut().push(format!("{limit} pages in one call"));
+            }
+            let old = order.min_gen_nr.saturating_sub(group.youngest - 3).min(3) as usize;
+            let mut left = limit;
+            for idle in &mut group.idle[..=old] {
+                let gone = left.min(*idle);
+                *idle -= gone;
+                left -= gone;
+            }
+            let gone = limit - left;
+            if self.0.has_kill_file.get() || self.0.is_log_full.get() || !group.is_there {
+                self.0.forbidden.borrow_mut().push(format!("{} at {}", group.path, self.0.now()));
+            }
+            self.0.evicted.borrow_mut().push((self.0.now(), group.path, gone));
+            let bytes = gone * PAGE_BYTES;
+            answers.push(if left == 0 { Answer::Done { bytes } } else { Answer::Partly { bytes } });
+        }
+    }
+}
+
+impl Gauging for Machine {
+    fn memcg(&self, path: &str) -> Option<u64> {
+        let groups = self.0.groups.borrow();
+        (0..).zip(groups.iter()).find(|(_, group)| group.is_there && group.path == path).map(|(memcg, _)| memcg)
+    }
+
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        if self.0.fails() {
+            return Err(HostError::Failed("EIO".to_owned()));
+        }
+        let groups = self.0.groups.borrow();
+        let group = |memcg: u64| groups.get(usize::try_from(memcg).unwrap()).filter(|group| group.is_there);
+        for (gauge, value) in gauges.iter().zip(values) {
+            *value = match *gauge {
+                Gauge::StallSomeUs => Some(0),
+                Gauge::FreeBytes(None) => self.0.free_bytes.get(),
+                Gauge::TotalBytes(None) => Some(2 << 30),
+                Gauge::RefaultBytes { memcg } => group(memcg).map(|group| group.refaulted_bytes),
+                Gauge::GroupBytes { memcg } => group(memcg).map(Group::usage),
+                Gauge::GroupStallSomeUs { memcg } => group(memcg).map(|group| group.stalled_us),
+                Gauge::GroupHighEvents { memcg } => group(memcg).map(|group| group.stalled_us / 1000),
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The journal, and the knobs of the machine.
+pub(super) struct Disk(Rc<RefCell<Vec<u8>>>);
+
+impl Store for Disk {
+    fn read(&mut self) -> std::io::Result<Vec<u8>> {
+        Ok(self.0.borrow().clone())
+    }
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+pub(super) struct Files(Rc<Truth>);
+
+impl KnobStore for Files {
+    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+        Ok(self.0.knob(path))
+    }
+    fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
+        if self.0.fails() {
+            return Err("EIO".to_owned());
+        }
+        if let Some(path) = path.strip_prefix("/cg").and_then(|path| path.strip_suffix("/memory.high")) {
+            let mut groups = self.0.groups.borrow_mut();
+            let group = groups.iter_mut().find(|group| group.is_there && group.path == path).ok_or("ENOENT")?;
+            group.high = value.parse().ok();
+            if let Some(high) = group.high {
+                if self.0.has_kill_file.get() || self.0.is_log_full.get() || high < group.hot * PAGE_BYTES {
+                    self.0.forbidden.borrow_mut().push(format!("{path}: memory.high = {high} at {}", self.0.now()));
+                }
+                if group.usage().saturating_sub(high) > 17 << 20 {
+                    self.0.forbidden.borrow_mut().push(format!("{path}: {high} asks for too much at once"));
+                }
+                let before = group.usage();
+                group.squeeze(high);
+                let gone = (before - group.usage()) / PAGE_BYTES;
+                self.0.evicted.borrow_mut().push((self.0.now(), group.path, gone));
+            }
+            return Ok(());
+        }
+        let mut knobs = self.0.knobs.borrow_mut();
+        let has_stat = knobs["/sys/module/damon_stat/parameters/enabled"] == "Y";
+        if path == ENABLED {
+            if value == "Y" && (self.0.has_kill_file.get() || self.0.is_log_full.get()) {
+                self.0.forbidden.borrow_mut().push(format!("switched on at {}", self.0.now()));
+            }
+            let pid = if value == "Y" && !has_stat { "77" } else { "-1" };
+            // The module finds its memory itself, and keeps the bounds.
+            let end = "/sys/module/damon_reclaim/parameters/monitor_region_end";
+            if value == "Y" && knobs[end] == "0" {
+                knobs.insert(end.to_owned(), "1073741824".to_owned());
+            }
+            knobs.insert(RUNS.to_owned(), pid.to_owned());
+        }
+        if path == NR_KDAMONDS {
+            if knobs.get(STATE).is_some_and(|state| state == "on") {
+                return Err("EBUSY".to_owned());
+            }
+            knobs.retain(|path, _| !path.starts_with(KDAMOND));
+        }
+        if path.starts_with(KDAMOND) && knobs[NR_KDAMONDS] != "1" {
+            return Err("ENOENT".to_owned());
+        }
+        if path == STATE && value == "on" {
+            if self.0.has_kill_file.get() || self.0.is_log_full.get() || has_stat {
+                self.0.forbidden.borrow_mut().push(format!("a kdamond at {}", self.0.now()));
+            }
+            let pids = knobs.iter().filter(|(path, _)| path.ends_with("pid_target")).map(|(_, pid)| pid.clone());
+            for pid in pids.collect::<Vec<_>>() {
+                if !["1", "101"].contains(&pid.as_str()) {
+                    self.0.forbidden.borrow_mut().push(format!("a kdamond watches process {pid}"));
+                }
+            }
+        }
+        knobs.insert(path.to_owned(), value.to_owned());
+        Ok(())
+    }
+}
+
+impl System for Rc<Truth> {
+    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+        if self.fails() { Err("EIO".to_owned()) } else { Ok(self.knob(path)) }
+    }
+
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, String> {
+        if self.fails() {
+            return Err("EIO".to_owned());
+        }
+        let member =
+            |(index, one): (u32, &Group)| Member { path: one.path.to_owned(), processes: vec![100 * index + 1] };
+        let groups = self.groups.borrow();
+        let is_in = |one: &Group| one.is_there && (one.path == group || one.path.starts_with(&format!("{group}/")));
+        Ok((0..).zip(groups.iter()).filter(|(_, one)| is_in(one)).map(member).collect())
+    }
+
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String> {
+        if self.fails() {
+            return Err("EIO".to_owned());
+        }
+        let groups = self.groups.borrow();
+        let running = |(index, one): (u32, &Group)| {
+            let command = one.path[5..].split(['-', '/']).next().unwrap_or_default().to_owned();
+            Running { process: 100 * index + 1, command, group: one.path.to_owned() }
+        };
+        let is_meant = |one: &Running| match target {
+            Target::Command(command) => *command == one.command,
+            Target::Process(process) => *process == one.process,
+            Target::Groups(_) | Target::Physical => false,
+        };
+        Ok((0..).zip(groups.iter()).filter(|(_, one)| one.is_there).map(running).filter(is_meant).collect())
+    }
+
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {
+        if self.fails() { Err("EIO".to_owned()) } else { Ok(format!("/cg{group}/{file}")) }
+    }
+
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
+        if self.fails() { Err("EIO".to_owned()) } else { Ok(vec![AddressRange::new(0x1000, 1 << 30)]) }
+    }
+
+    fn command(&mut self, path: &str, word: &str) -> Result<(), String> {
+        assert_eq!((path, word), (STATE, "update_schemes_stats"));
+        if self.fails() || self.knob(STATE).as_deref() != Some("on") {
+            return Err("EINVAL".to_owned());
+        }
+        let tried = 4096 * self.now().since(Instant::START).ns() / 1_000_000_000;
+        for (name, bytes) in [("sz_tried", tried), ("sz_applied", tried / 2)] {
+            let path = format!("{KDAMOND}contexts/0/schemes/0/stats/{name}");
+            self.knobs.borrow_mut().insert(path, bytes.to_string());
+        }
+        Ok(())
+    }
+
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        if self.fails() {
+            return Err("EIO".to_owned());
+        }
+        let groups = self.groups.borrow();
+        let prefix = pattern.trim_end_matches('*');
+        let fits = |group: &&Group| group.is_there && group.path.starts_with(prefix);
+        let tops = groups.iter().filter(fits).map(|group| {
+            let parts: Vec<&str> = group.path.split('/').take(3).collect();
+            parts.join("/")
+        });
+        Ok(tops.collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    fn is_guaranteed(&mut self, path: &str) -> bool {
+        path == "/app/web-4"
+    }
+
+    fn full_stall(&mut self) -> Option<Duration> {
+        (self.has_psi.get() && !self.fails()).then(|| self.stalled())
+    }
+
+    fn swap_free(&mut self) -> Option<Bytes> {
+        Some(Bytes::new(0))
+    }
+
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String> {
+        if self.fails() {
+            return Err("EIO".to_owned());
+        }
+        let seconds = self.now().since(Instant::START).ns() / 1_000_000_000;
+        Ok(names.iter().map(|name| (*name != "pgdemote_proactive").then_some(seconds)).collect())
+    }
+
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
+        if self.fails() {
+            Err("EIO".to_owned())
+        } else {
+            Ok((0..self.memory.nr_tiers.get()).map(|tier| vec![tier]).collect())
+        }
+    }
+
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
+        let mut zones = Vec::new();
+        let read = Machine(self.clone()).zones(&mut zones);
+        read.map(|()| NodeFree::of_zones(&zones)).map_err(|error| error.to_string())
+    }
+
+    fn is_there(&mut self, path: &str) -> bool {
+        assert_eq!(path, "/run/isotherm/stop");
+        self.has_kill_file.get()
+    }
+
+    fn cpu_of(&mut self, process: u32) -> Option<Duration> {
+        if process != 77 || self.fails() {
+            return None;
+        }
+        let ns =
+            u128::from(self.now().since(Instant::START).ns()) * u128::from(self.kdamond_share.get().ppm()) / 1_000_000;
+        Some(Duration::from_ns(u64::try_from(ns).unwrap()))
+    }
+
+    fn resident(&mut self) -> Option<Bytes> {
+        Some(Bytes::from_mib(8))
+    }
+
+    fn configuration(&mut self) -> Result<Config, String> {
+        self.configuration.borrow().clone()
+    }
+
+    fn has_to_end(&mut self) -> bool {
+        self.is_ending.get()
+    }
+}
+
+impl Log for Rc<Truth> {
+    fn line(&mut self, line: &Line) -> Result<(), String> {
+        if self.is_log_full.get() {
+            return Err("no space left on device".to_owned());
+        }
+        self.lines.borrow_mut().push(line.clone());
+        Ok(())
+    }
+
+    fn status(&mut self, _: &Status) {}
+}
+
+/// Costs nothing.
+pub(super) struct Free;
+
+impl Meter for Free {
+    fn spent(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Changes the world at given times, and may ask for a reload.
+pub(super) struct Script<'a> {
+    pub(super) truth: Rc<Truth>,
+    pub(super) events: Vec<Event<'a>>,
+}
+
+impl Clock for Script<'_> {
+    fn now(&self) -> Instant {
+        self.truth.now()
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Woken {
+        let mut clock = self.truth.clock.clone();
+        while let Some((second, _)) = self.events.first() {
+            let at = Instant::START + Duration::from_secs(*second);
+            if at > until {
+                break;
+            }
+            clock.sleep_until(at);
+            // Accounts the old pressure up to now.
+            self.truth.stalled();
+            let (_, mut event) = self.events.remove(0);
+            if let Some(woken) = event(&self.truth) {
+                return woken;
+            }
+        }
+        clock.sleep_until(until)
+    }
+}
+
+pub(super) type Event<'a> = (u64, Box<dyn FnMut(&Truth) -> Option<Woken> + 'a>);
+
+pub(super) fn at<'a>(second: u64, mut event: impl FnMut(&Truth) + 'a) -> Event<'a> {
+    (
+        second,
+        Box::new(move |truth| {
+            event(truth);
+            None
+        }),
+    )
+}
+
+pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: Vec<Event<'_>>) -> LoopEnd {
+    let mut script = Script { truth: truth.clone(), events };
+    let (mut world, mut log) = (truth.clone(), truth.clone());
+    let length = Some(Duration::from_secs(seconds));
+    let journal = Rc::new(RefCell::new(Vec::new()));
+    let hands = |journal: &Rc<RefCell<Vec<u8>>>| {
+        JournaledKnobs::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
+    };
+    let mut knobs = hands(&journal);
+    let (mut machine, mut free) = (Machine(truth.clone()), Free);
+    let header =
+        tape::Header { isotherm_tape: tape::VERSION, build: "this".to_owned(), config: config.clone(), length };
+    let recorded = Recorded::default();
+    let tape = Tape::record(&header, Box::new(recorded.clone())).unwrap();
+    let outside = Environment {
+        world: &mut Taped::new(&mut world, &tape),
+        knobs: &mut Taped::new(&mut knobs, &tape),
+        clock: &mut Taped::new(&mut script, &tape),
+        meter: &mut Taped::new(&mut free, &tape),
+        log: &mut Taped::new(&mut log, &tape),
+    };
+    let steered = steer(config, length, &mut Taped::new(&mut machine, &tape), outside).unwrap();
+    is_replayed(&recorded.0.borrow(), &steered);
+    // A knob that could not be put back stays in the journal, for `isotherm restore`.
+    if !steered.left.is_empty() {
+        truth.fails_at.set(None);
+    }
+    hands(&journal).restore().unwrap();
+    steered
+}
+
+pub(super) fn holds(truth: &Truth, case: &str) {
+    let high: Vec<_> = truth.groups.borrow().iter().filter_map(|group| Some((group.path, group.high?))).collect();
+    assert!(high.is_empty(), "{case}: {high:?}");
+    assert_eq!(*truth.knobs.borrow(), module_at_rest(), "{case}: knobs are as before");
+    assert!(truth.forbidden.borrow().is_empty(), "{case}: {:?}", truth.forbidden);
+    assert!(!truth.memory.is_compacting.get(), "{case}: compaction goes on");
+    for (process, group) in [(201, "/app/db"), (301, "sshd"), (401, "guaranteed"), (501, "protected")] {
+        assert!(!truth.spaces.borrow().is_touched(process), "{case}: {group}");
+    }
+    for spared in ["/app/db", "/app/web-3/sshd.service", "/app/web-4", "/app/web-5"] {
+        assert_eq!(truth.evicted_of(spared), 0, "{case}: {spared}");
+    }
+    let acts = truth.acts();
+    let verified: u64 = acts.iter().filter(|act| act.action != "promote").map(|act| act.verified_bytes).sum();
+    let evicted: u64 = truth.evicted.borrow().iter().map(|evicted| evicted.2).sum();
+    assert!(verified <= evicted * PAGE_BYTES, "{case}: more is claimed than went");
+}
+
+#[derive(Clone, Default)]
+struct Recorded(Rc<RefCell<String>>);
+
+impl tape::Sink for Recorded {
+    fn add(&mut self, line: &str) -> Result<(), String> {
+        let mut text = self.0.borrow_mut();
+        text.push_str(line);
+        text.push('\n');
+        Ok(())
+    }
+}
+
+/// Checks that the tape leads to the same decisions, without the world.
+fn is_replayed(text: &str, steered: &LoopEnd) {
+    let (header, tape) = Tape::read(text).unwrap();
+    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [tape::NoHost; 6];
+    let outside = Environment {
+        world: &mut Taped::new(&mut world, &tape),
+        knobs: &mut Taped::new(&mut knobs, &tape),
+        clock: &mut Taped::new(&mut clock, &tape),
+        meter: &mut Taped::new(&mut meter, &tape),
+        log: &mut Taped::new(&mut log, &tape),
+    };
+    let again = steer(&header.config, header.length, &mut Taped::new(&mut host, &tape), outside).unwrap();
+    let played = tape.played();
+    assert_eq!((played.difference, played.left), (None, 0));
+    assert_eq!(again, *steered);
+}

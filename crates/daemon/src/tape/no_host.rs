@@ -1,0 +1,127 @@
+//! The host of a replay, without a machine: the tape answers in its place.
+
+use crate::config::{Config, Target};
+use crate::control_loop::{Knobs, Line, Log, Member, NodeFree, Running, Status, System};
+use isotherm_core::host::{
+    AddressRange, Adopting, Applying, Compacting, Gauging, Generational, Mappings, Probing, Tiering,
+};
+use isotherm_units::{Bytes, Clock, Duration, Instant, Meter, Woken};
+
+const NONE: &str = "a replay has no machine";
+
+/// A host without a machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHost;
+
+impl System for NoHost {
+    fn groups(&mut self, _: &str) -> Result<Vec<String>, String> {
+        Err(NONE.to_owned())
+    }
+    fn members(&mut self, _: &str) -> Result<Vec<Member>, String> {
+        Err(NONE.to_owned())
+    }
+    fn processes(&mut self, _: &Target) -> Result<Vec<Running>, String> {
+        Err(NONE.to_owned())
+    }
+    fn group_file(&mut self, _: &str, _: &str) -> Result<String, String> {
+        Err(NONE.to_owned())
+    }
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
+        Err(NONE.to_owned())
+    }
+    fn command(&mut self, _: &str, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn is_guaranteed(&mut self, _: &str) -> bool {
+        true
+    }
+    fn full_stall(&mut self) -> Option<Duration> {
+        None
+    }
+    fn swap_free(&mut self) -> Option<Bytes> {
+        None
+    }
+    fn value(&mut self, _: &str) -> Result<Option<String>, String> {
+        Err(NONE.to_owned())
+    }
+    fn counters(&mut self, _: &[&str]) -> Result<Vec<Option<u64>>, String> {
+        Err(NONE.to_owned())
+    }
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
+        Err(NONE.to_owned())
+    }
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
+        Err(NONE.to_owned())
+    }
+    fn is_there(&mut self, _: &str) -> bool {
+        false
+    }
+    fn cpu_of(&mut self, _: u32) -> Option<Duration> {
+        None
+    }
+    fn resident(&mut self) -> Option<Bytes> {
+        None
+    }
+    fn configuration(&mut self) -> Result<Config, String> {
+        Err(NONE.to_owned())
+    }
+    fn has_to_end(&mut self) -> bool {
+        true
+    }
+}
+
+impl Knobs for NoHost {
+    fn set(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn set_within(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn set_within_band(&mut self, _: &str, _: &str, _: u64) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn forget(&mut self, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn put_back(&mut self, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+}
+
+impl Clock for NoHost {
+    fn now(&self) -> Instant {
+        Instant::START
+    }
+    fn sleep_until(&mut self, _: Instant) -> Woken {
+        Woken::Stopped
+    }
+}
+
+impl Meter for NoHost {
+    fn spent(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Log for NoHost {
+    fn line(&mut self, _: &Line) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn status(&mut self, _: &Status) {}
+}
+
+impl Generational for NoHost {}
+
+impl Gauging for NoHost {}
+
+impl Compacting for NoHost {}
+
+impl Probing for NoHost {}
+
+impl Mappings for NoHost {}
+
+impl Applying for NoHost {}
+
+impl Tiering for NoHost {}
+
+impl Adopting for NoHost {}
