@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Small programs that do one kind of work each, for fit.py. Arguments: which, how often in thousands, bytes of memory in KiB. */
+/* Small programs that do one kind of work each, for fit.py. Arguments: the loop, thousands of repeats, memory in KiB. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -100,7 +100,7 @@ static uint64_t float_divide(long count, size_t bytes)
    return (uint64_t)sum;
 }
 
-/* A ring through all lines of the memory in random order: each load waits for the one before. */
+/* A ring through all lines of the memory in random order: each load waits for the previous one. */
 static uint64_t chase(long count, size_t bytes)
 {
    struct line { struct line* next; char rest[56]; }* lines = memory(bytes);
@@ -321,7 +321,7 @@ static uint64_t threads(long count, size_t bytes)
    return 0;
 }
 
-/* Each page once: what a page fault costs. */
+/* Each page once: the cost of a page fault. */
 static uint64_t faults(long count, size_t bytes)
 {
    for (long i = 0; i < count; i++) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* What every file needs: Valgrind's tool headers, the few functions of its core that those leave out, and system calls
-   made directly. */
+/* Common declarations: Valgrind's tool headers, the few functions of its core that those lack, and direct system calls. */
 
 #ifndef ISOREC_CORE_H
 #define ISOREC_CORE_H
@@ -19,12 +18,12 @@
 #include "pub_tool_threadstate.h"
 #include "pub_tool_xarray.h"
 
-/* Of Valgrind's core, the same in 3.19 and 3.24. A tool links statically with the core that it was built against. */
+/* From Valgrind's core, the same in 3.19 and 3.24. A tool links statically with the core that it was built against. */
 extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd, Off64T offset);
 extern XArray* VG_(args_for_valgrind);        /* of HChar*: our own options, which a program started by execve gets */
-extern const HChar* VG_(args_the_exename);    /* the program, as the command line names it */
+extern const HChar* VG_(args_the_exename);    /* the program, as named on the command line */
 extern Bool VG_(clo_trace_children);
-extern Bool VG_(resolve_filename)(Int fd, const HChar** path); /* gives a buffer that the next call overwrites */
+extern Bool VG_(resolve_filename)(Int fd, const HChar** path); /* returns a buffer that the next call overwrites */
 extern Int VG_(log_output_sink);                              /* a structure; first its descriptor, -1 for none */
 extern Int VG_(cl_exec_fd);                                   /* the program's file, open */
 
@@ -40,14 +39,14 @@ static inline ULong max_of(ULong a, ULong b) { return a > b ? a : b; }
 static inline ULong min_of(ULong a, ULong b) { return a < b ? a : b; }
 static inline ULong monus(ULong a, ULong b) { return a > b ? a - b : 0; }
 
-/* The path of the program that runs; of a script, its interpreter's. Valid up to the next call. */
+/* The path of the running program; for a script, of its interpreter. Valid up to the next call. */
 static inline const HChar* program_path(void)
 {
    const HChar* path;
    return VG_(resolve_filename)(VG_(cl_exec_fd), &path) ? path : VG_(args_the_exename);
 }
 
-/* A system call of the tool's own; its result is negative error numbers, as the kernel gives it. */
+/* A system call of the tool itself; returns negative error numbers, as the kernel does. */
 static inline Word system_call(Word number, Word a, Word b, Word c, Word d, Word e)
 {
    Word result;
@@ -60,8 +59,8 @@ static inline Word system_call(Word number, Word a, Word b, Word c, Word d, Word
    return result;
 }
 
-/* Says something on the program's standard error stream: there is no other way when nothing can be recorded. Valgrind's own
-   messages go to its log, which whoever starts us throws away. */
+/* Prints a message to the program's standard error: there is no other way if nothing can be recorded. Valgrind's own
+   messages go to its log, which our starter discards. */
 void warn(const HChar* format, ...) PRINTF_CHECK(1, 2);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
 /* Following execve. The core executes its launcher, that is this tool, on the new program, with the options that are in
-   VG_(args_for_valgrind); the new process goes on in the same recording with a uid of its own. What cannot be followed is
-   run natively, which the core does when it is told not to trace children. */
+   VG_(args_for_valgrind); the new process continues in the same recording with its own uid. Programs that cannot be followed
+   run natively, which the core does when tracing of children is off. */
 
 #include "exec.h"
 #include "syscalls.h"
 
 /* As in the kernel's BINPRM_BUF_SIZE. */
 #define HEAD_BYTES 256
-/* As in the kernel: a script may name a script as its interpreter, five deep. */
+/* As in the kernel: a script may have a script as its interpreter, up to five levels deep. */
 #define SCRIPT_DEPTH 5
 #define PATH_BYTES 4096 /* PATH_MAX */
 #define TEXT_BYTES (PATH_BYTES + 64)
@@ -20,10 +20,10 @@
 #define MODE_PRIVILEGED 06000
 #define MAY_EXECUTE 1
 
-/* What a path to execute leads to. */
+/* Kind of a path to execute. */
 typedef enum {
    FOLLOWED,    /* an ELF program for x86-64 */
-   CALL_FAILS,  /* the kernel will refuse; the program learns so from the call itself */
+   CALL_FAILS,  /* the kernel will refuse; the call itself reports that to the program */
    UNFOLLOWABLE /* the kernel can run it, the tool cannot */
 } Verdict;
 
@@ -59,7 +59,7 @@ static Bool find_interpreter(const UChar* head, Int length, HChar* path)
    return bytes > 0;
 }
 
-/* The first bytes of a file; how many, negative if it may not be read. */
+/* Reads the first bytes of a file. Returns their number, negative if it may not be read. */
 static Int read_head(const HChar* path, UChar* head)
 {
    Int fd = VG_(fd_open)(path, VKI_O_RDONLY, 0);
@@ -71,8 +71,8 @@ static Int read_head(const HChar* path, UChar* head)
    return length;
 }
 
-/* Goes from scripts to their interpreters, as execve(2) describes, changing `path` (of PATH_BYTES) on the way. `*why` says
-   why a program cannot be followed. */
+/* Follows scripts to their interpreters, as in execve(2), and changes `path` (of PATH_BYTES) accordingly. `*why` says why a
+   program cannot be followed. */
 static Verdict resolve(HChar* path, const HChar** why)
 {
    for (UInt depth = 0; depth <= SCRIPT_DEPTH; depth++) {
@@ -88,7 +88,7 @@ static Verdict resolve(HChar* path, const HChar** why)
          return UNFOLLOWABLE;
       }
       if (is_program(head, length)) {
-         /* The core refuses these, and those of the own user too. */
+         /* The core refuses these, even those of the own user. */
          if ((status.mode & MODE_PRIVILEGED) != 0) {
             *why = "set-user-ID";
             return UNFOLLOWABLE;
@@ -130,7 +130,7 @@ static Bool copy_string(const HChar* from, HChar* out)
    return False;
 }
 
-/* What the tool, which asks from a process of its own image and looks along $PATH, must call a program instead. */
+/* The path by which the tool must call a program: the tool runs in a process of its own image, and searches $PATH. */
 static void correct_name(HChar* path, Bool* corrected)
 {
    HChar own[40];

@@ -7,16 +7,16 @@
 
 #include "thread.h"
 
-/* The program calls execve: says whom it becomes, and sees to it that the core follows or lets go. */
+/* The program calls execve: announces the new program, and makes the core follow it or not. */
 void exec_follow(Thread* thread, const HChar* path, HChar* const* arguments);
 
-/* The call failed: the next one is followed again. */
+/* The call failed: the next one will be followed again. */
 void exec_failed(void);
 
-/* Tells the user that a program runs unseen from here on. */
+/* Warns the user that a program is not recorded from here on. */
 void exec_not_followed(Thread* thread, const HChar* what);
 
-/* Gives the program the name that its starter meant, which the core replaces by its path. Before its first instruction. */
+/* Restores the program's argv[0], which the core replaces with its path. Call before its first instruction. */
 void exec_set_own_name(Addr stack_pointer);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Which pages of which files a system call read and wrote. Asked after the call: where the descriptor stands then, less what was
-   transferred, is where it began. Only regular files with a page cache count; pseudo file systems make their contents up, and
-   O_DIRECT goes past the cache.
+/* Pages of files that a system call read and wrote. Determined after the call: the descriptor's position, less the bytes
+   transferred, is where it started. Only regular files with a page cache count; pseudo file systems generate their contents,
+   and O_DIRECT bypasses the cache.
 
-   Going on in the page where the last call ended is no new use to the kernel (`filemap_read` in mm/filemap.c compares with the
-   position before), so programs that read byte by byte say each page once. */
+   Continuing in the page where the last call ended is no new use to the kernel (`filemap_read` in mm/filemap.c compares with
+   the previous position), so programs that read byte by byte report each page once. */
 
 #include "files.h"
 
@@ -24,7 +24,7 @@
 #define CALL_PREADV2 327
 #define CALL_PWRITEV2 328
 
-#define HERE (~0UL) /* the position that the descriptor has */
+#define HERE (~0UL) /* the descriptor's position */
 #define SEEK_FROM_HERE 1
 #define OPEN_DIRECT 040000 /* O_DIRECT */
 
@@ -35,7 +35,7 @@ static const UInt made_up[] = { 0x9fa0 /* proc */,     0x62656572 /* sysfs */,  
                                 0x958458f6 /* huge pages */ };
 static const UInt in_memory[] = { 0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */ };
 
-/* The file used last, so that reading on in it costs little. */
+/* The last file used, so that further reads of it are cheap. */
 static struct {
    ULong device, inode, number;
    Bool is_known, is_cached, is_in_memory;
@@ -52,7 +52,7 @@ static Bool is_among(UInt magic, const UInt* list, UInt length)
    return False;
 }
 
-/* Learns about the file behind a descriptor; whether its pages are in the page cache. */
+/* Looks up the file of a descriptor. Returns whether its pages are in the page cache. */
 static Bool know(Int fd, const struct vki_stat* status)
 {
    if (last.is_known && last.device == status->st_dev && last.inode == status->st_ino) {
@@ -76,7 +76,7 @@ static Bool know(Int fd, const struct vki_stat* status)
    return last.is_cached;
 }
 
-/* `bytes` bytes went from or to descriptor `fd`, from `position` on or up to where it stands now. */
+/* `bytes` bytes went from or to descriptor `fd`, from `position` on, or up to its current position. */
 static void used(Thread* thread, UWord descriptor, ULong position, UWord bytes, Bool write)
 {
    struct vki_stat status;
@@ -91,7 +91,7 @@ static void used(Thread* thread, UWord descriptor, ULong position, UWord bytes, 
    if (position == HERE) {
       Word now = system_call(__NR_lseek, fd, 0, SEEK_FROM_HERE, 0, 0);
       if (now < (Word)bytes) {
-         return; /* somebody else moved it */
+         return; /* another thread moved it */
       }
       position = (ULong)now - bytes;
    }
@@ -114,7 +114,7 @@ void files_closed(void)
    last.is_known = False;
 }
 
-/* The position that a call found at an address and moved on by `bytes`; HERE without an address. */
+/* The position that a call read at an address and advanced by `bytes`; HERE without an address. */
 static ULong moved_on(UWord address, UWord bytes)
 {
    if (address == 0) {
@@ -140,7 +140,7 @@ void files_used(Thread* thread, UInt number, UWord bytes)
       break;
    case CALL_PREAD64:
    case CALL_PREADV:
-   case CALL_PREADV2: /* which takes -1 for the descriptor's own position */
+   case CALL_PREADV2: /* where -1 means the descriptor's own position */
       used(thread, arguments[0], arguments[3], bytes, False);
       break;
    case CALL_PWRITE64:

@@ -7,11 +7,11 @@
 
 #include "thread.h"
 
-/* After a system call that succeeded: says which pages of which files it read and wrote, if it is one that does. `bytes` is its
-   result, `thread->pending.arguments` has its arguments. */
+/* Call after a successful system call: reports the pages of files that it read and wrote, if any. `bytes` is its result,
+   `thread->pending.arguments` has its arguments. */
 void files_used(Thread* thread, UInt number, UWord bytes);
 
-/* A descriptor was closed: its file may go, and another have its inode. */
+/* A descriptor was closed: its file may be deleted, and its inode reused. */
 void files_closed(void);
 
 #endif

@@ -11,11 +11,11 @@
 #define STAMP_END (1UL << STAMP_BITS)
 #define STAMP_MASK (STAMP_END - STAMP_STEP)
 #define WRITTEN 1UL
-/* Of an entry of `touched`, below the page: the written bit, and whether only the kernel touched it. */
+/* Bits of an entry of `touched`, below the page: the written bit, and whether only the kernel touched it. */
 #define BY_KERNEL 2UL
 #define TOUCH_BITS 2
 #define PAGE_MASK ((1UL << (64 - STAMP_BITS)) - 1)
-/* 2^64 divided by the golden ratio, odd: neighbouring pages spread evenly. */
+/* 2^64 divided by the golden ratio, odd: adjacent pages spread evenly. */
 #define HASH 0x9e3779b97f4a7c15UL
 #define FIRST_BITS 12
 
@@ -63,7 +63,7 @@ void filter_destroy(Filter* filter)
    VG_(free)(filter->touched);
 }
 
-/* The slot of a page: the one that has it (`*found`), or the empty one where its search ends. */
+/* The slot of a page: the one that holds it (`*found`), or the empty one at the end of the search. */
 static SizeT find(const Filter* filter, ULong page, Bool* found)
 {
    ULong tag = tag_of(filter, page);
@@ -90,7 +90,7 @@ static void grow(Filter* filter)
       if (page != 0) {
          Bool found;
          SizeT slot = find(filter, page, &found);
-         /* A page handed out as read and written later stands here twice; the later place counts. */
+         /* A page that was passed on as read and written later is here twice; the later index counts. */
          filter->table[slot] = tag_of(filter, page) | (filter->touched[place] & WRITTEN);
          filter->places[slot] = place;
       }
@@ -119,7 +119,7 @@ static void touch_again(Filter* filter, SizeT slot, ULong page, Bool write, Bool
       filter->table[slot] |= WRITTEN;
    }
    if (filter->places[slot] < filter->handed_out) {
-      append(filter, slot, page, write, kernel); /* what was touched is out already, so this is a touch of its own */
+      append(filter, slot, page, write, kernel); /* the earlier touch was passed on already, so this is a separate one */
       return;
    }
    *touch |= write ? WRITTEN : 0;

@@ -3,7 +3,7 @@
 /* The check that is put into the translated code.
 
    A superblock is cut into segments: at its side exits, before guarded or large accesses, and where a segment would outgrow
-   its limits. At a segment's end stands one block of straight code and one guarded call, in words:
+   its limits. At a segment's end there is one block of straight-line code and one guarded call, in pseudo-code:
 
       counter = counter - step;  news = counter >> 63        not 0 only when the epoch or the turn is over
       for each page known now (code, constant addresses):
@@ -12,15 +12,15 @@
          news |= front[slot of lowest byte] ^ highest byte   the low 12 bits are noise; a straddle differs in the page
       if (4095 < news) call slow(segment, lowest bytes)
 
-   `slow` ends the epoch first and then looks at each access by itself. A group with a store in it asks the front of written
-   pages. A fault within a segment loses the record of what stood before it in the segment; the faulting instruction runs
+   `slow` ends the epoch first and then checks each access separately. A group with a store in it uses the front of written
+   pages. A fault within a segment loses the record of the accesses before it in the segment; the faulting instruction runs
    again after the handler and is recorded then. */
 
 #include "instrument.h"
 #include "thread.h"
 #include "pub_tool_machine.h"
 
-/* What a segment holds at most. Five lowest bytes and the segment are the six arguments that a call has registers for. */
+/* Limits of a segment. Five lowest bytes and the segment are the six arguments that a call passes in registers. */
 #define GROUPS 5
 #define PAGES 12
 #define ACCESSES 48
@@ -38,7 +38,7 @@ typedef struct {
    UChar write;
 } Access;
 
-/* What `slow` must know about a segment. Lives as long as the process: translations are thrown away seldom. */
+/* Data on a segment for `slow`. Lives as long as the process: translations are seldom discarded. */
 typedef struct {
    UShort nr_pages;
    UShort nr_accesses;
@@ -60,7 +60,7 @@ typedef struct {
    Bool loaded; /* it depends on a load of this superblock */
 } Place;
 
-/* An access of a segment that is being put together. */
+/* An access of the segment under construction. */
 typedef struct {
    UInt group;
    Long offset; /* from the group's root */
@@ -70,12 +70,12 @@ typedef struct {
 
 typedef struct {
    IRSB* out;
-   Place* places; /* by temporary of the superblock: where it points, as a root and an offset */
+   Place* places; /* by temporary of the superblock: its address, as a root and an offset */
    Int nr_places;
    UInt works[WORK_TRANSLATED]; /* of the segment */
    UInt iterations; /* of string instructions */
-   UInt kinds; /* of the instruction that is looked at, as bits, to count each once */
-   UInt string_bytes; /* not 0: that instruction repeats and stores so much each time; accesses and branches are in its price */
+   UInt kinds; /* of the current instruction, as bits, to count each once */
+   UInt string_bytes; /* if not 0, that instruction repeats and stores this much each time; accesses and branches are in its price */
    UInt nr_pages, nr_groups, nr_found;
    ULong pages[PAGES];
    Group groups[GROUPS];
@@ -222,7 +222,7 @@ static void call(IRSB* out, const HChar* name, void* function, IRExpr** argument
    addStmtToIRSB(out, IRStmt_Dirty(dirty));
 }
 
-/* Writes the check of what has come together, and begins the next segment. */
+/* Writes the check of the segment, and starts the next one. */
 static void finish_segment(Builder* builder)
 {
    IRSB* out = builder->out;
@@ -258,7 +258,7 @@ static void finish_segment(Builder* builder)
    builder->nr_pages = builder->nr_groups = builder->nr_found = 0;
 }
 
-/* --- what comes together in a segment --- */
+/* --- contents of a segment --- */
 
 static void add_page(Builder* builder, Addr address, Bool write)
 {
@@ -282,13 +282,13 @@ static void add_pages(Builder* builder, Addr address, UInt bytes, Bool write)
    }
 }
 
-/* Another piece of work of the instruction that is looked at. */
+/* Adds a piece of work of the current instruction. */
 static void add_work(Builder* builder, Work kind)
 {
    builder->works[kind] += builder->string_bytes != 0 ? 0 : 1;
 }
 
-/* What all operations of the instruction are together. */
+/* Adds the work of all operations of the instruction. */
 static void add_kind(Builder* builder, Work kind)
 {
    if ((builder->kinds & 1U << kind) == 0) {
@@ -297,7 +297,7 @@ static void add_kind(Builder* builder, Work kind)
    }
 }
 
-/* How much a repeated `movs` or `stos` moves each time; 0: another instruction. Its code: Intel SDM, volume 2, REP. */
+/* Bytes that a repeated `movs` or `stos` moves each time; 0: another instruction. Encoding: Intel SDM, volume 2, REP. */
 static UInt bytes_of_string(const UChar* code, UInt bytes)
 {
    UInt i = 0, size = 4;
@@ -325,9 +325,9 @@ static void add_instruction(Builder* builder, Addr address, UInt bytes)
    add_work(builder, WORK_INSTRUCTION);
    Addr last_page = builder->nr_pages == 0 ? FRONT_EMPTY : builder->pages[builder->nr_pages - 1] >> 1;
    if (address >> PAGE_BITS == last_page && (address + bytes - 1) >> PAGE_BITS == last_page) {
-      return; /* as most are */
+      return; /* as usual */
    }
-   /* The core puts code of its own in the place of some functions, vsyscall's for one. */
+   /* The core replaces some functions by its own code, for example vsyscall's. */
    if (!is_of_tool(address)) {
       add_pages(builder, address, bytes, False);
    }
@@ -352,7 +352,7 @@ static UInt group_for(Builder* builder, Place place, UInt bytes, Bool write)
    return builder->nr_groups++;
 }
 
-/* An access under a condition, or one too large for a group: a call of its own. */
+/* A conditional access, or one too large for a group, gets a separate call. */
 static void add_by_itself(Builder* builder, IRExpr* address, UInt bytes, Bool write, IRExpr* guard)
 {
    finish_segment(builder);
@@ -425,7 +425,7 @@ static Bool depends_on_load(const Builder* builder, const IRExpr* value)
    }
 }
 
-/* The kind of an operation; WORK_INSTRUCTION: none of its own. */
+/* The kind of an operation; WORK_INSTRUCTION if it has none. */
 static Work kind_of(const Builder* builder, const IRExpr* value)
 {
    IROp operation = value->tag == Iex_Unop    ? value->Iex.Unop.op
@@ -482,7 +482,7 @@ static Work kind_of(const Builder* builder, const IRExpr* value)
    }
 }
 
-/* Where the temporary points, if its value is another one's plus or minus a constant. */
+/* Address of the temporary, if its value is another one's plus or minus a constant. */
 static void follow(Builder* builder, IRTemp temporary, const IRExpr* value)
 {
    Place* place = &builder->places[temporary];
@@ -548,7 +548,7 @@ static void add_temporary(Builder* builder, IRTemp temporary, const IRExpr* valu
    }
 }
 
-/* Notes what a statement does; the statement itself comes after. */
+/* Records the work of a statement; the statement itself follows. */
 static void look_at(Builder* builder, const IRStmt* statement)
 {
    switch (statement->tag) {
@@ -614,7 +614,7 @@ IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* lay
    Builder builder = { .out = deepCopyIRSBExceptStmts(in) };
    Int i = 0;
    find_roots(&builder, in);
-   /* What the core needs before the first instruction is no business of a tool's. */
+   /* A tool ignores what the core needs before the first instruction. */
    for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++) {
       addStmtToIRSB(builder.out, in->stmts[i]);
    }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* isorec-launcher: executes the tool beside it with its own arguments. Valgrind wants to be started by a program that it can
+/* isorec-launcher: executes the tool next to it with its own arguments. Valgrind must be started by a program that it can
    start again when the traced program calls execve, and whose name is in VALGRIND_LAUNCHER. Without a libc, so that it is
-   small and needs nothing.
+   small and has no dependencies.
 
-   The option --program=PATH, if PATH is not empty, replaces the first argument that is no option, the program: Valgrind hands
-   on what the traced program gave to execve, which means another file to the tool when it is /proc/self/exe. */
+   The option --program=PATH, if PATH is not empty, replaces the first argument that is no option, the program: Valgrind
+   passes on the path that the traced program gave to execve, and /proc/self/exe would mean another file to the tool. */
 
 #define TOOL "isorec-amd64-linux"
 #define PATH_BYTES 4096
@@ -15,7 +15,7 @@
 #define NR_EXECVE 59
 #define NR_EXIT 60
 #define ERROR_STREAM 2
-#define CANNOT_EXECUTE 126 /* as a shell has it */
+#define CANNOT_EXECUTE 126 /* as in a shell */
 
 typedef unsigned long Word;
 
@@ -53,7 +53,7 @@ static void fail(const char* message, Word bytes)
    call(NR_EXIT, CANNOT_EXECUTE, 0, 0);
 }
 
-/* Puts the path of --program in its place. */
+/* Replaces the program by the path of --program. */
 static void replace_program(char** arguments)
 {
    char* program = 0;
@@ -84,7 +84,7 @@ static void find_paths(void)
    copy(tool + copy(tool, own, (Word)length), TOOL, sizeof TOOL);
 }
 
-/* `stack` as the kernel leaves it: the count of arguments, the arguments, 0, the variables, 0. */
+/* `stack` as set up by the kernel: the count of arguments, the arguments, 0, the variables, 0. */
 __attribute__((noreturn, used)) void start(Word* stack)
 {
    char** arguments = (char**)(stack + 1);

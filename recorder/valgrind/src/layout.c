@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* The program's mappings, as the core's address space manager knows them. It keeps the tool's own apart, which
+/* The program's mappings, from the core's address space manager. It separates them from the tool's own, which
    /proc/self/maps does not. */
 
 #include "layout.h"
@@ -9,7 +9,7 @@
 
 #define FIRST_THREAD 1
 
-/* Where the stack may grow down to: the core has reserved the addresses below. */
+/* Lowest address to which the stack may grow: the core has reserved the addresses below it. */
 static Addr stack_start(const NSegment* stack)
 {
    const NSegment* below = VG_(am_find_nsegment)(stack->start - 1);

@@ -9,7 +9,7 @@
 
 typedef void (*RecordSink)(void* context, const Record* record);
 
-/* Reports the mappings of the program: its image, the loader and the stack, which were made without a system call of its. */
+/* Reports the mappings of the program: its image, the loader and the stack, which were made without a system call of the program. */
 void layout_initial(RecordSink sink, void* context);
 
 /* The path of the file that is mapped at an address; "" if it is none. */

@@ -2,7 +2,7 @@
 
 /* isorec: records which pages a program touches, as a tool of Valgrind.
 
-   Translated code asks two small tables whether an access is new (instrument.c); an exact table per thread lets the first
+   Translated code checks in two small tables whether an access is new (instrument.c); an exact table per thread lets the first
    touch of a page in each epoch through (filter.c); records go to the recorder, `isotherm record`, in chunks (spool.c). How
    it works, what it costs and what it does not see: docs/use/recording.md. */
 
@@ -45,11 +45,11 @@ static void post_clo_init(void)
    spool_open();
    threads_create();
    if (VG_(clo_verbosity) == 0) {
-      VG_(log_output_sink) = -1; /* or warnings and deaths by signals would be told on the program's stream even so */
+      VG_(log_output_sink) = -1; /* otherwise warnings and fatal signals would still be printed to the program's stream */
    }
 }
 
-/* The process ends in an orderly way or by a signal that kills it. */
+/* The process exits, or is killed by a signal. */
 static void fini(Int exit_code)
 {
    (void)exit_code;

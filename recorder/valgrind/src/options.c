@@ -8,8 +8,8 @@
 #include "pub_tool_tooliface.h"
 
 #define EPOCH_INSTRUCTIONS_END (1LL << 40)
-#define EPOCH_NS_END (1LL << 52) /* its units fit into a word */
-#define NS_END (1LL << 60) /* as the recorder has it: sums of few such values must not overflow */
+#define EPOCH_NS_END (1LL << 52) /* so that its units fit into a word */
+#define NS_END (1LL << 60) /* as in the recorder: sums of a few such values must not overflow */
 #define UID_LAST 0xffffffffLL
 
 Options options = { .started_by = NOBODY };
@@ -45,9 +45,9 @@ static void print_debug_usage(void)
 void options_declare(void)
 {
    VG_(needs_command_line_options)(parse, print_usage, print_debug_usage);
-   /* Defaults that options of the core may still change. Chasing across calls makes start-up dearer, other code not
-      cheaper. Registers are exact at each access, because programs live on faults: Java dies without.
-      What that costs was not to be told from noise (gcc, Python). */
+   /* Defaults that options of the core may still change. Chasing across calls makes start-up slower, and other code not
+      faster. Registers are exact at each access, because some programs handle faults: Java crashes otherwise.
+      The cost was not distinguishable from noise (gcc, Python). */
    VG_(clo_trace_children) = True;
    VG_(clo_vex_control).guest_chase = False;
    VG_(clo_vex_control).iropt_register_updates_default = VexRegUpdAllregsAtMemAccess;

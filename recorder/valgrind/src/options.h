@@ -16,15 +16,15 @@ typedef struct {
    Long epoch_units;        /* units of a thread's clock in one epoch: instructions, or by prices UNITS_PER_NS a nanosecond */
    Long uid;                /* --uid of the first thread */
    Long started_by;         /* --started-by: uid of the thread that called execve, or NOBODY */
-   Long start_ns;           /* --start-ns: virtual time at which the first thread begins */
+   Long start_ns;           /* --start-ns: virtual time at which the first thread starts */
    const HChar* program;    /* --program: for the launcher, see there */
-   const HChar* count_mix;  /* --count-mix: a file for the amounts of work by kind, a line for each program; or NULL */
-   const HChar* argv0;      /* --argv0: what the program finds as its own name, or NULL: its path */
+   const HChar* count_mix;  /* --count-mix: a file for the amounts of work by kind, one line for each program; or NULL */
+   const HChar* argv0;      /* --argv0: the program's argv[0]; NULL: its path */
 } Options;
 
 extern Options options;
 
-/* Whether time is counted by prices, and not by instructions of one length. */
+/* Whether time is counted by prices, and not by instructions of equal length. */
 static inline Bool has_prices(void) { return options.epoch_instructions == 0; }
 
 /* Registers the options with the core. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* The prices, and which price a system call has. */
+/* The prices, and the price of each system call. */
 
 #include "prices.h"
 #include "options.h"
@@ -17,7 +17,7 @@ const HChar* const work_names[WORK_KINDS] = {
 };
 
 /* In units of 1/256 ns. Fitted by recorder/valgrind/prices/fit.py to native CPU times of 20 programs and 28 loops (programs.py) on a
-   virtual machine, AMD EPYC, Linux 6.18; judged on eight others: docs/use/recording.md#time. Not less than one unit for an instruction. */
+   virtual machine, AMD EPYC, Linux 6.18; tested on eight others: docs/use/recording.md#time. Not less than one unit for an instruction. */
 const UInt prices[WORK_KINDS] = {
    [WORK_INSTRUCTION] = 9,
    [WORK_STRING_BYTE] = 2,

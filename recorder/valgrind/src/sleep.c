@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Sleep in virtual time, by the rules of docs/use/recording.md#time: a thread that slept goes on at the latest point that any
-   thread has reached; one whose own timeout woke it slept what it slept on the wall, if nobody computed meanwhile.
+/* Sleep in virtual time, by the rules of docs/use/recording.md#time: a thread that slept continues at the latest point that
+   any thread has reached. One that its own timeout woke slept for its wall time, if no thread computed meanwhile.
 
-   Valgrind runs one thread at a time, which breaks two things those rules stand on:
+   Valgrind runs one thread at a time, which breaks assumptions of these rules:
 
-   - A call that took long did not always sleep. A `read` that has its data at once still gives up Valgrind's lock, and comes
-     back when the others have had their turns. So each call is asked before whether it would wait: with `poll` and the like,
-     without a timeout. Only if so can it have slept.
-   - The furthest thread does not tell how much was computed meanwhile: each of ten threads gets on at a tenth of the speed.
-     So what all threads of all processes compute is summed up in the control block, and a sleep is quiet if that sum
-     hardly grew. A thread's share is added when it goes to sleep, when another one runs, and each time it begins to run
+   - A call that took long did not always sleep. A `read` that has its data at once still releases Valgrind's lock, and
+     returns when the others have had their turns. So each call is checked before whether it would wait, with `poll` and the
+     like, without a timeout. Only then can it have slept.
+   - The furthest thread does not show the computed time meanwhile: each of ten threads proceeds at a tenth of the speed.
+     So the computed time of all threads of all processes is summed up in the control block, and a sleep is quiet if that
+     sum hardly grew. A thread's share is added when it goes to sleep, when another one runs, and each time it starts to run
      translated code, which is after each system call and each turn.
-   - Threads that hand the lock to each other at every call get on slower still, by hundreds. So this process must not have
-     used the processor much either. */
+   - Threads that pass the lock to each other at every call proceed even slower, by a factor of hundreds. So this process
+     must not have used the processor much either. */
 
 #include "sleep.h"
 
-/* Calls that took less wall time did not sleep: they had what was asked for. */
+/* Calls that took less wall time did not sleep: their data were available. */
 #define SLEPT_NS 100000
-/* A sleep in which all threads together computed for less than this fraction of it was quiet. Valgrind is not slower than
-   that by far. */
+/* A sleep in which all threads together computed for less than this fraction of it was quiet. Valgrind's slowdown is far
+   smaller than that. */
 #define BUSY_FRACTION 64
 /* A sleep in which this process ran for less than this fraction of it. */
 #define RAN_FRACTION 4
@@ -42,7 +42,7 @@
 #define SIGINFO_BYTES 128
 #define SET_BYTES 128 /* a select set of FD_SETSIZE descriptors */
 #define SET_BITS (SET_BYTES * 8)
-#define POLLED 256    /* more descriptors are taken for a call that waits */
+#define POLLED 256    /* with more descriptors a call counts as waiting */
 
 static ULong clock_ns(vki_clockid_t clock)
 {
@@ -101,7 +101,7 @@ static Bool descriptor_waits(UWord descriptor)
    return system_call(__NR_poll, (Word)&wanted, 1, 0, 0, 0) == 0 && may_wait(descriptor);
 }
 
-/* An epoll descriptor itself can be polled, which takes no event from it; O_NONBLOCK means nothing to it. */
+/* An epoll descriptor itself can be polled, which takes no event from it; O_NONBLOCK has no effect on it. */
 static Bool epoll_waits(UWord descriptor, Int timeout_ms)
 {
    struct vki_pollfd wanted = { .fd = (Int)descriptor, .events = VKI_POLLIN };
@@ -152,7 +152,7 @@ static Bool child_waits(UInt kind, UWord id, UWord flags)
    if ((flags & WAIT_NO_HANG) != 0) {
       return False;
    }
-   /* si_signo stays 0 when there is nobody to report. */
+   /* si_signo stays 0 when there is no child to report. */
    return system_call(__NR_waitid, kind, (Word)id, (Word)information, options_asked, 0) == 0 && information[0] == 0;
 }
 
@@ -211,7 +211,7 @@ static Bool waits(UInt number, const UWord* arguments)
    }
 }
 
-/* --- what it took --- */
+/* --- time of a call --- */
 
 void sleep_begin(Thread* thread, UInt number)
 {
@@ -221,14 +221,14 @@ void sleep_begin(Thread* thread, UInt number)
       return;
    }
    thread_before_sleep(thread);
-   thread_publish(thread); /* what it has computed itself up to now is not what others compute while it sleeps */
+   thread_publish(thread); /* its own computed time must not count as that of others during its sleep */
    pending->entered_wall_ns = clock_ns(VKI_CLOCK_MONOTONIC);
    pending->entered_cpu_ns = clock_ns(CLOCK_OF_PROCESS);
    pending->entered_computed_ns = __atomic_load_n(&control->computed_ns, __ATOMIC_RELAXED);
 }
 
-/* The thread is back from a call that waited. If somebody ended its sleep, it is over when that somebody got there. If the
-   sleep ended by its own timeout, it took the time it took on the wall, unless others computed meanwhile. */
+/* The thread has returned from a call that waited. If another thread ended its sleep, the sleep ends at that thread's point
+   in virtual time. If its own timeout ended the sleep, it took its wall time, unless others computed meanwhile. */
 static void woken(Thread* thread, Bool timed_out)
 {
    ULong slept_ns = monus(clock_ns(VKI_CLOCK_MONOTONIC), thread->pending.entered_wall_ns);
@@ -241,8 +241,8 @@ static void woken(Thread* thread, Bool timed_out)
    thread_woken(thread, timed_out && quiet ? slept_ns : 0);
 }
 
-/* A futex wait is over because another thread changed the word, however short it was: what follows comes after what that
-   thread did. Small differences are left, or each contended lock would be an event. */
+/* A futex wait, however short, ends because another thread changed the word, so later records come after that thread's
+   work. Small differences are ignored, otherwise each contended lock would be an event. */
 static void met(Thread* thread)
 {
    ULong frontier_ns = __atomic_load_n(&control->frontier_ns, __ATOMIC_RELAXED);

@@ -10,7 +10,7 @@
 /* Whether a system call of this number may wait for something. */
 Bool sleep_is_possible(UInt number);
 
-/* Such a call begins. */
+/* Such a call starts. */
 void sleep_begin(Thread* thread, UInt number);
 
 /* It ended with `result`, negative error numbers as in the kernel. */

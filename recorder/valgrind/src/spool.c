@@ -32,7 +32,7 @@ static void* map_shared(const HChar* path, Int flags)
       return NULL;
    }
    void* address = NULL;
-   /* A new file gets its room now, because a full disk would otherwise be a SIGBUS at the first store. */
+   /* A new file is allocated now, because a full disk would otherwise be a SIGBUS at the first store. */
    if ((flags & VKI_O_CREAT) == 0 || VG_(write)(fd, zeroes, CHUNK_BYTES) == CHUNK_BYTES) {
       SysRes mapped = VG_(am_shared_mmap_file_float_valgrind)(CHUNK_BYTES, VKI_PROT_READ | VKI_PROT_WRITE, fd, 0);
       address = sr_isError(mapped) ? NULL : (void*)sr_Res(mapped);
@@ -71,7 +71,7 @@ static void put_word(Chunk* chunk, UInt index, UInt word)
 
 static void set_payload(Chunk* chunk, UInt bytes)
 {
-   /* Whoever reads the file after a kill finds a length only when the bytes are there. */
+   /* A reader of the file after a kill finds a length only if the bytes are written. */
    __atomic_signal_fence(__ATOMIC_SEQ_CST);
    put_word(chunk, 1, bytes);
    __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -135,7 +135,7 @@ void chunk_push(Chunk* chunk, Stamp stamp, const Record* record)
    }
 }
 
-/* A run of pages after one that ended at `*end`. */
+/* A run of pages, relative to the previous one, which ended at `*end`. */
 static void append_run(Chunk* chunk, RecordTag tag, ULong* end, ULong page, ULong pages, Bool write)
 {
    Long distance = (Long)(page - *end);
@@ -169,8 +169,8 @@ void chunk_push_transfer(Chunk* chunk, Stamp stamp, const File* file, ULong page
    append_run(chunk, RECORD_TRANSFER, &chunk->transfer_end, page, pages, write);
 }
 
-/* A write to a pipe that nobody reads any more leaves a SIGPIPE behind, which must not reach the program. The core keeps it
-   blocked while the tool runs. */
+/* A write to a pipe without a reader leaves a pending SIGPIPE, which must not reach the program. The core keeps it blocked
+   while the tool runs. */
 static void swallow_sigpipe(void)
 {
    vki_sigset_t set;
@@ -180,11 +180,11 @@ static void swallow_sigpipe(void)
    system_call(__NR_rt_sigtimedwait, (Word)&set, 0, (Word)&no_time, sizeof set, 0);
 }
 
-/* Writes `bytes` in one piece, waiting for room. False when nobody reads. */
+/* Writes `bytes` in one piece, waiting for room. False if there is no reader. */
 static Bool write_to_fifo(const UChar* buffer, UInt bytes)
 {
    HChar* path = path_in_spool("fifo");
-   /* Without O_NONBLOCK, opening a FIFO that nobody reads would wait for ever. */
+   /* Without O_NONBLOCK, opening a FIFO without a reader would block. */
    Int fd = VG_(fd_open)(path, VKI_O_WRONLY | VKI_O_NONBLOCK, 0);
    VG_(free)(path);
    if (fd < 0) {
@@ -202,7 +202,7 @@ static Bool write_to_fifo(const UChar* buffer, UInt bytes)
    return written >= 0;
 }
 
-/* When nobody reads any more, records are dropped from then on and the program runs on. */
+/* Without a reader, records are dropped from then on, and the program runs on. */
 void chunk_send(Chunk* chunk)
 {
    if (chunk_is_empty(chunk)) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Where records go: chunks of 4 KiB, built in shared file mappings and written to a FIFO.
+/* Output of records: chunks of 4 KiB, built in shared file mappings and written to a FIFO.
 
-   A thread builds its chunk in the file `thread.UID` of the spool directory, mapped shared, so that whatever was recorded
-   when the program is killed is still there for the recorder. The FIFO is opened for each chunk: no descriptor stays open
+   A thread builds its chunk in the file `thread.UID` of the spool directory, mapped shared, so that the recorder
+   still finds the recorded data if the program is killed. The FIFO is opened for each chunk: no descriptor stays open
    that the program could see, close or be given by accident. */
 
 #ifndef ISOREC_SPOOL_H
@@ -11,12 +11,12 @@
 
 #include "record.h"
 
-/* What all processes of a recording share: the file `control` of the spool directory, mapped. Atomic accesses only. */
+/* Shared by all processes of a recording: the file `control` of the spool directory, mapped. Atomic accesses only. */
 typedef struct {
    ULong frontier_ns; /* the latest point of virtual time that any thread has reached */
    UInt next_uid;     /* the uid of the next thread */
-   UInt stop;         /* not 0 when the recorder takes no more */
-   ULong computed_ns; /* what all threads have computed so far, in sum; the tool alone uses it, the recorder leaves it 0 */
+   UInt stop;         /* not 0 if the recorder takes no more records */
+   ULong computed_ns; /* sum of the computed time of all threads so far; only the tool uses it, the recorder leaves it 0 */
 } Control;
 
 extern Control* control;
@@ -24,20 +24,20 @@ extern Control* control;
 /* When something happened. */
 typedef struct {
    ULong epoch;    /* number of the thread's epoch */
-   ULong order_ns; /* place in the order of all threads: a point of virtual time */
+   ULong order_ns; /* position in the order of all threads: a point of virtual time */
 } Stamp;
 
 /* The chunk that a thread is filling. */
 typedef struct {
-   UChar* buffer; /* NULL: there is no room for this thread's chunk, it goes unrecorded */
+   UChar* buffer; /* NULL: there is no space for this thread's chunk, so it is not recorded */
    UInt uid;
    UInt sequence;
    UInt length;
-   Bool stamped; /* whether this chunk has said `stamp` */
+   Bool stamped; /* whether this chunk contains `stamp` */
    Stamp stamp;
-   ULong row_end; /* where the chunk's last row ended */
-   ULong file_number;  /* the file that the chunk speaks of; 0: none */
-   ULong transfer_end; /* where the last transfer of that file ended */
+   ULong row_end; /* end of the chunk's last row */
+   ULong file_number;  /* the file that the chunk refers to; 0: none */
+   ULong transfer_end; /* end of the last transfer of that file */
 } Chunk;
 
 /* Maps `control` of the spool that the recorder made; ends the process with a message if that fails. */
@@ -57,13 +57,13 @@ void chunk_push_row(Chunk* chunk, Stamp stamp, ULong page, ULong pages, Bool wri
 
 /* A file that the program uses through a descriptor. */
 typedef struct {
-   ULong number; /* another one each time it is looked up, from 1 */
-   ULong pages;  /* its length now */
+   ULong number; /* a new one at each lookup, from 1 */
+   ULong pages;  /* its current length */
    Bool is_in_memory;
    const HChar* name;
 } File;
 
-/* Appends a transfer of `pages` pages of `file` from `page` on, and before it the file if the chunk spoke of another. */
+/* Appends a transfer of `pages` pages of `file` from `page` on, and before it the file if the chunk refers to another. */
 void chunk_push_transfer(Chunk* chunk, Stamp stamp, const File* file, ULong page, ULong pages, Bool write);
 
 /* Writes the chunk to the FIFO and begins the next one. */
@@ -74,7 +74,7 @@ Bool chunk_is_empty(const Chunk* chunk);
 /* Sends what is left and removes the file. */
 void chunk_close(Chunk* chunk);
 
-/* Takes the mapping of a chunk away that another process is filling. */
+/* Removes the mapping of a chunk that another process is filling. */
 void chunk_abandon(Chunk* chunk);
 
 #endif

@@ -118,7 +118,7 @@ UInt syscalls_announce(Thread* thread, Origin origin)
    thread_publish(thread);
    thread_event(thread, &(Record){ RECORD_START, 2, { uid, origin }, NULL });
    if (origin == ORIGIN_EXEC) {
-      thread_tell_clock(thread); /* the last word of this thread if the call succeeds */
+      thread_tell_clock(thread); /* the last record of this thread if the call succeeds */
    }
    thread_flush(thread);
    return uid;
@@ -132,7 +132,7 @@ static void start_failed(Thread* thread)
    }
 }
 
-/* The core turns a vfork into a fork, whatever else it was asked for. */
+/* The core turns a vfork into a fork, whatever the flags. */
 static Origin origin_of_clone(UWord flags)
 {
    return (flags & CLONE_SHARES_MEMORY) != 0 && (flags & CLONE_WAITS_FOR_CHILD) == 0 ? ORIGIN_THREAD : ORIGIN_FORK;
@@ -276,7 +276,7 @@ static Bool is_kernel(CorePart part) { return part == Vg_CoreSysCall || part == 
 
 static void touch(CorePart part, ThreadId tid, Addr address, SizeT bytes, Bool write)
 {
-   /* A wrong pointer is the program's error: the call will fail. */
+   /* A bad pointer is the program's error: the call will fail. */
    if (is_kernel(part) && bytes > 0 && VG_(am_is_valid_for_client)(address, bytes, VKI_PROT_NONE)) {
       Thread* thread = thread_run(tid);
       if (thread != NULL) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* System calls of the program: which mappings they change, whom they start, how long they sleep, which memory the kernel
+/* System calls of the program: changes of mappings, new threads and processes, sleep times, memory that the kernel
    touches. */
 
 #ifndef ISOREC_SYSCALLS_H
@@ -11,7 +11,7 @@
 /* Registers for the core's events. */
 void syscalls_track(void);
 
-/* Tells the recorder of a thread to come, and sends it all before the other can say anything. Its uid. */
+/* Announces a new thread to the recorder, and sends all records before that thread can send any. Returns its uid. */
 UInt syscalls_announce(Thread* thread, Origin origin);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Threads: who runs, epochs and their ends, the order of what they write. */
+/* Threads: scheduling, epochs and their ends, the order of records. */
 
 #include "thread.h"
 #include "layout.h"
@@ -8,27 +8,27 @@
 #include "pub_tool_machine.h"
 #include "pub_tool_tooliface.h"
 
-/* Chunks are sent after so many epochs even when they are not full, so that the recorder can put threads in order. */
+/* Number of epochs after which a chunk is sent even if it is not full, so that the recorder can order threads. */
 #define EPOCHS_PER_CHUNK 64
-/* A thread that is about to sleep sends a chunk that has waited for so many. */
+/* Number of epochs after which a thread sends its chunk before it sleeps. */
 #define EPOCHS_BEFORE_SLEEP 4
-/* How long a thread runs before others have their turn. Valgrind's own turns are 100,000 blocks of code, some 0.15 ms: so
-   long that a thread that has just woken another is often still away when that one has answered, and never waits for it as
-   it would on a processor of its own. The shorter, the better threads keep in step, and the more is lost in switching. */
+/* Length of a thread's turn. Valgrind's own turns are 100,000 blocks of code, some 0.15 ms. That is too long: a thread that
+   has just woken another is often still away when that one has answered, so it never waits for it as it would on its own
+   processor. With shorter turns threads stay closer in step, and switches cost more. */
 #define TURN_NS 50000
-/* How long a thread at the end of its turn lets the machine run one that is behind, and how often for one call. */
+/* Time for which a thread at the end of its turn lets the machine run one that is behind, and the number of times per call. */
 #define NAP_NS 50000
 #define NAPS 40
-/* The longest turn in units, so that the instructions in it, none of which costs less than one, fit below COUNT_BITS. */
+/* The longest turn in units, so that its instructions, each of at least one unit, fit below COUNT_BITS. */
 #define TURN_UNITS (1LL << 30)
-/* Distant pages are told by which a thread touches in a tick. It is a number of instructions, about a millisecond of them, and not a
-   time: the price of touches would bring the next tick nearer, and with it more touches. */
+/* Distant pages are recognised by the pages that a thread touches in a tick. A tick is a number of instructions, about a millisecond,
+   and not a time: otherwise the price of touches would bring the next tick nearer, and with it more touches. */
 #define TICK_INSTRUCTIONS 8000000ULL
-/* A tick may end so much too late. */
+/* Largest delay of the end of a tick. */
 #define TICK_SLACK (TICK_INSTRUCTIONS / 16)
 #define TICK_BITS 24
 #define TICK_MASK ((1ULL << TICK_BITS) - 1)
-/* A piece of work counts as so much at most, so that the counter does not run over. */
+/* Largest count of a piece of work, so that the counter does not overflow. */
 #define WORK_UNITS (1ULL << 29)
 
 Long thread_counter;
@@ -36,11 +36,11 @@ Long thread_counter;
 static Thread** threads; /* by ThreadId */
 static Thread* running;
 
-/* How often the memory layout of this process has changed, and the latest place in the order at which it did. A thread that
-   meets a new page after a change by another thread must come after it in the trace, whatever its own clock says. */
+/* Number of changes of this process's memory layout, and the latest position in the order of such a change. A thread that
+   touches a new page after a change by another thread must come after it in the trace, whatever its own clock. */
 static ULong layout_generation;
 static ULong layout_order_ns;
-/* Whether this process has ever had a second thread, and how many it has. */
+/* Whether this process ever had a second thread, and its current number of threads. */
 static Bool has_threads;
 static UInt nr_threads;
 
@@ -52,7 +52,7 @@ static ULong units_of(const Thread* thread) { return thread->due - (ULong)(count
 
 static ULong instructions_of(const Thread* thread) { return thread->instructions + (UInt)counted(thread); }
 
-/* Begins to count anew, up to `due`. */
+/* Restarts the counter, up to `due`. */
 static void count_up_to(Thread* thread, ULong due)
 {
    Long units = (Long)(due - units_of(thread));
@@ -87,7 +87,7 @@ ULong thread_now_ns(const Thread* thread)
    return thread->start_ns + thread->idle_ns + computed_ns(thread);
 }
 
-/* This moment's place in the order of all threads. */
+/* The current position in the order of all threads. */
 static ULong order_ns(const Thread* thread)
 {
    return max_of(thread->order_floor_ns, thread_now_ns(thread));
@@ -110,14 +110,14 @@ void thread_publish(Thread* thread)
    }
 }
 
-/* Begins the running thread's turn: up to its epoch's end if it is alone. */
+/* Starts the running thread's turn, which lasts to the end of its epoch if it is the only thread. */
 static void begin_turn(Thread* thread)
 {
    ULong turn = (ULong)((unsigned __int128)TURN_NS * (ULong)options.epoch_units / (ULong)options.epoch_ns) + 1;
    ULong longest = nr_threads > 1 ? min_of(turn, TURN_UNITS) : TURN_UNITS;
    ULong due = min_of(thread->boundary, units_of(thread) + longest);
    if (has_prices()) {
-      /* An instruction costs at least its own price, so this is never too late by more than the slack. */
+      /* An instruction costs at least its own price, so this is late by at most the slack. */
       ULong instructions = max_of(monus(thread->tick * TICK_INSTRUCTIONS, instructions_of(thread)), TICK_SLACK);
       due = min_of(due, units_of(thread) + instructions * prices[WORK_INSTRUCTION]);
    }
@@ -137,7 +137,7 @@ Thread* thread_run(ThreadId tid)
    }
    if (running != NULL) {
       running->counter = thread_counter;
-      thread_publish(running); /* its time is what those that it woke go on at */
+      thread_publish(running); /* threads that it woke continue at its time */
    }
    running = thread;
    front_clear();
@@ -240,7 +240,7 @@ static void begin_next_epoch(Thread* thread)
    }
 }
 
-/* Makes the core let others run: to it, all blocks of this turn are done. */
+/* Makes the core switch threads, as if all blocks of this turn were done. */
 static void yield(const Thread* thread)
 {
    static const UInt blocks_left = 0;
@@ -248,9 +248,9 @@ static void yield(const Thread* thread)
                              (const UChar*)&blocks_left);
 }
 
-/* A call that does not wait gives up Valgrind's lock all the same. If the machine then has no processor for the thread, the
-   others run away from it, and it misses waits that it would have had. So they wait a little, with the lock: those behind
-   need a processor only to stand in the queue for it. A thread that stands there is not met here twice. */
+/* A call that does not wait still releases Valgrind's lock. If the machine then has no processor for the thread, the others
+   get ahead of it, and it misses waits that it would have had. So they wait a little, with the lock held: threads that are
+   behind only need a processor to queue for it. A thread in the queue is not seen here twice. */
 static void wait_for_those_behind(const Thread* thread)
 {
    struct vki_timespec nap = { 0, NAP_NS };
@@ -299,7 +299,7 @@ void thread_due(Thread* thread)
    begin_turn(thread);
 }
 
-/* Another thread changed the layout: what was touched so far came before, what follows comes after. */
+/* Another thread changed the layout: earlier touches come before the change, later ones after it. */
 static void see_layout(Thread* thread)
 {
    hand_out(thread);
@@ -308,7 +308,7 @@ static void see_layout(Thread* thread)
    thread->block_order_ns = order_ns(thread);
 }
 
-/* What a touch says about caches and TLBs: whether the page is among those of this tick, whatever the lengths of epochs and turns. */
+/* Cost of a touch in caches and TLBs: whether the page is among those of this tick, whatever the lengths of epochs and turns. */
 static void price_touch(Thread* thread, ULong page)
 {
    ULong tag = page << TICK_BITS | (thread->tick & TICK_MASK);
@@ -381,10 +381,10 @@ void thread_layout_event(Thread* thread, const Record* record)
    thread->order_floor_ns = order_ns(thread) + 1;
    layout_order_ns = max_of(layout_order_ns, thread->order_floor_ns);
    if (layout_generation++ == thread->layout_generation) {
-      thread->layout_generation++; /* nobody else's change is in between */
+      thread->layout_generation++; /* no other thread made a change in between */
    }
    if (has_threads) {
-      send(thread); /* or others' rows that come after it would be written before it arrives */
+      send(thread); /* otherwise later rows of other threads would be written before it arrives */
    }
 }
 
@@ -437,7 +437,7 @@ static void end(Thread* thread)
    destroy(thread);
 }
 
-/* A thread comes into being, within its parent's clone; or the program's first, without a parent. */
+/* A thread is created, within its parent's clone; or the first of the program, without a parent. */
 static void on_create(ThreadId parent_tid, ThreadId tid)
 {
    Thread* parent = parent_tid == VG_INVALID_THREADID ? NULL : threads[parent_tid];
@@ -450,7 +450,7 @@ static void on_create(ThreadId parent_tid, ThreadId tid)
    has_threads = True;
    create(tid, uid, ORIGIN_THREAD, parent->uid, thread_now_ns(parent));
    if (parent == running) {
-      begin_turn(parent); /* it is not alone any more */
+      begin_turn(parent); /* it is no longer the only thread */
    }
 }
 
@@ -475,8 +475,8 @@ static void on_start(ThreadId tid, ULong blocks)
    }
 }
 
-/* The only thread of a forked process begins anew with the uid that its parent announced. The others exist in the parent
-   only; chunks are the parent's: they stay as they are. */
+/* The only thread of a forked process starts again with the uid that its parent announced. The other threads exist only in
+   the parent, whose chunks stay unchanged. */
 static void on_fork_in_child(ThreadId tid)
 {
    Thread* parent = thread_run(tid);

@@ -83,7 +83,7 @@ static void* sleeps_once(void* argument)
    return argument;
 }
 
-/* Two threads sleep side by side: 100 and 200 ms. */
+/* Two threads sleep at the same time: 100 and 200 ms. */
 static int side_by_side(void)
 {
    pthread_t other;
@@ -144,7 +144,7 @@ static int producer(void)
    return pthread_join(other, NULL);
 }
 
-/* Closes all that it has not opened, and goes on. Prints how many descriptors there were. */
+/* Closes all descriptors that it has not opened, and goes on. Prints their number. */
 static int closer(void)
 {
    int open_ones = 0;
@@ -160,7 +160,7 @@ static int closer(void)
    return open("/dev/null", O_RDONLY) == 3 ? 0 : 1;
 }
 
-/* Writes three known pages, says so, and waits for its end. */
+/* Writes three known pages, reports that, and waits for its end. */
 __attribute__((noreturn)) static void victim(void)
 {
    volatile char* memory = mmap(NULL, 4 << 12, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -184,7 +184,7 @@ static void on_fault(int number, siginfo_t* information, void* context)
    _exit(registers[REG_R12] == 0x1234 && registers[REG_RIP] == (greg_t)(intptr_t)fault_here ? 0 : 1);
 }
 
-/* What a handler of a fault is told: the very instruction and registers, as Java's null checks need. */
+/* A fault handler gets the exact instruction and registers, as Java's null checks require. */
 static int registers(void)
 {
    struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };

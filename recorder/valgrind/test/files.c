@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Reads and writes files in known ways: argument 1 has 21 pages, argument 2 is made in memory. What comes out: test/run.py,
+/* Reads and writes files in known ways: argument 1 has 21 pages, argument 2 is made in memory. Expected output: test/run.py,
    test_files. */
 
 #define _GNU_SOURCE
@@ -38,7 +38,7 @@ int main(int count, char** arguments)
    want(preadv(fd, vector, 2, 7 * PAGE), PAGE + 8);       /* 7, 8 */
    want(lseek(fd, 9 * PAGE, SEEK_SET), 9 * PAGE);
    want(readv(fd, vector, 1), PAGE);                      /* 9 */
-   want(preadv2(fd, vector, 1, -1, 0), PAGE);             /* 10, where the descriptor stands */
+   want(preadv2(fd, vector, 1, -1, 0), PAGE);             /* 10, the descriptor's position */
    want(pwrite(fd, buffer, 1, 2 * PAGE + 5), 1);          /* 2 */
    want(lseek(fd, 5 * PAGE - 1, SEEK_SET), 5 * PAGE - 1);
    want(write(fd, buffer, 2), 2);                         /* 4, 5 */
@@ -54,7 +54,7 @@ int main(int count, char** arguments)
    want(lseek(fd, 21 * PAGE, SEEK_SET), 21 * PAGE);
    want(write(fd, buffer, 5), 5);                         /* 21: the file grows */
 
-   want(read(open("/proc/self/maps", O_RDONLY), buffer, 8) > 0, 1); /* nothing: made up */
+   want(read(open("/proc/self/maps", O_RDONLY), buffer, 8) > 0, 1); /* nothing: generated */
    want(write(open("/dev/null", O_WRONLY), buffer, 8), 8);          /* nothing: a device */
    int ends[2];
    want(pipe(ends), 0);

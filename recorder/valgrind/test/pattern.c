@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Touches known pages of one mapping in known ways. Prints the mapping's first page number, then, after all, nothing. What is
-   touched how: test/run.py, EXPECTED. Pages of phases are apart, so that the order of instructions does not matter. */
+/* Touches known pages of one mapping in known ways. Prints the mapping's first page number, and nothing else. Expected
+   touches: test/run.py, EXPECTED. Phases use separate pages, so that the order of instructions does not matter. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static volatile unsigned char* base;
 
 static volatile unsigned char* at(int page, int offset) { return base + page * PAGE + offset; }
 
-/* Loads whose value nobody uses do not survive Valgrind's optimiser, so these are used. */
+/* Valgrind's optimiser removes loads of unused values, so these are used. */
 static volatile uint64_t used;
 
 static void* thread(void* argument)
@@ -47,7 +47,7 @@ int main(int count, char** arguments)
    *at(5, 8) = *at(5, 0);                                /* read, then write: one row */
    used = *(volatile uint64_t*)at(7, PAGE - 4);          /* a straddle, read: 7 and 8 */
    *(volatile uint64_t*)at(10, PAGE - 1) = 1;            /* a straddle, written: 10 and 11 */
-   __sync_bool_compare_and_swap((volatile int*)at(13, 0), 5, 6); /* fails, and writes all the same */
+   __sync_bool_compare_and_swap((volatile int*)at(13, 0), 5, 6); /* fails, but still writes */
    __sync_fetch_and_add((volatile int*)at(15, 64), 1);
    memcpy((void*)at(20, 100), (void*)at(30, 50), 2 * PAGE); /* writes 20 to 22, reads 30 to 32 */
    __asm__ volatile("rep movsb" : : "S"(at(40, PAGE - 2)), "D"(at(44, 0)), "c"(4L) : "memory"); /* 40 and 41 to 44 */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* Loops of known instructions, for test/run.py. Arguments: the kind, how often, for `touches` how many pages. */
+/* Loops of known instructions, for test/run.py. Arguments: the kind, the repeats, for `touches` the number of pages. */
 
 #include <stdint.h>
 #include <stdlib.h>
