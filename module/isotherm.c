@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * isotherm: the accessed bits of page tables for a program that may ask for them.
+ * isotherm: the accessed bits of page tables, for a privileged program.
  *
- * A misc device, for root. What it speaks stands in isotherm.h; README.md tells how it is built, and what it disturbs.
+ * A misc device, for root. Its interface is in isotherm.h; README.md describes how it is built, and its side effects.
  *
- * How a table stays in place while its words are read. The mmap lock is held for reading, and only addresses inside a mapping
- * that was found under it are walked to: munmap() frees no table that such an address needs. Tables of page-table entries can
- * be withdrawn all the same by the collapse to huge pages and by the reclaim of empty tables, and those that hugetlb shares
- * by their other users. These free them after an RCU grace period, or after an interrupt that every processor has taken. So
- * walks are made under RCU or with interrupts off, and a changed upper entry makes an answer unknown.
+ * Lifetime of tables while their words are read. The mmap lock is held for reading, and walks only go to addresses inside a
+ * mapping that was found under it: munmap() frees no table of such an address. Tables of page-table entries can still be
+ * freed by the collapse to huge pages and by the reclaim of empty tables, and tables that hugetlb shares by their other
+ * users. These free them after an RCU grace period, or after an interrupt that every processor has taken. So walks are made
+ * under RCU or with interrupts off, and a changed upper entry makes an answer unknown.
  *
- * How a word is changed. By compare-and-exchange of the whole word that was read as present: if anybody else changes it in
- * between, also to something that is no mapping, nothing is written. The processor itself sets bits in these words at any
- * time, so that the kernel's own writers cope with changes of this bit. Only where the page behind a word is needed (to mark
- * it dirty or accessed) is the table's lock taken: while it is held and the page is mapped, the page cannot be freed.
+ * Changes of words. A word that was read as present is changed by compare-and-exchange of the whole word: nothing is written
+ * if it has changed in between, even to a non-present entry. The processor itself sets bits in these words at any time, so
+ * the kernel's own writers can handle changes of this bit. The table's lock is taken only if the page of a word is needed (to
+ * mark it dirty or accessed): while the lock is held and the page is mapped, the page cannot be freed.
  */
 #include <linux/capability.h>
 #include <linux/fs.h>
@@ -36,12 +36,12 @@
 
 #include "isotherm.h"
 
-/* Entries that are looked at before locks are dropped. */
+/* Entries that are scanned before locks are dropped. */
 #define CHUNK_ENTRIES 4096UL
 #define CHUNK_WORDS (CHUNK_ENTRIES / 64)
-/* A scan that takes longer returns, and is called again. */
+/* Longest scan; a longer one returns, and is called again. */
 #define SCAN_NS (2 * NSEC_PER_MSEC)
-/* Without struct pages, or with others than normal memory: not looked at. */
+/* Mappings without struct pages, or not of normal memory, are not scanned. */
 #define STRANGE_FLAGS (VM_IO | VM_PFNMAP | VM_MIXEDMAP)
 
 static unsigned int nr_levels(void)
@@ -49,7 +49,7 @@ static unsigned int nr_levels(void)
 	return pgtable_l5_enabled() ? 5 : 4;
 }
 
-/* log2 of the bytes that an entry spans. Without five levels the fourth is the top, whatever the kernel calls it. */
+/* log2 of the bytes that an entry spans. Without five levels the fourth is the top, whatever its name in the kernel. */
 static unsigned int shift_of(unsigned int level)
 {
 	static const u8 shifts[] = { PAGE_SHIFT, PMD_SHIFT, PUD_SHIFT, 39, 48 };
@@ -58,9 +58,8 @@ static unsigned int shift_of(unsigned int level)
 }
 
 /*
- * The memory of a process. The reference to the task keeps it this task while its start is compared: a number that was given
- * to another process meanwhile is refused. A task that becomes another program by exec keeps its number and its start; who
- * asks must notice that.
+ * The memory of a process. The reference to the task pins it while its start time is compared: a reused PID is refused. A
+ * task that calls exec keeps its PID and its start time; the caller must detect that.
  */
 static struct mm_struct *target_mm(const struct isotherm_target *target)
 {
@@ -93,7 +92,7 @@ static struct mm_struct *locked_mm(const struct isotherm_target *target)
 	return mm;
 }
 
-/* Whether flush_here() drops the translations of all address spaces: without INVPCID those of the loaded one alone. */
+/* Whether flush_here() drops the translations of all address spaces: without INVPCID only those of the loaded one. */
 static bool flushes_all(void)
 {
 	return boot_cpu_has(X86_FEATURE_INVPCID) || !boot_cpu_has(X86_FEATURE_PCID);
@@ -108,24 +107,24 @@ static void flush_here(void *unused)
 		native_write_cr3(__native_read_cr3());
 }
 
-/* Drops what processors remember of an address space's tables. May be called under a table's lock, with interrupts on. */
+/* Drops the processors' cached translations of an address space. May be called under a table's lock, with interrupts on. */
 static void flush_mm(struct mm_struct *mm)
 {
 	const struct cpumask *cpus = mm_cpumask(mm);
 
 #ifdef X86_FEATURE_INVLPGB
-	/* Numbers of address spaces may be the same on all processors then; who comes back to one does not compare generations. */
+	/* ASIDs may be the same on all processors then; a processor that returns to one does not compare generations. */
 	if (boot_cpu_has(X86_FEATURE_INVLPGB))
 		cpus = cpu_online_mask;
 #endif
-	/* Processors that ran it earlier compare this number when they come back. It is a barrier, too: the mask is read after it. */
+	/* Processors that ran it earlier compare this number when they return. It is a barrier too: the mask is read after it. */
 	atomic64_inc_return(&mm->context.tlb_gen);
 	on_each_cpu_mask(cpus, flush_here, NULL, true);
 }
 
 enum kind { NOTHING, TABLE, LEAF, STRANGE };
 
-/* A word of a page table, as it was read. */
+/* A word of a page table, as read. */
 struct place {
 	unsigned long *word;
 	/* Under page-table isolation the processor walks a copy of the top table while the program runs. */
@@ -159,7 +158,7 @@ static struct place find_place(struct mm_struct *mm, unsigned long address, unsi
 		place.kind = kind_of(place.value, place.level);
 		if (place.kind != TABLE || place.level == wanted)
 			break;
-		/* Each upper entry is read once, and walked on from what was read. */
+		/* Each upper entry is read once, and the walk continues from that value. */
 		if (--place.level == 3) {
 			pgd_t pgd = __pgd(place.value);
 
@@ -183,14 +182,14 @@ static struct place find_place(struct mm_struct *mm, unsigned long address, unsi
 	return place;
 }
 
-/* Whether `bit` was set in a word that still is what it was, but for bits that the processor sets. */
+/* Whether `bit` was set in a word that is unchanged, except for bits that the processor sets. */
 static bool test_word(unsigned long *word, unsigned long bit, bool clears)
 {
 	unsigned long value = READ_ONCE(*word);
 
 	if (!clears)
 		return value & bit;
-	/* An entry that a fault hint made inaccessible is cleared as well, or it would seem accessed again and again. */
+	/* An entry that a fault hint made inaccessible is cleared too, otherwise it would always appear accessed. */
 	while (value & bit && value & (_PAGE_PRESENT | _PAGE_PROTNONE))
 		if (try_cmpxchg(word, &value, value & ~bit))
 			return true;
@@ -206,7 +205,7 @@ static bool test_young(const struct place *place, bool clears)
 	return young;
 }
 
-/* The first mapping that has a part in [start, end); the one of the last look is tried first. */
+/* The first mapping that overlaps [start, end); the last one found is tried first. */
 static struct vm_area_struct *mapping_in(struct mm_struct *mm, struct vm_area_struct *last, unsigned long start,
 					 unsigned long end)
 {
@@ -283,7 +282,7 @@ free:
 	return result;
 }
 
-/* A piece of a scan: what was found of up to CHUNK_ENTRIES entries. */
+/* A piece of a scan: results for up to CHUNK_ENTRIES entries. */
 struct chunk {
 	unsigned long young[CHUNK_WORDS];
 	unsigned long present[CHUNK_WORDS];
@@ -320,13 +319,13 @@ static void note(struct scan *scan, unsigned long first, unsigned long end, bool
 }
 
 /*
- * Whether a page was written since its dirty bit was cleared last; clears it. The table's lock is held, so that the page stays.
+ * Whether a page was written since its dirty bit was last cleared; clears it. The table's lock is held, so the page stays.
  *
- * Nothing is lost: the page is marked dirty before the bit goes, so reclaim writes it out, and a page that MADV_FREE gave up
- * is kept as after a write. A processor that remembers the bit as set would not set it again: reclaim and MADV_FREE, which ask
- * the bit whether they must flush, would then miss a write. So whoever clears any flushes before the lock goes (`cleared`).
- * Shadow stacks are told by a dirty bit without the right to write: they are not touched, nor is any page that may not be
- * written, nor one without a struct page (zero page).
+ * Nothing is lost: the page is marked dirty before the bit is cleared, so reclaim writes it out, and a page freed by MADV_FREE
+ * is kept as after a write. A processor that caches the bit as set would not set it again: reclaim and MADV_FREE, which check
+ * the bit to decide on a flush, would then miss a write. So any clear is followed by a flush before the unlock (`cleared`).
+ * A dirty bit without write permission marks a shadow stack: these are not touched, nor is any page that is not writable, nor
+ * one without a struct page (zero page).
  */
 static bool test_written(unsigned long *word, struct page *page, bool clears, bool *cleared)
 {
@@ -342,7 +341,7 @@ static bool test_written(unsigned long *word, struct page *page, bool clears, bo
 	return true;
 }
 
-/* Whether an upper entry is what it was, but for what the processor sets. */
+/* Whether an upper entry is unchanged, except for bits that the processor sets. */
 static bool is_same(pmd_t *upper, pmd_t pmd)
 {
 	return !((pmd_val(READ_ONCE(*upper)) ^ pmd_val(pmd)) & ~(_PAGE_ACCESSED | _PAGE_DIRTY));
@@ -357,7 +356,7 @@ static void scan_table(struct scan *scan, pmd_t *upper, pmd_t pmd, unsigned long
 
 	if (lock) {
 		spin_lock(lock);
-		/* With the lock held the table stays, if it is still the one. */
+		/* With the lock held the table stays, if it is still this one. */
 		if (!is_same(upper, pmd)) {
 			spin_unlock(lock);
 			scan->asked->nr_skipped += (end - address) >> PAGE_SHIFT;
@@ -382,8 +381,8 @@ static void scan_table(struct scan *scan, pmd_t *upper, pmd_t pmd, unsigned long
 }
 
 /*
- * A huge leaf, of which [address, end) is asked for. Its bit stands for all of it: it is cleared with the last part only, so that
- * a leaf larger than a chunk reads the same in all of them.
+ * The part [address, end) of a huge leaf. The leaf has one bit, which is cleared only with the last part, so that a leaf
+ * larger than a chunk reads the same in all chunks.
  */
 static void scan_huge(struct scan *scan, struct vm_area_struct *vma, const struct place *place, unsigned long address,
 		      unsigned long end)
@@ -443,7 +442,7 @@ static void scan_leaves(struct scan *scan, unsigned long start, unsigned long en
 	}
 }
 
-/* Entries above the leaf of [start, end). A mapping that begins within an entry is found, too. */
+/* Entries above the leaf of [start, end). A mapping that starts within an entry is found too. */
 static void scan_upper(struct scan *scan, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma = NULL;
@@ -572,7 +571,7 @@ static long do_flush(void __user *argument)
 	return 0;
 }
 
-/* The folio that an address maps, with a reference; NULL where there is none that stands on a list. */
+/* The folio that an address maps, with a reference; NULL if there is none on an LRU list. */
 static struct folio *folio_at(struct mm_struct *mm, struct vm_area_struct **vma, unsigned long address)
 {
 	struct page *page = NULL;
@@ -592,9 +591,9 @@ static struct folio *folio_at(struct mm_struct *mm, struct vm_area_struct **vma,
 		lock = place.kind == LEAF ? pmd_lockptr(mm, upper) : pte_lockptr(mm, &pmd);
 		spin_lock(lock);
 		if (!is_same(upper, pmd)) {
-			/* Changed under the look: there may be a page, but not this one. */
+			/* Changed during the probe: there may be a page, but not this one. */
 		} else if (place.kind == LEAF) {
-			/* Only one that may be written: not the huge zero page. */
+			/* Only a writable one: not the huge zero page. */
 			page = pmd_write(pmd) ? pmd_page(pmd) : NULL;
 		} else {
 			pte_t pte = READ_ONCE(*pte_offset_kernel(&pmd, address));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later WITH Linux-syscall-note */
 /*
- * What /dev/isotherm speaks: the accessed bits of page tables, entry by entry or range by range, and pages marked accessed.
- * Whoever opens it needs CAP_SYS_ADMIN at each call. crates/linux/src/module.rs has the same in Rust; both have tests of
- * sizes and offsets. Numbers are those of the machine's byte order; all paddings must be 0.
+ * The interface of /dev/isotherm: the accessed bits of page tables, by entry or by range, and marking of pages as accessed.
+ * Callers need CAP_SYS_ADMIN at each call. crates/linux/src/module.rs has the same in Rust; both have tests of sizes and
+ * offsets. Numbers are in the machine's byte order; all padding must be 0.
  */
 #ifndef ISOTHERM_H
 #define ISOTHERM_H
@@ -10,44 +10,44 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* Version of this interface. The module answers no other. */
+/* Version of this interface. The module supports no other. */
 #define ISOTHERM_ABI 1
 
 #define ISOTHERM_LEVELS_MAX 8
-/* Entries of one ISOTHERM_PROBE, addresses of one ISOTHERM_ACTIVATE. */
+/* Most entries of one ISOTHERM_PROBE, and most addresses of one ISOTHERM_ACTIVATE. */
 #define ISOTHERM_BATCH_MAX 4096
 
-/* A process that cannot be mistaken for another of the same number. */
+/* A process that cannot be mistaken for another one with the same PID. */
 struct isotherm_target {
-	/* As the caller's PID namespace has it. */
+	/* PID in the caller's PID namespace. */
 	__s32 pid;
 	__u32 padding;
-	/* Field 22 of /proc/PID/stat: when the process started, in hundredths of a second since boot. ESRCH if it differs. */
+	/* Field 22 of /proc/PID/stat: start time of the process, in hundredths of a second since boot. ESRCH if it differs. */
 	__u64 start_time;
 };
 
 struct isotherm_version {
 	__u32 abi;
-	/* Levels of page tables, the leaf too. */
+	/* Number of page-table levels, including the leaf. */
 	__u32 nr_levels;
 	/* log2 of the bytes that an entry spans, from the leaf up. */
 	__u8 shifts[ISOTHERM_LEVELS_MAX];
 };
 
-/* What an entry said. */
+/* Result of a probe. */
 enum isotherm_seen {
 	ISOTHERM_IDLE = 0,
 	ISOTHERM_ACCESSED = 1,
-	/* Nothing is mapped there. */
+	/* Not mapped. */
 	ISOTHERM_NOT_MAPPED = 2,
-	/* It changed under the look, or is of a kind that is not looked at: device memory, bare frame numbers. */
+	/* The entry changed during the probe, or is of a kind that is not probed: device memory, bare frame numbers. */
 	ISOTHERM_UNKNOWN = 3,
 };
 
-/* One entry to look at. */
+/* An entry to probe. */
 struct isotherm_entry {
 	__u64 address;
-	/* In: wanted level, 0 for the leaf. Out: the level looked at; a huge leaf above the wanted one answers at its own. */
+	/* In: wanted level, 0 for the leaf. Out: the level probed; a huge leaf above the wanted level answers at its own. */
 	__u8 level;
 	/* Out: enum isotherm_seen. */
 	__u8 seen;
@@ -68,26 +68,26 @@ struct isotherm_probe {
 
 /*
  * All entries of one level in a range. Bitmaps have one bit for each entry, bit 0 of the first 64-bit word for the entry of `start`;
- * each is (entries + 63) / 64 words, and whole words of what was looked at are written. An address of 0: that bitmap is not wanted.
+ * each is (entries + 63) / 64 words, and whole words of scanned entries are written. An address of 0 skips that bitmap.
  */
 struct isotherm_scan {
 	struct isotherm_target target;
-	/* Byte addresses, multiples of what an entry of the level spans. */
+	/* Byte addresses, multiples of the span of an entry of the level. */
 	__u64 start;
 	__u64 end;
-	/* Out: the first address not looked at, so far aligned that a call can go on there: a multiple of 64 entries from start, or end. */
+	/* Out: the first address not scanned, aligned so that a call can continue there: a multiple of 64 entries from start, or end. */
 	__u64 next;
-	/* Addresses of bitmaps: accessed since the bit was cleared last; */
+	/* Addresses of bitmaps: accessed since the bit was last cleared; */
 	__u64 young;
 	/* present; */
 	__u64 present;
-	/* mapped by a huge leaf above the level, whose bit stands for all entries that it covers; */
+	/* mapped by a huge leaf above the level, whose bit counts for all entries that it covers; */
 	__u64 huge;
-	/* written since ISOTHERM_CLEAR cleared it last. At the leaf level only. The page is marked dirty before the bit goes. */
+	/* written since ISOTHERM_CLEAR last cleared it. Only at the leaf level. The page is marked dirty before the bit is cleared. */
 	__u64 written;
 	__u32 level;
 	__u32 flags;
-	/* Out: entries whose bit was set, that are present, and that are of a kind that is not looked at. */
+	/* Out: entries whose bit was set, that are present, and that are of a kind that is not scanned. */
 	__u64 nr_young;
 	__u64 nr_present;
 	__u64 nr_skipped;
@@ -97,7 +97,7 @@ struct isotherm_flush {
 	struct isotherm_target target;
 };
 
-/* Marks the pages at these addresses accessed, as by mark_page_accessed(). Those that are not present are passed over. */
+/* Marks the pages at these addresses accessed, as by mark_page_accessed(). Pages that are not present are skipped. */
 struct isotherm_activate {
 	struct isotherm_target target;
 	/* Address of an array of byte addresses. */
