@@ -1,7 +1,7 @@
 //! `cargo xtask bless`: writes what tests compare with what the code makes: tables of pages, digests, golden files, pictures. The test of
 //! each fails where it differs, and names this command.
 
-use crate::{Findings, keys, workspace};
+use crate::{Findings, keys, tidy, workspace};
 
 /// How one is written.
 #[derive(Clone, Copy)]
@@ -17,6 +17,7 @@ enum By {
 /// What is made, by name.
 const MADE: &[(&str, By)] = &[
     ("keys", By::Step(keys::run)),
+    ("words", By::Step(|| tidy::words::write(&workspace::root()))),
     ("costs", By::Cases("isotherm-sim", "the_documented_table_is_this_table")),
     ("results", By::Cases("isotherm-scenario", "the_page_of_results_has_all_metrics")),
     ("digests", By::Cases("isotherm-scenario", "results_are_the_bytes_of_every_build")),
@@ -61,7 +62,7 @@ mod tests {
     #[test]
     fn only_what_is_made_is_written() {
         let said = run(&["keys".to_owned(), "nothing".to_owned()]);
-        assert!(said.len() == 1 && said[0].contains("`nothing`") && said[0].contains("keys, costs"), "{said:?}");
+        assert!(said.len() == 1 && said[0].contains("`nothing`") && said[0].contains("keys, words, costs"), "{said:?}");
         assert!(run(&[])[0].starts_with("say which"));
     }
 

@@ -38,8 +38,8 @@ cargo xtask COMMAND
   guest      the program that runs in the rig's virtual machines, into target/guest
   static     isotherm itself, linked into one file, into target/static
   bless      what tests compare with what the code makes, written again
-             bless NAME…  keys (docs/keys.md), costs, results, digests, damo, sampled-curves, metrics, libcachesim,
-             pictures, instructions
+             bless NAME…  keys (docs/keys.md), words (counts of odd ones), costs, results, digests, damo, sampled-curves,
+             metrics, libcachesim, pictures, instructions
   sbom       what isotherm is made of, as CycloneDX on standard output
   module     the accessed-bit module for kernels of the rig, into the cache; as root
              module NAME…  for those of 6.1, 6.12, 7.2 (without names: all)

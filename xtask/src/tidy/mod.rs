@@ -9,6 +9,7 @@ mod code;
 mod manifests;
 mod markdown;
 mod text;
+pub(crate) mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,7 @@ impl File {
 pub(crate) fn run(root: &Path) -> Findings {
     let paths = workspace::files(root);
     let mut findings = text::sizes(root, &paths);
-    let files: Vec<File> = paths.iter().filter_map(|path| read(root, path)).collect();
+    let files = read_all(root, &paths);
     let pages = citations::Pages::of(&files);
     for file in &files {
         // The tests of these rules cite pages that do not exist.
@@ -52,8 +53,18 @@ pub(crate) fn run(root: &Path) -> Findings {
         }
     }
     manifests::check(&files, &mut findings);
+    words::check(&files, &mut findings);
     findings.sort();
     findings
+}
+
+/// All text files of the checkout.
+fn sources(root: &Path) -> Vec<File> {
+    read_all(root, &workspace::files(root))
+}
+
+fn read_all(root: &Path, paths: &[PathBuf]) -> Vec<File> {
+    paths.iter().filter_map(|path| read(root, path)).collect()
 }
 
 /// Text of files whose name says that they are text.
