@@ -13,8 +13,9 @@ pub struct Talk {
     /// Say nothing but results, warnings and errors.
     #[arg(long, short, global = true)]
     quiet: bool,
-    /// Colour the output. `auto`: on a terminal, unless NO_COLOR is set.
+    /// Colour the output: always, never, or auto: on a terminal, unless NO_COLOR is set [default: auto].
     #[arg(long, global = true, alias = "colour", value_enum, value_name = "WHEN", default_value_t)]
+    #[arg(hide_possible_values = true, hide_default_value = true)]
     color: ColourChoice,
 }
 

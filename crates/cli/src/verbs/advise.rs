@@ -58,62 +58,60 @@ pub(crate) struct Args {
     kernel: Option<KernelArg>,
     /// The disk under files.
     /// nvme, ssd, disk, ram, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Nvme.into(), value_parser = storage_named)]
+    #[arg(long, help_heading = MACHINE, value_name = "DEVICE", default_value_t = DeviceKind::Nvme.into(), value_parser = storage_named)]
     storage: DeviceConfig,
     /// Where anonymous pages go when memory is short.
     /// ram, zram, nvme, ssd, disk, none, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Zram.into())]
+    #[arg(long, help_heading = MACHINE, value_name = "DEVICE", default_value_t = DeviceKind::Zram.into())]
     swap: DeviceConfig,
     /// How much slower than with unlimited memory is still fine [default: 5%].
     #[arg(long, value_name = "RATIO")]
     slowdown: Option<Ratio>,
     /// Records: refaults a second that are still fine [default: 50/s].
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, help_heading = RUNNING, value_name = "RATE")]
     goal: Option<cold::RefaultGoal>,
     /// Records: share of time in which some task may wait for memory [default: 0.1%].
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, help_heading = RUNNING, value_name = "SHARE")]
     pressure: Option<Ratio>,
     /// Size of the fast tier, on a machine with two: a share of peak memory, or a size.
-    #[arg(long, value_name = "SIZE", requires = "slow", conflicts_with_all = ["memory", "slowdown", "rows"])]
+    #[arg(long, help_heading = TIERS, value_name = "SIZE", requires = "slow", conflicts_with_all = ["memory", "slowdown", "rows"])]
     fast: Option<Amount>,
     /// What the slow tier is.
     /// cxl-near, cxl or cxl-far.
-    #[arg(long, value_name = "KIND", requires = "fast", value_parser = tiers::kind_of)]
+    #[arg(long, help_heading = TIERS, value_name = "KIND", requires = "fast", value_parser = tiers::kind_of)]
     slow: Option<MemoryKind>,
     /// Processors of the simulated machine [default: 4].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, help_heading = MACHINE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: Option<u32>,
     /// Try right-sizing of the program's group (`[[limits]]` of scenarios and of `isotherm daemon run`) with the policies too.
-    #[arg(long, conflicts_with = "fast")]
+    #[arg(long, help_heading = QUESTIONS, conflicts_with = "fast")]
     limits: bool,
     /// How many replays the answer is worth: quick, normal or thorough.
     /// quick: the interval of the recommendation is the range of 5 replays. normal: of 10 and more, spent where they decide. thorough:
     /// two replays of everything at every size too.
-    #[arg(long, value_name = "EFFORT", default_value = "normal", conflicts_with = "fast")]
+    #[arg(long, help_heading = RARE, value_name = "EFFORT", default_value = "normal", conflicts_with = "fast")]
     effort: Effort,
     /// What of the recording is played: auto, off, scout:1/N, or 1/N, a sample of its memory in place of the whole.
     /// auto: the whole; of a long recording with much memory, a sample finds out first where to look. off: the whole alone.
     /// scout:1/16: the whole, after this sample.
-    #[arg(long, value_name = "SAMPLE", default_value = "auto", conflicts_with = "fast")]
+    #[arg(long, help_heading = RARE, value_name = "SAMPLE", default_value = "auto", conflicts_with = "fast")]
     sample: Sampling,
     /// Neither use nor keep replays of earlier questions (`~/.cache/isotherm/replays`, at most 256 MiB; ISOTHERM_NO_CACHE=1 too).
-    #[arg(long)]
+    #[arg(long, help_heading = RARE)]
     no_cache: bool,
-    #[command(flatten)]
-    window: WindowArgs,
     /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs `isotherm-lab`, and what that needs), and print
     /// predicted and real major faults next to each other.
-    #[arg(long, conflicts_with = "fast")]
+    #[arg(long, help_heading = QUESTIONS, conflicts_with = "fast")]
     verify: bool,
     /// Only this question: what of its memory could be huge pages, what that holds beside, and how long the program would wait for
     /// them on fragmented memory.
-    #[arg(long, conflicts_with_all = ["fast", "verify", "limits", "memory", "slowdown", "details", "rows", "report", "config", "cgroup"])]
+    #[arg(long, help_heading = QUESTIONS, conflicts_with_all = ["fast", "verify", "limits", "memory", "slowdown", "details", "rows", "report", "config", "cgroup"])]
     huge_pages: bool,
     /// Print all that is known, not only the answer with its evidence: all configurations, other devices, huge pages, assumptions.
     #[arg(long)]
     details: bool,
     /// Print every configuration at every size played too, with all details.
-    #[arg(long)]
+    #[arg(long, help_heading = RARE)]
     rows: bool,
     /// Write a report as one HTML file.
     #[arg(long, value_name = "FILE")]
@@ -122,28 +120,37 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Threads to simulate with [default: one per processor].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, help_heading = RARE, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
     format: FormatArg,
     /// Run COMMAND once as it is before it is recorded, for its CPU time and memory (see `isotherm record --help`).
-    #[arg(long, requires = "command")]
+    #[arg(long, help_heading = RARE, requires = "command")]
     native_first: bool,
     /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high.
-    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    #[arg(long, help_heading = RUNNING, value_name = "PATH", conflicts_with = "command")]
     cgroup: Option<String>,
     /// With --cgroup: time between two looks [default: a sixtieth of --for, 2s to 60s].
-    #[arg(long, value_name = "TIME", requires = "cgroup")]
+    #[arg(long, help_heading = RUNNING, value_name = "TIME", requires = "cgroup")]
     interval: Option<Duration>,
     /// With --cgroup: keep the record of what was seen.
-    #[arg(long, value_name = "FILE", requires = "cgroup")]
+    #[arg(long, help_heading = RUNNING, value_name = "FILE", requires = "cgroup")]
     keep: Option<PathBuf>,
-    #[command(flatten)]
-    budget: crate::live::BudgetArgs,
     /// Record this program first.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
+    #[command(flatten, next_help_heading = RUNNING)]
+    budget: crate::live::BudgetArgs,
+    #[command(flatten, next_help_heading = RARE)]
+    window: WindowArgs,
 }
+
+// Headings of the help. What most questions need comes first, without one.
+const MACHINE: &str = "The simulated machine";
+const QUESTIONS: &str = "Other questions";
+const TIERS: &str = "Fast and slow memory";
+const RUNNING: &str = "A program that runs, and records of one";
+const RARE: &str = "Rarely needed";
 
 const AFTER_HELP: &str = "\
 Examples:
