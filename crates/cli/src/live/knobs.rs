@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use isotherm_daemon::changes::{Journal, JournaledKnobs, KnobStore, Store, same_value};
@@ -11,6 +11,7 @@ use isotherm_linux::knobs::value_of;
 
 use super::to_cli;
 use crate::error::CliError;
+use crate::live::private_file;
 
 /// Default path of the journal.
 pub(crate) const JOURNAL: &str = "/var/lib/isotherm/journal";
@@ -37,11 +38,12 @@ impl JournalFile {
         if makes && let Some(folder) = folder {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
-        let is_new = !path.exists();
+        let is_new = !path.try_exists().map_err(failed)?;
         if is_new && !makes {
             return Ok(None);
         }
-        let file = OpenOptions::new().read(true).append(true).create(makes).mode(0o600).open(path).map_err(failed)?;
+        let file =
+            private_file::open(OpenOptions::new().read(true).append(true).create(makes), path).map_err(failed)?;
         if file.try_lock().is_err() {
             return Err(CliError::failed(format!(
                 "another isotherm is at work: it holds the journal {}; wait until it has ended",

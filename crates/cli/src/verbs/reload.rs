@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let daemon = Running::find(&args.run_dir)?;
-    let (_, told) = told(&args.run_dir)?;
+    let (_, told) = told(&args.run_dir, &daemon)?;
     configuration(&told.configuration)?;
     daemon.signal(rustix::process::Signal::HUP)?;
     ui.say(format_args!("the daemon (process {}) reads {} anew", daemon.pid(), told.configuration.display()));

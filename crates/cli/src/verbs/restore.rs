@@ -1,5 +1,6 @@
 //! `isotherm restore`: undoes changes.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use isotherm_daemon::changes::{Open, Returned};
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{HandsArgs, hands};
+use crate::live::{HandsArgs, JOURNAL, hands};
 use crate::ui::Ui;
 
 /// Take back every change that isotherm made to this machine and did not take back itself.
@@ -63,10 +64,14 @@ impl Row {
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let root = args.hands.root();
-    let returned = match hands(&root, &args.hands.journal, false)? {
-        None => Vec::new(),
-        Some(mut hands) if args.dry_run => hands.would_restore(),
-        Some(mut hands) => hands.restore().map_err(CliError::failed)?,
+    let journal = args.hands.journal.display();
+    let (returned, nothing) = match hands(&root, &args.hands.journal, false)? {
+        None if args.hands.journal != Path::new(JOURNAL) => {
+            return Err(CliError::usage(format!("there is no journal {journal}; the usual one is {JOURNAL}")));
+        }
+        None => (Vec::new(), format!("there is no journal {journal}: isotherm has changed nothing here")),
+        Some(mut hands) if args.dry_run => (hands.would_restore(), format!("{journal} has no open change")),
+        Some(mut hands) => (hands.restore().map_err(CliError::failed)?, format!("{journal} has no open change")),
     };
     let rows: Vec<Row> = returned.into_iter().map(|(open, what)| Row::new(open, what, args.dry_run)).collect();
     match args.format.format {
@@ -74,9 +79,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             let text = serde_json::to_string_pretty(&rows).map_err(CliError::failed)?;
             ui.print(format_args!("{text}\n"))?;
         }
-        _ if rows.is_empty() => {
-            ui.say(format_args!("nothing to put back: {} has no open change", args.hands.journal.display()))
-        }
+        _ if rows.is_empty() => ui.say(format_args!("nothing to put back: {nothing}")),
         Format::Csv => ui.print(table(&rows).to_csv())?,
         Format::Table => ui.print(super::render(&table(&rows), Format::Table, ui))?,
     }

@@ -12,7 +12,7 @@ use crate::ui::Ui;
 
 /// Tell what the daemon does: its sections, what they asked for and what went, and why nothing happened.
 ///
-/// Exit code 0: a daemon is at work; 1: none is; 4: it is, and nothing acts now.
+/// Exit code 0: a daemon is at work; 1: none is; 3: whether one is cannot be seen by this user; 4: it is, and nothing acts now.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let daemon = Running::find(&args.run_dir)?;
-    let (text, told) = told(&args.run_dir)?;
+    let (text, told) = told(&args.run_dir, &daemon)?;
     if args.format.format == Format::Json {
         ui.print(format_args!("{text}\n"))?;
     } else {

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::journald::{Journald, Priority};
 use super::{Exporter, StatusFile};
 use crate::error::CliError;
+use crate::live::private_file;
 use crate::ui::Ui;
 
 /// Default path.
@@ -114,7 +115,7 @@ impl<'a> Audit<'a> {
 }
 
 fn opened(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    private_file::open(OpenOptions::new().append(true).create(true), path)
 }
 
 /// UTC, in the format of RFC 3339.

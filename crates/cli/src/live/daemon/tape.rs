@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use isotherm_daemon::config::Config;
@@ -10,6 +9,7 @@ use isotherm_daemon::tape::{Header, Sink, Tape, VERSION};
 use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
+use crate::live::private_file;
 
 struct TapeFile {
     file: BufWriter<File>,
@@ -37,7 +37,8 @@ impl Sink for TapeFile {
 pub(crate) fn tape(path: &Path, max: Bytes, config: &Config, length: Option<Duration>) -> Result<Tape, CliError> {
     let failed =
         |error: std::io::Error| CliError::failed(error).while_doing(format!("cannot write {}", path.display()));
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).map_err(failed)?;
+    let file = private_file::open(OpenOptions::new().write(true).create(true).truncate(false), path).map_err(failed)?;
+    file.set_len(0).map_err(failed)?;
     let sink = TapeFile { file: BufWriter::with_capacity(1 << 16, file), left: max.get(), max };
     let build = env!("CARGO_PKG_VERSION").to_owned();
     let header = Header { isotherm_tape: VERSION, build, config: config.clone(), length };
