@@ -100,6 +100,8 @@ pub(crate) fn help_template() -> String {
     let line = |name: &&str| {
         let about = verbs.find_subcommand(name).and_then(clap::Command::get_about);
         let about = about.map(|about| about.to_string()).unwrap_or_default();
+        // One line each; what follows a colon is for the verb's own help.
+        let about = about.split_once(": ").map_or(about.as_str(), |(first, _)| first);
         format!("  {name:<10}  {}\n", about.trim_end_matches('.'))
     };
     let group =
