@@ -30,7 +30,8 @@ pub(super) struct Args {
     /// Exponent of the Zipf distribution, 0 (even) to 1.99; key-value stores are often taken to have 0.99.
     #[arg(long, default_value_t = 0.99, value_name = "NUMBER")]
     theta: f64,
-    #[arg(long, default_value_t = 1)]
+    /// Seed of chance: the same one makes the same trace.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
 }
 
