@@ -21,7 +21,7 @@ pub(super) use filter::write_trace;
 
 use super::{export, import, scrub};
 
-/// Convert recordings: from and to other formats, a part of one, several in one, without names.
+/// Take recordings from and to other formats; cut, filter, sample, merge and scrub them.
 ///
 /// The output is a finished file, also of one that was not. What was dropped is among its notes.
 #[derive(clap::Args)]
