@@ -32,7 +32,7 @@ pub struct Budget {
 }
 
 /// Which limit of a [`Budget`] was reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetLimit {
     /// [`Budget::pages`].
@@ -46,7 +46,7 @@ pub enum BudgetLimit {
 }
 
 /// Why compaction of a zone ended, or did not begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
     /// extfrag was not above the high mark: nothing was done.

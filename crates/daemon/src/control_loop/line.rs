@@ -1,6 +1,6 @@
 //! Reports: a line for each event, and the state as a whole.
 
-use isotherm_core::compaction::{BudgetLimit, Why};
+use isotherm_core::compaction::Why;
 use isotherm_units::{Bytes, Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -64,7 +64,6 @@ pub enum Line {
         zone: u8,
         /// Order of `extfrag`.
         order: u32,
-        #[serde(deserialize_with = "WhyNames::deserialize")]
         why: Why,
         /// Free pages of the zone that lie in blocks smaller than the order, percent.
         extfrag_before: u32,
@@ -232,34 +231,10 @@ impl Status {
     }
 }
 
-/// [`Why`] for deserializing: `core` only serializes it.
-#[derive(Deserialize)]
-#[serde(remote = "Why", rename_all = "kebab-case")]
-enum WhyNames {
-    AlreadyBelowHigh,
-    ReachedLow,
-    ScannersMet,
-    NoTargets,
-    Budget(#[serde(with = "BudgetLimitNames")] BudgetLimit),
-    NoProgress,
-    ReclaimRunning,
-    Cancelled,
-    Contended,
-    Deferred,
-}
-
-#[derive(Deserialize)]
-#[serde(remote = "BudgetLimit", rename_all = "kebab-case")]
-enum BudgetLimitNames {
-    Pages,
-    Cpu,
-    Stall,
-    Wall,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::compaction::BudgetLimit;
 
     fn compacted(why: Why) -> Line {
         Line::Compacted {
