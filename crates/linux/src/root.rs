@@ -100,7 +100,8 @@ impl Root {
         text.parse().map_err(|_| LiveError::strange(self.path(from_root), format!("`{}`", shortened(text))))
     }
 
-    /// Writes to a knob: one `write` of the whole text, as the kernel requires.
+    /// Writes to a knob: one `write` of the whole text, as the kernel requires. Wherever the path came from, and whatever links it leads
+    /// through, nothing but a file of the kernel's is written.
     ///
     /// # Errors
     /// [`LiveError::Io`] with the path and the kernel's error; [`LiveError::NotBack`].
@@ -121,6 +122,7 @@ impl Root {
                 fs::write(&beside, &text)?;
                 return fs::rename(&beside, &path);
             }
+            refuse_plain(&file)?;
             match file.write(text.as_bytes())? {
                 written if written == text.len() => Ok(()),
                 written => {
@@ -132,9 +134,36 @@ impl Root {
     }
 }
 
+/// Magic numbers of the file systems that hold knobs (linux/magic.h): proc, sysfs, both versions of cgroup, debugfs.
+const OF_THE_KERNEL: [i128; 5] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x0027_e0eb, 0x6462_6720];
+
+fn refuse_plain(file: &fs::File) -> io::Result<()> {
+    if OF_THE_KERNEL.contains(&i128::from(rustix::fs::fstatfs(file)?.f_type)) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no knob: no file of proc, sysfs, cgroup or debugfs"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plain_file_of_the_machine_is_never_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "kept").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for path in [&file, &link] {
+            let error = Root::default().write(path, "other").unwrap_err().to_string();
+            assert!(error.contains("no knob"), "{error}");
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+        // One of our own: what a process is killed for first, as it is.
+        let own = "/proc/self/oom_score_adj";
+        let now = Root::default().read(own).unwrap();
+        Root::default().write(own, now.trim()).unwrap();
+    }
 
     #[test]
     fn a_tree_stands_for_a_machine() {
