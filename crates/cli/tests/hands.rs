@@ -200,6 +200,65 @@ fn what_somebody_else_wrote_since_is_left_alone() {
     assert_eq!(machine.knobs(), applied);
 }
 
+/// Neither is "nothing to put back".
+#[test]
+fn a_journal_that_is_missing_or_of_another_user_is_no_empty_one() {
+    let machine = Machine::new();
+    let missing = machine.run(&["restore"]);
+    assert!(missing.status.code() == Some(2) && said(&missing).contains("there is no journal"), "{}", said(&missing));
+    machine.write("journal", "");
+    let empty = machine.run(&["restore"]);
+    assert!(empty.status.success() && said(&empty).contains("has no open change"), "{}", said(&empty));
+    let before = machine.knobs();
+    let advice = machine.advice(&scenario(LIMITED));
+    let applied = machine.run(&["apply", &advice, "--cgroup", "/app.slice/web.service", "--yes"]);
+    assert!(applied.status.success(), "{}", said(&applied));
+    let after = machine.knobs();
+    assert_ne!(after, before);
+    // Only root can give a file away.
+    if std::os::unix::fs::chown(machine.path("journal"), Some(NOBODY), None).is_ok() {
+        let refused = machine.run(&["restore"]);
+        assert!(said(&refused).contains("belongs to another user") && !refused.status.success(), "{}", said(&refused));
+        assert_eq!(machine.knobs(), after, "nothing of it is carried out");
+        std::os::unix::fs::chown(machine.path("journal"), Some(0), None).unwrap();
+    }
+    assert!(machine.run(&["restore"]).status.success());
+    assert_eq!(machine.knobs(), before);
+}
+
+const NOBODY: u32 = 65_534;
+
+/// As root: for another user, who may not look, no answer is an error.
+#[test]
+fn another_user_is_told_that_nothing_can_be_seen() {
+    let machine = Machine::new();
+    machine.write("journal", "");
+    machine.write("run/lock", "1 1");
+    fs::set_permissions(machine.path("run/lock"), fs::Permissions::from_mode(0o600)).unwrap();
+    if std::os::unix::fs::chown(machine.path("journal"), Some(0), Some(0)).is_err() {
+        println!("skipped: only root can be another user");
+        return;
+    }
+    // Where the tests are built another user may not even start a program.
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = place.path().join("isotherm");
+    fs::copy(env!("CARGO_BIN_EXE_isotherm"), &program).unwrap();
+    let run = machine.path("run");
+    for arguments in [&["restore"][..], &["restore", "--dry-run"], &["daemon", "status"], &["daemon", "stop"]] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).args(arguments);
+        if arguments[0] == "restore" {
+            command.arg("--journal").arg(machine.path("journal"));
+        } else {
+            command.arg("--run-dir").arg(&run);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains("run it as root"), "{arguments:?}: {}", said(&output));
+    }
+}
+
 #[test]
 fn a_group_that_was_removed_takes_its_limit_with_it() {
     let machine = Machine::new();

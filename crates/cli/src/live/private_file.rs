@@ -1,7 +1,7 @@
 //! Files of the daemon's own: state that root reads back and acts on, so no other user may have made, linked or opened it.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -29,6 +29,28 @@ pub(crate) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
         return Err(io::Error::new(ErrorKind::InvalidInput, why));
     }
     Ok(file)
+}
+
+/// A file that root acts on, and whether others can decide what is in it: its text is of the file that was judged, whatever its name leads
+/// to afterwards.
+///
+/// # Errors
+/// No regular file, or one of more than `bytes_max`; those of `open` and `read`.
+pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<(String, bool)> {
+    let flags = rustix::fs::OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let data = file.metadata()?;
+    if !data.is_file() || data.len() > bytes_max {
+        let allowed = format!("allowed: a file of up to {}", isotherm_units::Bytes::new(bytes_max));
+        return Err(io::Error::new(ErrorKind::InvalidInput, allowed));
+    }
+    let mut text = String::new();
+    file.take(bytes_max).read_to_string(&mut text)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::fs::metadata(folder)?;
+    // In a sticky folder only its owner can put another file in its place.
+    let is_sticky = folder.mode() & 0o1000 != 0;
+    Ok((text, is_shared(&data) || (is_shared(&folder) && !is_sticky)))
 }
 
 /// Whether another user than root and this one owns a file or folder, or others can write it.
@@ -66,6 +88,15 @@ mod tests {
         assert!(refused("new").contains("can be written by others"));
         std::fs::set_permissions(place("new"), Permissions::from_mode(0o600)).unwrap();
         assert!(open(&options, &place("new")).is_ok());
+        std::fs::write(place("text"), "a = 1").unwrap();
+        assert_eq!(read(&place("text"), 5).unwrap(), ("a = 1".to_owned(), false));
+        assert!(read(&place("text"), 4).unwrap_err().to_string().contains("of up to 4B"));
+        assert!(read(&place("fifo"), 4).is_err() && read(folder.path(), 4).is_err());
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        assert!(read(&place("text"), 5).unwrap().1, "another file can be put in its place");
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+        assert!(!read(&place("text"), 5).unwrap().1, "only ours can be replaced, and by us");
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
         // Only root can give a file away.
         if chown(place("new"), Some(65_534), None).is_ok() {
             assert!(refused("new").contains("belongs to another user"));

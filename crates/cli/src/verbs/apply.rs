@@ -1,6 +1,5 @@
 //! `isotherm apply`: makes the output of `advise --config` the settings of this machine.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,7 +15,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{HandsArgs, hands, to_cli};
+use crate::live::{HandsArgs, hands, private_file, to_cli};
 use crate::ui::Ui;
 
 mod daemon_config;
@@ -201,18 +200,20 @@ fn refuse_what_needs_more(scenario: &Scenario, args: &Args, has_module: bool) ->
     )))
 }
 
+/// Largest file of advice, in bytes: ours take some KiB.
+const BYTES_MAX: u64 = 1 << 20;
+
 /// The file, which must not be somebody else's to write when it changes something.
 fn read(path: &Path, acts: bool) -> Result<Scenario, CliError> {
     let named = |error: std::io::Error| CliError::failed(error).while_doing(format!("cannot read {}", path.display()));
-    let data = std::fs::metadata(path).map_err(named)?;
-    let own = rustix::process::geteuid().as_raw();
-    if acts && (data.mode() & 0o022 != 0 || (data.uid() != 0 && data.uid() != own)) {
+    let (text, is_shared) = private_file::read(path, BYTES_MAX).map_err(named)?;
+    if acts && is_shared {
         return Err(CliError::usage(format!(
-            "{} can be written by others; a file that changes this machine must be root's, or yours, alone: chmod go-w {0}",
+            "{} can be written by others, or its folder can; a file that changes this machine must be root's, or yours, alone: \
+             chmod go-w {0}",
             path.display()
         )));
     }
-    let text = std::fs::read_to_string(path).map_err(named)?;
     parse(&text, &path.display().to_string()).map_err(CliError::usage)
 }
 

@@ -4,7 +4,6 @@ mod metrics;
 mod outcome;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,7 +20,7 @@ use crate::format::{Format, FormatArg};
 use crate::live::daemon::{
     AUDIT, Audit, DaemonClock, InForce, Lock, Machine, Manager, RUN, StatusFile, configuration_alone, take_back,
 };
-use crate::live::{HandsArgs, MachineKnobs, OwnCpu, hands};
+use crate::live::{HandsArgs, MachineKnobs, OwnCpu, hands, private_file};
 use crate::ui::{ColourChoice, Ui};
 use crate::verbs::compact::COMPACTOR;
 use metrics::{Metrics, UserMetric};
@@ -287,8 +286,10 @@ fn plan(args: &Args, configs: &[Config; 2], design: &Design, metrics: &Metrics, 
 
 fn open(path: &Path) -> Result<std::fs::File, CliError> {
     // It names groups and their activity, so only the owner may read it.
-    let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    private.map_err(|error| CliError::failed(error).while_doing(format!("cannot write {}", path.display())))
+    let mut options = std::fs::OpenOptions::new();
+    let opened = private_file::open(options.write(true).create(true).truncate(false), path);
+    let emptied = opened.and_then(|file| file.set_len(0).map(|()| file));
+    emptied.map_err(|error| CliError::failed(error).while_doing(format!("cannot write {}", path.display())))
 }
 
 /// This machine.

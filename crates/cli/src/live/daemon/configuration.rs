@@ -1,15 +1,14 @@
 //! The configuration file, and the folder of further files next to it.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use isotherm_daemon::config::{Config, Contradiction};
 use isotherm_scenario::{Misfit, parse_as};
-use isotherm_units::Bytes;
 
 use super::merged_files::Joined;
 use crate::error::CliError;
+use crate::live::private_file;
 
 /// Default path.
 const CONFIG: &str = "/etc/isotherm/isotherm.toml";
@@ -65,18 +64,13 @@ fn read(files: &[PathBuf]) -> Result<Config, CliError> {
         let named = |error: std::io::Error| {
             let what = format!("cannot read {}", path.display());
             match error.kind() {
+                ErrorKind::InvalidInput => CliError::usage(format!("{what}: {error}")),
                 ErrorKind::NotFound => CliError::usage(format!("{what}: there is no such file; name one: CONFIG")),
                 _ => CliError::failed(error).while_doing(what),
             }
         };
-        let data = std::fs::metadata(path).map_err(named)?;
-        if !data.is_file() || data.len() > BYTES_MAX {
-            let size = Bytes::new(BYTES_MAX);
-            return Err(CliError::usage(format!("cannot read {}: allowed: a file of up to {size}", path.display())));
-        }
-        let text = std::fs::read_to_string(path).map_err(named)?;
-        let own = rustix::process::geteuid().as_raw();
-        if data.mode() & 0o022 != 0 || (data.uid() != 0 && data.uid() != own) {
+        let (text, is_shared) = private_file::read(path, BYTES_MAX).map_err(named)?;
+        if is_shared {
             open_to_others.get_or_insert(path);
         }
         let name = path.display().to_string();
@@ -89,7 +83,8 @@ fn read(files: &[PathBuf]) -> Result<Config, CliError> {
     config.check().map_err(|wrong| CliError::usage(said(&wrong, &joined, &texts)))?;
     if let Some(path) = open_to_others.filter(|_| config.is_acting()) {
         return Err(CliError::usage(format!(
-            "{} can be written by others, and has a section with enable = true; it must be root's, or yours, alone: chmod go-w {0}",
+            "{} can be written by others, or its folder can, and has a section with enable = true; both must be root's, or yours, alone: \
+             chmod go-w {0}",
             path.display()
         )));
     }
