@@ -24,7 +24,7 @@ pub struct CompactWay {
     configuration: &'static str,
 }
 
-const DAEMON: &[&str] = &["run", "--for", "20s", CONFIG];
+const DAEMON: &[&str] = &["daemon", "run", "--for", "20s", CONFIG];
 
 /// All ways. Marks are those of the original test, 25 and 30 percent.
 pub const COMPACT_WAYS: &[CompactWay] = &[

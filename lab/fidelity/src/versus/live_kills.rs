@@ -80,7 +80,7 @@ pub fn kills(
     let kills = Kills {
         workload: LiveWorkload { group: GROUP.to_owned(), pattern, pass_us: 50_000, high_bytes: None },
         program: PROGRAM.to_owned(),
-        arguments: words(&["run", CONFIG]),
+        arguments: words(&["daemon", "run", CONFIG]),
         restore: words(&["restore"]),
         environment: [("HOME".to_owned(), "/tmp".to_owned())].into(),
         rounds,

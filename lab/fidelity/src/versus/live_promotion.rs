@@ -116,8 +116,10 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
     std::fs::write(&configuration, way.configuration).map_err(failed)?;
     let program: Vec<String> = match way.configuration {
         "" => Vec::new(),
-        _ if way.has_least => ["/init", "least-capabilities", PROGRAM, "run", CONFIG].map(str::to_owned).to_vec(),
-        _ => [PROGRAM, "run", CONFIG].map(str::to_owned).to_vec(),
+        _ if way.has_least => {
+            ["/init", "least-capabilities", PROGRAM, "daemon", "run", CONFIG].map(str::to_owned).to_vec()
+        }
+        _ => [PROGRAM, "daemon", "run", CONFIG].map(str::to_owned).to_vec(),
     };
     let run = Tiering {
         pattern: pattern(),

@@ -160,7 +160,8 @@ pub fn reclaim(
     let pass_us = PASS_US.max(seconds * 1_000_000 / (PASSES_MAX as u64 - 5000));
     let workload = LiveWorkload { group: GROUP.to_owned(), pattern, pass_us, high_bytes: None };
     let length = format!("{seconds}s");
-    let mut asked = Asked::new(&["run", CONFIG, "--for", &length, "--audit", AUDIT, "--tape", TAPE], workload);
+    let mut asked =
+        Asked::new(&["daemon", "run", CONFIG, "--for", &length, "--audit", AUDIT, "--tape", TAPE], workload);
     if let Some(ratio) = way.pressure_loop {
         let numbers = [ratio, LOOP_PRESSURE_PPM, LOOP_INTERVAL_MS].map(|number| number.to_string());
         let [ratio, pressure, interval] = numbers;
@@ -197,7 +198,7 @@ pub fn reclaim(
 fn replayed(product: Product<'_>, path: &std::path::Path, tape: &[u8]) -> std::io::Result<Replay> {
     std::fs::write(path, tape)?;
     let mut command = std::process::Command::new(product.isotherm);
-    let output = command.arg("replay").arg(path).args(["--format", "json"]).output()?;
+    let output = command.args(["daemon", "replay"]).arg(path).args(["--format", "json"]).output()?;
     let played: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let number = |key: &str| played[key].as_u64().unwrap_or(0);
     Ok(Replay {

@@ -115,7 +115,7 @@ pub fn sort(
     std::fs::write(&configuration, way.configuration).map_err(failed)?;
     let program: Vec<String> = match way.configuration {
         "" => Vec::new(),
-        _ => [PROGRAM, "run", CONFIG].map(str::to_owned).to_vec(),
+        _ => [PROGRAM, "daemon", "run", CONFIG].map(str::to_owned).to_vec(),
     };
     let wanted = wanted(workloads);
     let runs = wanted.iter().map(|workload| Sort {

@@ -87,8 +87,20 @@ pub fn trial(rig: &Rig<'_>, product: Product<'_>, way: &TrialWay) -> Result<Tria
     let pass_us = PASS_US.max(SECONDS * 1_000_000 / (PASSES_MAX as u64 - 5000));
     let workload = LiveWorkload { group: GROUP.to_owned(), pattern, pass_us, high_bytes: None };
     let pairs = PAIRS.to_string();
-    let words =
-        ["trial", A, B, "--cgroup", "/app.slice/service", "--block", BLOCK, "--warm-up", WARM_UP, "--pairs", &pairs];
+    let words = [
+        "daemon",
+        "trial",
+        A,
+        B,
+        "--cgroup",
+        "/app.slice/service",
+        "--block",
+        BLOCK,
+        "--warm-up",
+        WARM_UP,
+        "--pairs",
+        &pairs,
+    ];
     let more = ["--decide", way.decides, "--yes", "-o", RESULT];
     let mut asked = Asked::new(&[&words[..], &more[..]].concat(), workload);
     asked.outputs = vec![RESULT.to_owned()];
