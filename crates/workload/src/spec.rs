@@ -115,7 +115,7 @@ pub fn kind_named(name: &str) -> Option<&'static KindEntry> {
 }
 
 impl WorkloadSpec {
-    /// The hot pages of its first process, ascending, where the specification itself names them and they stay: the reference
+    /// The hot pages of its first process, ascending, where its configuration names them and they stay: the reference
     /// for monitors.
     pub fn hot_set(&self, context: &BuildContext) -> Option<Vec<PageRange>> {
         match self {

@@ -1,10 +1,10 @@
 //! Our design (docs/spec/compaction.md#s7-4): keeps as many huge pages free as are asked for, and compacts only where that is
 //! predicted to help.
 //!
-//! **When*: fewer blocks are free than will be asked for within the horizon, or than are to be kept. Besides, CPUs are not
+//! *When*: fewer blocks are free than will be asked for within the horizon, or than are to be kept. Besides, CPUs are not
 //! short, kswapd is idle, and the last attempt was worth its cost. *Where*: in the zones that are predicted to yield most.
 //! *How far*: to a quarter more than is asked for, not to a percentage. A percent of a large node's free memory is hundreds of
-//! huge pages, so marks in percent (the specification's default) would do nothing until the last one was gone.
+//! huge pages, so marks in percent (the default in docs/spec/compaction.md) would do nothing until the last one was gone.
 
 use super::CompactionError;
 use super::designs::{Activity, Compactor};

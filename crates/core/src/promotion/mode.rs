@@ -123,7 +123,7 @@ const V2: Limits = Limits {
     ..V1
 };
 
-/// August 2025: section 2.3. Its shortest period and its threshold are not verified; V2's are taken, as the specification does.
+/// August 2025: section 2.3. Its shortest period and its threshold are not verified; V2's are taken, as in docs/spec/promotion.md.
 const V3: Limits = Limits {
     rule: PageRule::SecondAccess,
     only_active: false,

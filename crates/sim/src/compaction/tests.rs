@@ -1,4 +1,4 @@
-//! The worked examples of the specification, and the invariants of every pass.
+//! The worked examples of docs/spec/compaction.md, and the invariants of every pass.
 
 use super::*;
 use crate::memory::watermarks::WatermarkConfig;

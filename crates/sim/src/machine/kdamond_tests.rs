@@ -269,7 +269,7 @@ fn equal_runs_give_equal_snapshots() {
 }
 
 /// T10, the pass criteria (1) to (4) of docs/spec/page-table-profiling.md#s6-4: leaves find less the larger the footprint, upper
-/// entries find nine tenths everywhere, and noise makes leaves costly at 10 GiB. There the specification's model has a recall
+/// entries find nine tenths everywhere, and noise makes leaves costly at 10 GiB. There the specified model has a recall
 /// below one half; here it is six tenths.
 #[test]
 fn t10_the_published_shape_is_met() {

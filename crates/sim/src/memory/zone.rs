@@ -156,7 +156,7 @@ impl Zone {
         self.buddy.free(frames, block, order);
     }
 
-    /// No pages are kept at hand from now on: all of them are in blocks, as the worked examples of the specification have it.
+    /// No pages are kept at hand from now on: all of them are in blocks, as in the worked examples of docs/spec/compaction.md.
     #[cfg(test)]
     pub(crate) fn keep_none_at_hand(&mut self, frames: &mut Frames) {
         self.drain(frames);
