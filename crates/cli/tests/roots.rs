@@ -11,7 +11,7 @@ use crate::record::tutorial;
 /// Debian 12 and 13.
 const RELEASES: [&str; 2] = ["bookworm", "trixie"];
 
-fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|value| value != "1"), "{why}");
     eprintln!("skipped: {why}");
 }

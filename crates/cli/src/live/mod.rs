@@ -7,7 +7,7 @@ mod fault_around;
 mod following;
 mod group;
 mod knobs;
-mod private_file;
+pub(crate) mod private_file;
 mod probed;
 mod scanner;
 mod target;
