@@ -1,6 +1,7 @@
 //! Scenarios as users run them: from text to result.
 
 use isotherm_scenario::{BUNDLED, RunOptions, Scenario, ScenarioResult, parse, print, run};
+use isotherm_sim::reclaim::baselines;
 use proptest::prelude::*;
 
 fn options(threads: usize) -> RunOptions {
@@ -36,7 +37,7 @@ fn opt_is_the_floor_of_every_policy_on_every_workload() {
     for workload in ["zipf", "hot"] {
         for limit in ["90%", "60%"] {
             let floor = mean(&result, workload, &format!("opt@{limit}"), "major_faults");
-            for policy in ["classic", "lru", "fifo", "clock"] {
+            for policy in std::iter::once("classic").chain(baselines().map(|entry| entry.name)) {
                 let faults = mean(&result, workload, &format!("{policy}@{limit}"), "major_faults");
                 assert!(floor <= faults, "{workload} {policy}@{limit}: {faults} < {floor}");
             }

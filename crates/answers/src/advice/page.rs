@@ -7,6 +7,7 @@ use isotherm_report::{
 };
 use isotherm_scenario::Scenario;
 use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Candidate, Question};
+use isotherm_sim::reclaim::baselines;
 use isotherm_units::{Bytes, Duration};
 
 use super::{tables, views, words};
@@ -107,11 +108,11 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     }
     let size = PictureSize { width: 960, height: 420 };
     page.section(&heading("Runtime by memory size"));
-    page.paragraph(
+    page.paragraph(&format!(
         "How much longer the program runs than with unlimited memory. `opt` (Belady's MIN) knows the future and is the \
-         floor of any policy; it cannot be built. `lru`, `fifo` and `clock` are baselines. Where outcomes fall into two groups, both \
-         are points.",
-    );
+         floor of any policy; it cannot be built. {} are baselines. Where outcomes fall into two groups, both are points.",
+        other_baselines()
+    ));
     page.chart(&runtime_chart(advice), size);
     page.section(&heading("Major faults by memory size"));
     page.chart(&fault_chart(advice), size);
@@ -119,6 +120,14 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     page.paragraph("The charge of the program, mean over time: what lies below the limit is free for others.");
     page.chart(&charge_chart(advice), size);
     page.notes("With the kernel's own parameters", &words::kernel_defaults(advice));
+}
+
+/// The baselines except `opt`, as `a`, `b` and `c`.
+fn other_baselines() -> String {
+    let names: Vec<_> =
+        baselines().filter(|entry| entry.name != "opt").map(|entry| format!("`{}`", entry.name)).collect();
+    let (last, others) = names.split_last().expect("several baselines");
+    format!("{} and {last}", others.join(", "))
 }
 
 /// A curve of each configuration, with its interval where `y` gives one.

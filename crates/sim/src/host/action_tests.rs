@@ -6,7 +6,7 @@ use crate::counters::Counter;
 use crate::memory::{Flag, FrameId};
 use crate::mmu::SpaceId;
 use crate::pressure::TaskState;
-use crate::reclaim::POLICIES;
+use crate::reclaim::{POLICIES, baselines};
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
     Action, AddressRange, FilterType, Gauge, Gauging, HostError, Metric, NodeId, PageFilter, PageFilters, PageTest,
@@ -438,7 +438,7 @@ fn what_is_not_here_says_what_it_needs() {
     assert!(not_here(&mut stage, target, Action::Pageout, PageRange::at((1 << 20) + 60, 8)).contains("no frames"));
     let premapped = stage.memory.premapped[0].first_frame;
     assert_eq!(stage.apply(PHYSICAL, Action::Pageout, PageRange::at(premapped, 64)), Ok(0), "passed over");
-    for name in ["lru", "fifo", "clock", "opt"] {
+    for name in baselines().map(|entry| entry.name) {
         let mut stage = Stage::new(name, DeviceKind::Zram);
         let (_, target) = stage.process(64);
         assert!(not_here(&mut stage, PHYSICAL, Action::LruPrio, ALL).contains("cannot be sorted"), "{name}");

@@ -2,6 +2,7 @@
 
 use super::stage::Stage;
 use crate::costs::Costs;
+use crate::reclaim::POLICIES;
 use crate::swap::device::DeviceKind;
 use isotherm_core::generations::Swappiness;
 use isotherm_core::host::{Ageing, Answer, Eviction, Gauge, Generational, HostError, Listing, Lruvec, NodeId};
@@ -195,7 +196,7 @@ fn what_stays_is_told() {
 
 #[test]
 fn other_policies_say_what_is_missing() {
-    for policy in ["classic", "lru", "fifo", "clock"] {
+    for policy in POLICIES.iter().map(|entry| entry.name).filter(|&name| name != "mglru") {
         let mut stage = Stage::new(policy, DeviceKind::Zram);
         let mut host = stage.host();
         let can = host.generation_capabilities();

@@ -1,7 +1,7 @@
 //! The baselines against their definitions (`docs/mechanism/reclaim.md#baselines`): page by page, on a group of `n` pages.
 
 use super::driver::{Attempt, ReclaimStep};
-use super::{POLICIES, PolicyError, policy_by_name};
+use super::{PolicyError, baselines, policy_by_name};
 use crate::cgroup::{CgroupId, Knob};
 use crate::counters::Counter;
 use crate::mmu::SpaceId;
@@ -97,7 +97,7 @@ proptest! {
         n in 1u64..16,
         swap in prop::sample::select(vec![DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Disk]),
     ) {
-        for policy in ["lru", "fifo", "clock", "opt"] {
+        for policy in baselines().map(|entry| entry.name) {
             let missed = misses(policy, n, swap, &requests);
             // Ties of opt lie between pages that are not used again, so the sequence is unique there too.
             prop_assert_eq!(missed, model(policy, usize::try_from(n).expect("small"), &requests), "{}", policy);
@@ -146,7 +146,7 @@ fn opt_never_misses_more_often_and_long_logs_are_compacted() {
         .collect();
     let count = |policy| misses(policy, 8, DeviceKind::Zram, &requests).into_iter().filter(|&miss| miss).count();
     let floor = count("opt");
-    for policy in ["lru", "fifo", "clock"] {
+    for policy in baselines().map(|entry| entry.name) {
         let model = model(policy, 8, &requests).into_iter().filter(|&miss| miss).count();
         assert_eq!(count(policy), model, "{policy}");
         assert!(floor <= model, "{policy}: {model} below {floor}");
@@ -175,7 +175,7 @@ fn the_oldest_page_of_a_subtree_goes_wherever_it_lies() {
 
 #[test]
 fn a_locked_page_is_passed_over_and_found_nothing_is_failure() {
-    for entry in POLICIES.iter().filter(|entry| !entry.runs_on_linux) {
+    for entry in baselines() {
         let (mut bed, group, space) = group_of(entry.name, 2, DeviceKind::Zram);
         bed.write(space, 0);
         bed.write(space, 1);
@@ -193,7 +193,7 @@ fn a_locked_page_is_passed_over_and_found_nothing_is_failure() {
 
 #[test]
 fn without_swap_only_file_pages_go() {
-    for entry in POLICIES.iter().filter(|entry| !entry.runs_on_linux) {
+    for entry in baselines() {
         let (mut bed, _, space) = group_of(entry.name, 6, DeviceKind::None);
         let file = bed.file("data", 32);
         bed.map_open_file(space, 1000, file, 32, false);
@@ -215,7 +215,7 @@ fn without_swap_only_file_pages_go() {
 
 #[test]
 fn a_dirty_file_page_is_written_and_its_frame_is_free_at_once() {
-    for entry in POLICIES.iter().filter(|entry| !entry.runs_on_linux) {
+    for entry in baselines() {
         let (mut bed, _, space) = group_of(entry.name, 1, DeviceKind::None);
         let file = bed.file("data", 4);
         bed.map_open_file(space, 1000, file, 4, false);
@@ -276,7 +276,7 @@ fn opt_refuses_a_second_future() {
 
 #[test]
 fn a_lowered_limit_is_reached_exactly() {
-    for entry in POLICIES.iter().filter(|entry| !entry.runs_on_linux) {
+    for entry in baselines() {
         let (mut bed, group, space) = group_of(entry.name, 16, DeviceKind::Nvme);
         (0..16).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
         assert_eq!(bed.run(Attempt::once(group, 5)), ReclaimStep::Done { reclaimed: 5 }, "{}", entry.name);

@@ -1,19 +1,12 @@
 //! `clock`: first in, first out with a second chance (`docs/mechanism/reclaim.md#baselines`).
-//!
-//! The reference bit is the accessed bit of the page table (of any entry that shows the page), and `referenced` for uses
-//! through a file descriptor. The access that brings a page in sets the accessed bit too but must not count, so the bit is
-//! cleared when that access is over.
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
+use super::reference_bit::ReferenceBit;
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
-use crate::memory::{Flag, FrameId, Memory, NodeId, PageOwner};
+use crate::memory::{FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
-use std::collections::VecDeque;
-
-/// More pages than are on their way between fault and access at any time.
-const FRESH_MAX: usize = 64;
 
 /// Its line in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -27,9 +20,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 #[derive(Clone, Debug)]
 pub struct Clock {
     log: OrderLog,
-    /// The last pages that came in, as far as their first access is still to come. Pages that were read ahead and not used
-    /// drop out, and are treated like others then.
-    fresh: VecDeque<FrameId>,
+    bit: ReferenceBit,
 }
 
 impl Default for Clock {
@@ -41,41 +32,8 @@ impl Default for Clock {
 impl Clock {
     /// Without pages.
     pub fn new() -> Self {
-        Self { log: OrderLog::new(), fresh: VecDeque::new() }
+        Self { log: OrderLog::new(), bit: ReferenceBit::default() }
     }
-
-    /// Takes a page off the fresh ones; whether it was one.
-    #[inline]
-    fn take_fresh(&mut self, frame: FrameId) -> bool {
-        if self.fresh.is_empty() {
-            return false;
-        }
-        let at = self.fresh.iter().position(|&other| other == frame);
-        at.is_some_and(|at| {
-            self.fresh.remove(at);
-            true
-        })
-    }
-}
-
-/// Reads and clears the reference bit of a page.
-fn take_used(memory: &mut Memory, frame: FrameId) -> bool {
-    let flags = memory.frames.flags(frame);
-    let mut used = flags.has(Flag::Referenced) | memory.frames.take_young(frame);
-    if flags.has(Flag::Referenced) {
-        memory.frames.clear(frame, Flag::Referenced);
-    }
-    if !flags.has_any([Flag::FileOwned, Flag::Shared])
-        && let PageOwner::Anonymous { space, page } = memory.frames.owner(frame)
-    {
-        // A page in flight may outlive its space, and its place in it.
-        let owner = memory.space_mut(space);
-        return owner.alive && owner.table.test_and_clear_young_of(page, frame) || used;
-    }
-    for mapper in memory.mappers(frame) {
-        used |= memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
-    }
-    used
 }
 
 impl Ordered for Clock {
@@ -83,7 +41,7 @@ impl Ordered for Clock {
         &mut self.log
     }
     fn spares(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
-        !self.take_fresh(frame) && take_used(memory, frame)
+        self.bit.take(memory, frame)
     }
 }
 
@@ -92,21 +50,15 @@ impl ReclaimPolicy for Clock {
         self.log.add_lruvec(lruvec);
     }
     fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, _shadow: Option<u64>) {
-        debug_assert!(self.fresh.len() <= FRESH_MAX, "the oldest makes room for the newest");
-        if self.fresh.len() == FRESH_MAX {
-            self.fresh.pop_front();
-        }
-        self.fresh.push_back(frame);
+        self.bit.added(frame);
         self.log.insert(memory, frame);
     }
     fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
-        self.take_fresh(frame);
+        self.bit.removed(frame);
         self.log.remove(memory, frame);
     }
     fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId) {
-        if !self.take_fresh(frame) {
-            memory.frames.set(frame, Flag::Referenced);
-        }
+        self.bit.mark_accessed(memory, frame);
     }
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool {
         hint == Hint::LazyFree && self.log.free_lazily(memory, frame)
@@ -130,15 +82,10 @@ impl ReclaimPolicy for Clock {
         self.log.check(memory)
     }
     fn wanted_touches(&self) -> Touches {
-        Touches::AfterFault
+        ReferenceBit::TOUCHES
     }
     fn touched(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
-        // The first access is the one that faulted.
-        let Some(first) = runs.first().filter(|_| !self.fresh.is_empty()).map(|run| run.page()) else { return };
-        let Some(frame) = memory.space(space).table.frame_at(first) else { return };
-        if self.take_fresh(frame) {
-            take_used(memory, frame);
-        }
+        self.bit.touched(memory, space, runs);
     }
     fn is_exact(&self) -> bool {
         true

@@ -20,6 +20,7 @@ mod opt;
 mod order_log;
 pub mod outcome;
 pub mod refault;
+mod reference_bit;
 pub mod scan_balance;
 mod swap_out;
 mod work;
@@ -429,6 +430,11 @@ pub struct PolicySettings {
 /// Every policy. A new one is a file in this folder, with its entry, and a line here; command line, scenarios, `advise` and the
 /// conformance suite read this table.
 pub const POLICIES: &[PolicyEntry] = &[classic::ENTRY, mglru::ENTRY, lru::ENTRY, fifo::ENTRY, clock::ENTRY, opt::ENTRY];
+
+/// The policies of [`POLICIES`] that no Linux system can be set up for, in their order.
+pub fn baselines() -> impl Iterator<Item = &'static PolicyEntry> {
+    POLICIES.iter().filter(|entry| !entry.runs_on_linux)
+}
 
 /// The policy called `name`.
 ///

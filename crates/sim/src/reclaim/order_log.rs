@@ -1,4 +1,7 @@
-//! The order of pages as an append-only log, for `lru`, `fifo` and `clock`.
+//! The order of pages as an append-only log, for `lru`, `fifo` and `clock`: policies whose victim is at the old end.
+//!
+//! A policy whose victim may lie in the middle cannot use it: places change whenever the log is compacted, so it cannot keep a hand there.
+//! Such a policy uses [`List`](crate::memory::List).
 //!
 //! Moving a page to the young end of a linked list costs five scattered stores. Here it is one push at the end of the log and one
 //! store of its place in it; the older entry goes stale and is skipped in the search for the old end. When the log has grown by
@@ -42,7 +45,7 @@ const LOG_MIN: usize = 4096;
 /// log2 of the pages whose places lie in one piece: 16 KiB. Programs with memory all over their space use few pages of each part.
 const PIECE_SHIFT: u32 = 12;
 
-/// Pages in an order, oldest first.
+/// Pages in an order, oldest first. Only the oldest can be found: for a victim in the middle, use [`List`](crate::memory::List).
 #[derive(Clone, Debug, Default)]
 pub(super) struct OrderLog {
     log: Vec<Named>,
@@ -132,7 +135,7 @@ impl Noted {
     }
 }
 
-/// A policy that evicts in the order of a log.
+/// A policy that evicts in the order of a log: never from the middle.
 pub(super) trait Ordered: ReclaimPolicy + Sized {
     fn log(&mut self) -> &mut OrderLog;
     /// Whether the oldest page goes to the young end this time.
