@@ -15,6 +15,7 @@ mod numbering;
 mod oracle_general;
 mod perf;
 mod requests;
+mod samples;
 mod text;
 
 use std::path::Path;

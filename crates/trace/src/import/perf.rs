@@ -9,10 +9,9 @@
 //!
 //! Formats checked with perf 6.1. Options read: none.
 
-use std::collections::HashMap;
-
+use super::samples::{Sample, Samples};
 use super::{ImportOptions, Importer, Input};
-use crate::{ProcessMeta, Result, ThreadMeta, TraceError, TraceMeta, TraceRow, TraceWriter};
+use crate::{Result, TraceError, TraceMeta, TraceWriter};
 
 pub(super) const IMPORTER: Importer = Importer {
     name: "perf-samples",
@@ -28,11 +27,10 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// The command that prints the required fields.
 const COMMAND: &str = "perf script -F comm,pid,tid,time,event,addr,data_src";
-/// Addresses from here on are the kernel's.
-const KERNEL_FROM: u64 = 1 << 63;
 
+/// A sample as it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sample<'a> {
+struct Printed<'a> {
     comm: &'a str,
     /// `None` if only the thread's id is printed.
     pid: Option<u32>,
@@ -44,127 +42,57 @@ struct Sample<'a> {
     write: bool,
 }
 
-#[derive(Debug, Default)]
-struct Threads {
-    processes: HashMap<u32, usize>,
-    /// Number and latest time, by pid and tid.
-    threads: HashMap<(u32, u32), (u32, u64)>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    samples: u64,
-    faults: u64,
-    with_address: u64,
-    kernel: u64,
-    went_back: u64,
-    other_lines: u64,
-    is_cut: bool,
-}
-
 fn convert(input: &mut Input, _: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
-    let mut threads = Threads::default();
-    let mut counts = Counts::default();
-    let mut first_ns = None;
+    let mut samples = Samples::default();
+    let mut faults = 0;
     let mut only_tid = None;
     while let Some((_, line)) = input.next_line()? {
         let line = line.to_vec();
         if !input.line_has_end() {
-            // Its numbers may be truncated.
-            counts.is_cut = true;
+            samples.is_cut = true;
             break;
         }
-        let Some(sample) = std::str::from_utf8(&line).ok().and_then(parse) else {
-            counts.other_lines += u64::from(!line.is_empty());
+        let Some(printed) = std::str::from_utf8(&line).ok().and_then(parse) else {
+            samples.other_lines += u64::from(!line.is_empty());
             continue;
         };
-        counts.samples += 1;
-        counts.faults += u64::from(sample.event.contains("fault"));
-        let Some(address) = sample.address.filter(|&address| address != 0) else { continue };
-        counts.with_address += 1;
-        if address >= KERNEL_FROM {
-            counts.kernel += 1;
-            continue;
-        }
+        faults += u64::from(printed.event.contains("fault"));
+        let Some(address) = samples.user_address(printed.address) else { continue };
+        let Printed { pid, tid, time_ns, write, comm: name, .. } = printed;
         // Without a pid, a thread's address space is known only if there is no other thread.
-        if sample.pid.is_none() && *only_tid.get_or_insert(sample.tid) != sample.tid {
+        if pid.is_none() && *only_tid.get_or_insert(tid) != tid {
             let what =
                 format!("samples of several threads do not say of which process they are. Print them with: {COMMAND}");
             return Err(input.bad_line(what));
         }
-        let pid = sample.pid.unwrap_or(sample.tid);
-        let (thread, latest_ns) = threads.find(writer, pid, &sample)?;
-        let since_ns = sample.time_ns.saturating_sub(*first_ns.get_or_insert(sample.time_ns));
-        counts.went_back += u64::from(since_ns < *latest_ns);
-        *latest_ns = since_ns.max(*latest_ns);
-        let (time_ns, page) = (*latest_ns, address >> isotherm_units::PAGE_SHIFT);
-        writer.push(TraceRow { time_ns, thread, page, pages: 1, write: sample.write, kernel: false })?;
+        samples.push(writer, Sample { pid: pid.unwrap_or(tid), tid, name, time_ns, address, write })?;
     }
-    if counts.samples > 0 && counts.with_address == 0 {
+    if samples.count > 0 && samples.without_address == samples.count {
         return Err(TraceError::Unsupported {
             path: input.path().to_owned(),
             what: format!(
                 "its {} samples carry no address of data. Record with `perf mem record` or `perf record -d`, and print with: \
                  {COMMAND}",
-                counts.samples
+                samples.count
             ),
         });
     }
-    counts.tell(writer)
-}
-
-impl Threads {
-    /// Number and latest time of the sample's thread, declared at its first sample.
-    fn find(&mut self, writer: &mut TraceWriter, pid: u32, sample: &Sample<'_>) -> Result<(u32, &mut u64)> {
-        let key = (pid, sample.tid);
-        if !self.threads.contains_key(&key) {
-            let name = sample.comm.to_owned();
-            let process = match self.processes.get(&pid) {
-                Some(&process) => process,
-                None => {
-                    let process =
-                        writer.add_process(ProcessMeta { pid, name: name.clone(), ..ProcessMeta::default() })?;
-                    *self.processes.entry(pid).or_insert(process)
-                }
-            };
-            let number = writer.add_thread(ThreadMeta { process, tid: sample.tid, name, started_by: None })?;
-            self.threads.insert(key, (number, 0));
-        }
-        let (number, latest_ns) = self.threads.get_mut(&key).expect("just inserted");
-        Ok((*number, latest_ns))
+    if samples.count > faults {
+        writer.note(
+            "samples: each row is one access out of many, and most accesses are missing; footprint, working sets and misses \
+             are lower bounds",
+        )?;
     }
-}
-
-impl Counts {
-    fn tell(&self, writer: &mut TraceWriter) -> Result<()> {
-        if self.samples > self.faults {
-            writer.note(
-                "samples: each row is one access out of many, and most accesses are missing; footprint, working sets and \
-                 misses are lower bounds",
-            )?;
-        }
-        if self.faults > 0 {
-            writer.note(
-                "page faults: each row is an access to a page that was not mapped in; later accesses to the page are missing",
-            )?;
-        }
-        writer.note("time is the clock of the samples, from the first one on; sleeps count as running")?;
-        let dropped = [
-            (self.kernel, "samples of kernel addresses were dropped"),
-            (self.samples - self.with_address, "samples without an address were dropped"),
-            (self.went_back, "samples were older than the one before of the same thread; the later time was kept"),
-            (self.other_lines, "lines that are no samples were passed over"),
-            (u64::from(self.is_cut), "line at the end has no line end, so it may be cut: left out"),
-        ];
-        for (count, what) in dropped.into_iter().filter(|(count, _)| *count > 0) {
-            writer.note(format!("{count} {what}"))?;
-        }
-        writer.set_outcome(None, !self.is_cut)
+    if faults > 0 {
+        writer.note(
+            "page faults: each row is an access to a page that was not mapped in; later accesses to the page are missing",
+        )?;
     }
+    samples.finish(writer)
 }
 
 /// `comm pid/tid [cpu] time: period event: address …`; `None`: another kind of line.
-fn parse(line: &str) -> Option<Sample<'_>> {
+fn parse(line: &str) -> Option<Printed<'_>> {
     // The time is the first word that is a number with a fraction and ends in a colon.
     let (time_at, time_word) = words(line).find(|(_, word)| time_of(word).is_some())?;
     let before = line[..time_at].trim_end();
@@ -187,7 +115,7 @@ fn parse(line: &str) -> Option<Sample<'_>> {
     let fields = &after[event_at + event.len()..];
     let address = address(fields);
     let write = is_write(name, fields);
-    Some(Sample { comm: comm.trim(), pid, tid, time_ns: time_of(time_word)?, event: name, address, write })
+    Some(Printed { comm: comm.trim(), pid, tid, time_ns: time_of(time_word)?, event: name, address, write })
 }
 
 /// The words of a line and their offsets.
