@@ -93,9 +93,9 @@ fn seconds(ns: u64) -> f64 {
     real(ns) / 1e9
 }
 
-fn of_sections(snapshot: &Snapshot, value: impl Fn(&SectionStatus) -> f64) -> Values {
-    let label = |section: &SectionStatus| vec![("section", section.section.clone())];
-    snapshot.status.sections.iter().map(|section| (label(section), value(section))).collect()
+fn of_sections<V: Into<Option<f64>>>(snapshot: &Snapshot, value: impl Fn(&SectionStatus) -> V) -> Values {
+    let row = |section: &SectionStatus| Some((vec![("section", section.section.clone())], value(section).into()?));
+    snapshot.status.sections.iter().filter_map(row).collect()
 }
 
 fn of_groups(snapshot: &Snapshot, value: impl Fn(&Group) -> Option<f64>) -> Values {
@@ -167,6 +167,8 @@ metrics! {
     "section_verified_bytes_total" Counter ["section"] "Memory for which that was done, as read back"
         |it| of_sections(it, |section| real(section.verified_bytes));
     "section_refusals_total" Counter ["section"] "Acts that were withheld or failed" |it| of_sections(it, |section| real(section.refused));
+    "section_since_acted_seconds" Gauge ["section"] "Since it last did something; left out before it has"
+        |it| of_sections(it, |section| section.since_acted_ns.map(seconds));
     "target_memory_bytes" Gauge ["target", "temperature"]
         "Memory by its age, where generations tell: used within 1 min (hot), within 10 min (warm), not within 10 min (cold)" temperatures;
     "target_used_bytes" Gauge ["target"] "memory.current" |it| of_groups(it, |group| group.memory_bytes.map(real));
@@ -239,6 +241,7 @@ mod tests {
             asked_bytes: 4096,
             verified_bytes: 2048,
             refused: 1,
+            since_acted_ns: (state == "acting").then_some(1_500_000_000),
             words: Vec::new(),
         }
     }
@@ -284,6 +287,7 @@ mod tests {
             "isotherm_section_acting{section=\"generations.cold\"} 1.0",
             "isotherm_section_acting{section=\"limits.size\"} 0.0",
             "isotherm_section_verified_bytes_total{section=\"generations.cold\"} 2048.0",
+            "isotherm_section_since_acted_seconds{section=\"generations.cold\"} 1.5",
             "isotherm_target_stalled_seconds_total{target=\"/app \\\"x\\\"\\\\\\n\",kind=\"some\"} 1.5",
             "isotherm_target_memory_bytes{target=\"/app \\\"x\\\"\\\\\\n\",temperature=\"cold\"} 3.0",
             "isotherm_node_fragmentation_percent{node=\"0\"} 17.0",
@@ -291,6 +295,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(!text.contains("/bare"), "what is not known is left out");
+        assert!(!text.contains("since_acted_seconds{section=\"limits.size\"}"), "it has not acted");
     }
 
     #[test]

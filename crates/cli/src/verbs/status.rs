@@ -72,6 +72,9 @@ fn words(told: &Told, pid: i32) -> String {
             size(section.verified_bytes),
             section.refused
         ));
+        if let Some(ns) = section.since_acted_ns {
+            line(format!("  last acted {} ago", time(ns)));
+        }
         for said in &section.words {
             line(format!("  {said}"));
         }

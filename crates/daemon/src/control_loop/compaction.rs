@@ -221,12 +221,12 @@ impl Section for CompactionSection {
         }
     }
 
-    fn status(&self, _: &mut dyn System) -> SectionStatus {
+    fn status(&self, now: Instant, _: &mut dyn System) -> SectionStatus {
         let mut words = self.tally.words(&self.spec.design);
         words.extend(self.last.map(|NodeFree { score, huge_free, .. }| {
             format!("score {score}, {huge_free} huge pages free, when it looked last")
         }));
-        self.head.status(&self.totals, vec![format!("node {}", self.spec.node)], words)
+        self.head.status(now, &self.totals, vec![format!("node {}", self.spec.node)], words)
     }
 }
 
@@ -239,6 +239,9 @@ impl CompactionSection {
         };
         let asked_bytes = report.work.pages_moved.saturating_mul(PAGE_BYTES);
         self.totals.add(asked_bytes, report.work.blocks_freed.saturating_mul(HUGE_BYTES));
+        if report.work.pages_moved > 0 {
+            self.totals.acted_at = Some(now);
+        }
         let NodeFree { score, huge_free, .. } =
             self.last.unwrap_or(NodeFree { node: self.spec.node, score: 0, huge_free: 0 });
         Line::Compacted {

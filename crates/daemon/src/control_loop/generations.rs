@@ -120,8 +120,8 @@ impl Section for GenerationsSection {
         lines.iter().try_for_each(|line| context.log.line(line))
     }
 
-    fn status(&self, _: &mut dyn System) -> SectionStatus {
-        self.head.status(&self.totals, self.groups.clone(), Daemon::<Gate<'_>>::words(&self.tool))
+    fn status(&self, now: Instant, _: &mut dyn System) -> SectionStatus {
+        self.head.status(now, &self.totals, self.groups.clone(), Daemon::<Gate<'_>>::words(&self.tool))
     }
 }
 

@@ -203,7 +203,7 @@ impl Section for LimitsSection {
         Ok(left)
     }
 
-    fn status(&self, _: &mut dyn System) -> SectionStatus {
+    fn status(&self, now: Instant, _: &mut dyn System) -> SectionStatus {
         let mut words = Vec::new();
         for (path, sized) in &self.groups {
             if let Some(why) = &sized.foreign {
@@ -215,7 +215,7 @@ impl Section for LimitsSection {
             words.push(format!("{path}: {limit}"));
             words.extend(explain_limits(sized.daemon.config(), sized.daemon.why()));
         }
-        self.head.status(&self.totals, self.groups.keys().cloned().collect(), words)
+        self.head.status(now, &self.totals, self.groups.keys().cloned().collect(), words)
     }
 }
 

@@ -198,6 +198,13 @@ pub struct SectionStatus {
     pub verified_bytes: u64,
     /// Number of actions that were withheld or failed.
     pub refused: u64,
+    /// Time since it last acted; `None` if it has not acted since it started. It acted if an action was carried out, wholly or partly
+    /// (one that it would have done, or that was refused, does not count), if compaction moved pages, or if the kernel's counters show
+    /// memory for which the kernel did its part. Those counters are read once a minute, actions of our own engines are noted once a
+    /// second.
+    // Early versions wrote none.
+    #[serde(default)]
+    pub since_acted_ns: Option<u64>,
     /// What it has done, and what held it back; one text each.
     pub words: Vec<String>,
 }
@@ -285,6 +292,14 @@ mod tests {
             let text = serde_json::to_string(&line).unwrap();
             assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
         }
+    }
+
+    #[test]
+    fn a_section_is_read_as_earlier_versions_wrote_it() {
+        let text = "{\"section\":\"limits.a\",\"engine\":\"\",\"enabled\":true,\"state\":\"acting\",\"targets\":[],\"runs\":1,\
+                    \"asked_bytes\":2,\"verified_bytes\":2,\"refused\":0,\"words\":[]}";
+        let section: SectionStatus = serde_json::from_str(text).unwrap();
+        assert_eq!((section.verified_bytes, section.since_acted_ns), (2, None));
     }
 
     #[test]

@@ -321,7 +321,7 @@ impl ControlLoop<'_> {
             paused: audit.mute.clone().or_else(|| self.paused.clone()),
             stretch: self.stretch,
             longest_turn_ns: self.longest_turn.ns(),
-            sections: self.sections.iter().map(|section| section.status(&mut **world)).collect(),
+            sections: self.sections.iter().map(|section| section.status(now, &mut **world)).collect(),
             ..Status::at(now, meter.spent(), resident)
         }
     }

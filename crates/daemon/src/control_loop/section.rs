@@ -136,7 +136,7 @@ pub(super) trait Section: Any + std::fmt::Debug {
     /// It is no longer configured: the host drops its state for it.
     fn release(&mut self, _host: &mut dyn LoopHost) {}
 
-    fn status(&self, world: &mut dyn System) -> SectionStatus;
+    fn status(&self, now: Instant, world: &mut dyn System) -> SectionStatus;
 }
 
 /// How sections of one kind are made from a configuration.
@@ -246,7 +246,13 @@ impl Head {
         came.chain(went).collect()
     }
 
-    pub(super) fn status(&self, totals: &Totals, targets: Vec<String>, words: Vec<String>) -> SectionStatus {
+    pub(super) fn status(
+        &self,
+        now: Instant,
+        totals: &Totals,
+        targets: Vec<String>,
+        words: Vec<String>,
+    ) -> SectionStatus {
         SectionStatus {
             section: self.label.clone(),
             engine: self.engine.into(),
@@ -257,6 +263,7 @@ impl Head {
             asked_bytes: totals.asked_bytes,
             verified_bytes: totals.verified_bytes,
             refused: totals.refused,
+            since_acted_ns: totals.acted_at.map(|acted_at| now.since(acted_at).ns()),
             words,
         }
     }
@@ -269,6 +276,8 @@ pub(super) struct Totals {
     pub(super) verified_bytes: u64,
     /// Number of actions that were withheld or failed.
     pub(super) refused: u64,
+    /// When it last acted, as [`SectionStatus::since_acted_ns`] defines it.
+    pub(super) acted_at: Option<Instant>,
 }
 
 impl Totals {
@@ -277,10 +286,18 @@ impl Totals {
         self.verified_bytes = self.verified_bytes.saturating_add(verified_bytes);
     }
 
+    /// Notes the time of an action, if it was carried out.
+    pub(super) fn note_time(&mut self, effect: &Effect, now: Instant) {
+        if matches!(effect, Effect::Done | Effect::Partly) {
+            self.acted_at = Some(now);
+        }
+    }
+
     /// Counts an action, and returns its line.
     pub(super) fn acted(&mut self, act: Act, head: &Head, now: Instant) -> Line {
         self.add(act.asked_bytes, act.verified_bytes);
         self.refused += u64::from(matches!(act.effect, Effect::Refused { .. }));
+        self.note_time(&act.effect, now);
         Line::Acted { section: head.label.clone(), at_ns: now.since(Instant::START).ns(), act }
     }
 }

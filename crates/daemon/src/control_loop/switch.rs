@@ -70,6 +70,8 @@ pub(super) struct KernelSection {
     head: Head,
     /// Number of attempts that failed.
     refused: u64,
+    /// When its counters last showed memory for which it did its part.
+    acted_at: Option<Instant>,
     spec: Spec,
     kernel: Box<dyn Kernel>,
     /// When it was switched on; `None` while it is off.
@@ -103,6 +105,7 @@ impl Kind for KernelSection {
         Ok(Self {
             head: Head::new(label, kernel.engine(), spec.enable()),
             refused: 0,
+            acted_at: None,
             spec: spec.clone(),
             kernel,
             on: None,
@@ -171,10 +174,10 @@ impl Section for KernelSection {
         Ok(self.switch_off(context)?.into_iter().collect())
     }
 
-    fn status(&self, world: &mut dyn System) -> SectionStatus {
+    fn status(&self, now: Instant, world: &mut dyn System) -> SectionStatus {
         let Counts { asked_bytes, verified_bytes, words } = self.kernel.counts(self.on.is_some(), world);
-        let totals = Totals { asked_bytes, verified_bytes, refused: self.refused };
-        self.head.status(&totals, self.kernel.targets(), words)
+        let totals = Totals { asked_bytes, verified_bytes, refused: self.refused, acted_at: self.acted_at };
+        self.head.status(now, &totals, self.kernel.targets(), words)
     }
 }
 
@@ -255,7 +258,7 @@ impl KernelSection {
             Standing::Runs | Standing::Outdated => {
                 if now.since(self.counted) >= COUNT {
                     self.counted = now;
-                    self.count(context.world, context.log)?;
+                    self.count(now, context.world, context.log)?;
                 }
                 Ok(self.kernel.shortcoming(context.world))
             }
@@ -291,7 +294,7 @@ impl KernelSection {
     }
 
     /// What the kernel did since the last line about it.
-    fn count(&mut self, world: &mut dyn System, log: &mut dyn Log) -> Result<(), String> {
+    fn count(&mut self, now: Instant, world: &mut dyn System, log: &mut dyn Log) -> Result<(), String> {
         let counts = self.kernel.counts(true, world);
         let asked_bytes = counts.asked_bytes.saturating_sub(self.counts.asked_bytes);
         let verified_bytes = counts.verified_bytes.saturating_sub(self.counts.verified_bytes);
@@ -299,6 +302,9 @@ impl KernelSection {
             return Ok(());
         }
         self.counts = counts;
+        if verified_bytes > 0 {
+            self.acted_at = Some(now);
+        }
         log.line(&Line::Counted { section: self.head.label.clone(), asked_bytes, verified_bytes })
     }
 
@@ -308,7 +314,7 @@ impl KernelSection {
             return Ok(None);
         }
         // The counters are gone afterwards. Knobs are restored even if no line can be written.
-        let counted = self.count(context.world, context.log);
+        let counted = self.count(context.now, context.world, context.log);
         self.on = None;
         let trouble = context.knobs.put_back(&self.head.label).err();
         counted?;

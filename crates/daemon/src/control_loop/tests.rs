@@ -28,7 +28,10 @@ fn what_is_cold_goes_and_nothing_else() {
     assert!(truth.forbidden.borrow().is_empty(), "{:?}", truth.forbidden);
     let verified: u64 = truth.acts().iter().map(|act| act.verified_bytes).sum();
     assert_eq!(verified, 29_000 * PAGE_BYTES, "each page that went stands in a line");
-    assert_eq!(steered.status.sections[0].verified_bytes, verified);
+    let status = &steered.status.sections[0];
+    assert_eq!(status.verified_bytes, verified);
+    let last = truth.evicted.borrow().last().map(|evicted| evicted.0).unwrap();
+    assert_eq!(status.since_acted_ns, Some(truth.now().since(last).ns()));
     for (target, why) in
         [("/app/web-3/sshd.service", "people come in"), ("/app/web-4", "guaranteed"), ("/app/web-5", "protect")]
     {
@@ -41,7 +44,8 @@ fn what_is_cold_goes_and_nothing_else() {
 #[test]
 fn without_enable_it_tells_what_it_would_do_and_does_nothing() {
     let (watched, acted) = (Truth::new(), Truth::new());
-    steered(&watched, &config(false), 45, Vec::new());
+    let told = steered(&watched, &config(false), 45, Vec::new());
+    assert_eq!(told.status.sections[0].since_acted_ns, None, "what it would have done does not count");
     steered(&acted, &config(true), 45, Vec::new());
     assert!(watched.evicted.borrow().is_empty());
     let acts = watched.acts();

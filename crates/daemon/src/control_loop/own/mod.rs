@@ -203,8 +203,8 @@ impl Section for OwnSection {
         self.engine = Engine::None;
     }
 
-    fn status(&self, _: &mut dyn System) -> SectionStatus {
-        self.head.status(&self.sums.totals, self.groups.clone(), self.engine.words(self.processes.len()))
+    fn status(&self, now: Instant, _: &mut dyn System) -> SectionStatus {
+        self.head.status(now, &self.sums.totals, self.groups.clone(), self.engine.words(self.processes.len()))
     }
 }
 

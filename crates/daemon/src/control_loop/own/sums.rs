@@ -111,6 +111,7 @@ impl Sums {
                 None if verified_bytes >= asked_bytes => Effect::Done,
                 _ => Effect::Partly,
             };
+            self.totals.note_time(&effect, now);
             let more = if sum.times > 1 { format!(", and {} more", sum.times - 1) } else { String::new() };
             let act = Act {
                 action: (*action).into(),

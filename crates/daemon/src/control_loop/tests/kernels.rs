@@ -89,6 +89,8 @@ fn a_kdamond_watches_the_processes_of_its_groups_and_leaves_nothing() {
     assert!(truth.has_line(counted), "{:?}", truth.lines);
     let switch = whole.status.sections.iter().find(|section| section.engine == "kernel: DAMON").unwrap();
     assert_eq!(switch.targets, ["/app/web-1", "/app/web-2"]);
+    // It was switched on last in second 130, and is counted a minute later, and at the end.
+    assert!(switch.since_acted_ns.is_some_and(|ns| ns < 60 * 1_000_000_000), "{switch:?}");
 
     // A dry run lists exactly the later writes.
     let watched = Truth::new();

@@ -9,7 +9,7 @@ use isotherm_core::host::{
     CompactEnd, CompactStep, Compacted, Compacting, CompactionSignals, Granularity, HostError, NodeId, ZoneId,
 };
 use isotherm_core::vocabulary::Marks;
-use isotherm_units::{PAGE_BYTES, Ratio};
+use isotherm_units::{Instant, PAGE_BYTES, Ratio};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -171,6 +171,9 @@ fn a_zone_is_compacted_to_its_low_mark_and_no_further() {
     let status = &steered.status.sections[0];
     assert_eq!((status.section.as_str(), status.engine.as_ref()), ("compaction.huge", "isotherm: compaction"));
     assert_eq!(status.verified_bytes, 56 * 512 * PAGE_BYTES);
+    let ends = |line: &Line| if let Line::Compacted { at_ns, .. } = line { Some(*at_ns) } else { None };
+    let end_ns = truth.lines.borrow().iter().find_map(ends).unwrap();
+    assert_eq!(status.since_acted_ns, Some(truth.now().since(Instant::START).ns() - end_ns));
     let asks =
         |line: &Line| matches!(line, Line::Asks { write, .. } if write == "/sys/devices/system/node/node0/compact = 1");
     assert!(truth.has_line(asks));
@@ -179,7 +182,8 @@ fn a_zone_is_compacted_to_its_low_mark_and_no_further() {
 #[test]
 fn without_enable_nothing_is_compacted_and_the_same_write_is_told() {
     let truth = scattered();
-    steered(&truth, &explicit(false), 100, Vec::new());
+    let told = steered(&truth, &explicit(false), 100, Vec::new());
+    assert_eq!(told.status.sections[0].since_acted_ns, None);
     assert_eq!(truth.memory.made.get(), 0);
     let acts = truth.acts();
     assert_eq!(acts.len(), 2, "once a minute: {acts:?}");

@@ -4,7 +4,7 @@ use super::super::*;
 use super::memory::BALANCING;
 use super::probes::*;
 use super::system::*;
-use isotherm_units::{PAGE_BYTES, Ratio, Woken};
+use isotherm_units::{Instant, PAGE_BYTES, Ratio, Woken};
 
 #[test]
 fn cold_memory_of_processes_goes_and_hot_memory_stays() {
@@ -21,6 +21,12 @@ fn cold_memory_of_processes_goes_and_hot_memory_stays() {
     let asked: u64 = truth.acts().iter().map(|act| act.asked_bytes).sum();
     assert!(asked >= verified && steered.status.sections[0].asked_bytes == asked);
     assert!(truth.has_line(|line| matches!(line, Line::LeftAlone { target, .. } if target == "/app/web-4")));
+    let last = |line: &Line| match line {
+        Line::Acted { at_ns, act, .. } if matches!(act.effect, Effect::Done | Effect::Partly) => Some(*at_ns),
+        _ => None,
+    };
+    let last_ns = truth.lines.borrow().iter().filter_map(last).max().unwrap();
+    assert_eq!(steered.status.sections[0].since_acted_ns, Some(truth.now().since(Instant::START).ns() - last_ns));
     let engine = |line: &Line| matches!(line, Line::Section { engine, .. } if engine.starts_with("isotherm"));
     assert!(truth.has_line(engine));
 }
@@ -28,7 +34,8 @@ fn cold_memory_of_processes_goes_and_hot_memory_stays() {
 #[test]
 fn an_engine_that_observes_tells_and_does_nothing() {
     let truth = Truth::new();
-    steered(&truth, &with_monitor(false), 120, Vec::new());
+    let told = steered(&truth, &with_monitor(false), 120, Vec::new());
+    assert_eq!(told.status.sections[0].since_acted_ns, None);
     let acts = truth.acts();
     assert!(!acts.is_empty() && acts.iter().all(|act| act.effect == Effect::Would && act.verified_bytes == 0));
     assert!(acts.len() <= 3 * 5, "a line a minute for each process: {}", acts.len());

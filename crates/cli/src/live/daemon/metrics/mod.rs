@@ -220,6 +220,7 @@ mod tests {
             asked_bytes: 0,
             verified_bytes: 0,
             refused: 0,
+            since_acted_ns: None,
             words: Vec::new(),
         };
         Status {
