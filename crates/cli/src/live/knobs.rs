@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use isotherm_daemon::changes::{Journal, JournaledKnobs, KnobStore, Store, same_value};
+use isotherm_daemon::changes::{Journal, JournaledKnobs, KnobError, KnobStore, Store, same_value};
 use isotherm_linux::Root;
 use isotherm_linux::knobs::value_of;
 
@@ -77,19 +77,19 @@ impl Store for JournalFile {
 pub(crate) struct KnobFiles(pub(crate) Root);
 
 impl KnobStore for KnobFiles {
-    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+    fn value(&mut self, path: &str) -> Result<Option<String>, KnobError> {
         match value_of(&self.0, path) {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.is_missing() => Ok(None),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(KnobError::machine(error)),
         }
     }
 
-    fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
+    fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
         match self.0.write(path, value) {
             // The new `memory.high` takes effect before the kernel has reclaimed the excess.
             Err(error) if error.is_slow() && value_of(&self.0, path).is_ok_and(|now| same_value(&now, value)) => Ok(()),
-            written => written.map_err(|error| error.to_string()),
+            written => written.map_err(KnobError::machine),
         }
     }
 

@@ -55,7 +55,7 @@ impl Row {
             Returned::OtherBoot => ("gone with another boot", None),
             Returned::Gone => ("gone with its group or module", None),
             Returned::Foreign(now) => ("left alone", Some(format!("somebody else wrote `{now}` since"))),
-            Returned::Failed(why) => ("failed", Some(why)),
+            Returned::Failed(why) => ("failed", Some(why.to_string())),
         };
         let Open { path, section, old, new, .. } = open;
         Self { path, section, old, new, result, why }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use isotherm_daemon::changes::Refusal;
 use isotherm_daemon::config::TABLES;
 use isotherm_daemon::control_loop::{Ended, Environment, Knobs, steer};
 use isotherm_daemon::tape::Taped;
@@ -137,23 +138,23 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 struct NoKnobs;
 
 impl Knobs for NoKnobs {
-    fn set(&mut self, _: &str, path: &str, _: &str) -> Result<(), String> {
-        Err(format!("{path} is not written in a dry run"))
+    fn set(&mut self, _: &str, path: &str, _: &str) -> Result<(), Refusal> {
+        Err(Refusal::DryRun(path.to_owned()))
     }
 
-    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
+    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), Refusal> {
         self.set(section, path, value)
     }
 
-    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String> {
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
         self.set(section, path, &value.to_string())
     }
 
-    fn forget(&mut self, _: &str) -> Result<(), String> {
+    fn forget(&mut self, _: &str) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn put_back(&mut self, _: &str) -> Result<(), String> {
+    fn put_back(&mut self, _: &str) -> Result<(), Refusal> {
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Writes knobs, and restores their old values.
 
+use super::error::{KnobError, Refusal};
 use super::journal::{Journal, JournalError, Open, Store, band, is_rounded};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +9,14 @@ pub trait KnobStore {
     /// The value that a knob holds, without surrounding white space; for a choice, the chosen word. `None` if there is no such knob.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn value(&mut self, path: &str) -> Result<Option<String>, String>;
+    /// [`KnobError`].
+    fn value(&mut self, path: &str) -> Result<Option<String>, KnobError>;
 
     /// Writes a value.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn write(&mut self, path: &str, value: &str) -> Result<(), String>;
+    /// [`KnobError`].
+    fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError>;
 
     /// Whether a write that timed out is still under way, and so may still take effect.
     fn is_being_written(&mut self, _path: &str) -> bool {
@@ -34,17 +35,6 @@ pub struct Changed {
     pub was_so: bool,
 }
 
-/// Why a knob was not changed. It keeps its old value, unless the text says otherwise.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// The journal could not record the old value, so nothing was written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The knob itself.
-    #[error("{path}: {why}")]
-    Knob { path: String, why: String },
-}
-
 /// Outcome of a change in a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Returned {
@@ -59,7 +49,7 @@ pub enum Returned {
     /// The knob holds a value that another program wrote, and is left alone.
     Foreign(String),
     /// It could not be read or written; the change stays open.
-    Failed(String),
+    Failed(KnobError),
 }
 
 /// Writes knobs, each only after a line in the journal.
@@ -98,7 +88,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         value: &str,
         accepts: impl Fn(&str) -> bool,
     ) -> Result<Changed, Refusal> {
-        let refused = |why: String| Refusal::Knob { path: path.to_owned(), why };
+        let refused = |why: KnobError| Refusal::Knob { path: path.to_owned(), why };
         let old = self.held(path).map_err(refused)?;
         if accepts(&old) {
             return Ok(Changed { path: path.to_owned(), now: old.clone(), old, was_so: true });
@@ -112,13 +102,13 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
             }
             Ok(now) => {
                 let back = self.put_back(path, &old);
-                let why = format!("`{value}` was written, and it holds `{now}`");
+                let error = Box::new(KnobError::holds(value, now));
                 match back {
                     Ok(()) => {
                         self.journal.close(number, "another value came of it")?;
-                        Err(refused(format!("{why}; the old value stands there again")))
+                        Err(refused(KnobError::Undone(error)))
                     }
-                    Err(worse) => Err(refused(format!("{why}, and cannot be put back: {worse}"))),
+                    Err(worse) => Err(refused(KnobError::Stuck { error, worse: Box::new(worse) })),
                 }
             }
             Err(why) => {
@@ -141,7 +131,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
     /// # Errors
     /// [`Refusal`].
     pub fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
-        let refused = |why: String| Refusal::Knob { path: path.to_owned(), why };
+        let refused = |why: KnobError| Refusal::Knob { path: path.to_owned(), why };
         let old = self.held(path).map_err(refused)?;
         let is_covered =
             |open: &Open| open.section == section && open.path == path && open.boot == self.boot && open.covers(value);
@@ -155,11 +145,11 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         if is_rounded(&value.to_string(), &now) {
             return Ok(());
         }
-        let back = match self.put_back(path, &old) {
-            Ok(()) => "the old value stands there again".to_owned(),
-            Err(worse) => format!("it cannot be put back: {worse}"),
-        };
-        Err(refused(format!("`{value}` was written, and it holds `{now}`; {back}")))
+        let error = Box::new(KnobError::holds(&value.to_string(), now));
+        Err(refused(match self.put_back(path, &old) {
+            Ok(()) => KnobError::Undone(error),
+            Err(worse) => KnobError::StuckInBand { error, worse: Box::new(worse) },
+        }))
     }
 
     /// Undoes all open changes, newest first, so a knob written twice ends at its first value.
@@ -200,7 +190,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
             let what = if jumped.contains(&open.path) {
                 Returned::Back
             } else if stuck.contains(&open.path) {
-                Returned::Failed("a later change of it was not taken back".to_owned())
+                Returned::Failed(KnobError::LaterChange)
             } else {
                 self.take_back(&open)
             };
@@ -269,7 +259,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         returned
     }
 
-    fn judge(&self, open: &Open, now: Result<Option<String>, String>) -> Returned {
+    fn judge(&self, open: &Open, now: Result<Option<String>, KnobError>) -> Returned {
         if open.boot != self.boot {
             return Returned::OtherBoot;
         }
@@ -284,7 +274,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
 
     fn take_back(&mut self, open: &Open) -> Returned {
         if open.boot == self.boot && self.machine.is_being_written(&open.path) {
-            return Returned::Failed("an earlier write of it has not come back from the kernel".to_owned());
+            return Returned::Failed(KnobError::Pending);
         }
         let now = if open.boot == self.boot { self.machine.value(&open.path) } else { Ok(None) };
         match self.judge(open, now) {
@@ -297,13 +287,13 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
     }
 
     /// The value of a knob that must be there.
-    fn held(&mut self, path: &str) -> Result<String, String> {
-        self.machine.value(path)?.ok_or_else(|| "there is no such knob".to_owned())
+    fn held(&mut self, path: &str) -> Result<String, KnobError> {
+        self.machine.value(path)?.ok_or(KnobError::NoKnob)
     }
 
-    fn put_back(&mut self, path: &str, old: &str) -> Result<(), String> {
+    fn put_back(&mut self, path: &str, old: &str) -> Result<(), KnobError> {
         self.machine.write(path, old)?;
         let now = self.held(path)?;
-        if now == old { Ok(()) } else { Err(format!("`{old}` was written, and it holds `{now}`")) }
+        if now == old { Ok(()) } else { Err(KnobError::holds(old, now)) }
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 /// Version of the line format.
 const VERSION: u32 = 1;
@@ -110,14 +111,14 @@ pub fn is_rounded(written: &str, held: &str) -> bool {
 }
 
 /// Why a journal cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
     /// Its file.
     #[error("the journal cannot be {what}: {error}")]
     Io {
         what: &'static str,
         #[source]
-        error: io::Error,
+        error: Arc<io::Error>,
     },
     /// A line before the last is not in our format.
     #[error(
@@ -127,6 +128,12 @@ pub enum JournalError {
     /// Written by a later isotherm.
     #[error("the journal is of version {0}; allowed: {VERSION}. The isotherm that wrote it can restore from it")]
     Version(u32),
+}
+
+impl JournalError {
+    fn io(what: &'static str, error: io::Error) -> Self {
+        Self::Io { what, error: Arc::new(error) }
+    }
 }
 
 /// The open changes, and the store for new lines.
@@ -146,10 +153,10 @@ impl<S: Store> Journal<S> {
     /// # Errors
     /// [`JournalError`].
     pub fn read(mut store: S) -> Result<Self, JournalError> {
-        let bytes = store.read().map_err(|error| JournalError::Io { what: "read", error })?;
+        let bytes = store.read().map_err(|error| JournalError::io("read", error))?;
         if bytes.len() > BYTES_MAX {
             let error = io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {BYTES_MAX} bytes"));
-            return Err(JournalError::Io { what: "read", error });
+            return Err(JournalError::io("read", error));
         }
         // End of the last line that counts. A line that lacks only its line break counts.
         let mut whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
@@ -249,7 +256,7 @@ impl<S: Store> Journal<S> {
             // Some or all of the line may have been written, so its number is not used again.
             self.has_torn_tail = true;
             self.next = self.next.saturating_add(1);
-            return Err(JournalError::Io { what: "written", error });
+            return Err(JournalError::io("written", error));
         }
         (self.has_torn_tail, self.is_empty) = (false, false);
         self.take(line).map_err(|flaw| match flaw {

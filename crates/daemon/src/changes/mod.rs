@@ -4,11 +4,13 @@
 //! everything can be restored (docs/spec/live.md#6-state-on-disk).
 
 mod change;
+mod error;
 mod journal;
 mod protected;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Changed, JournaledKnobs, KnobStore, Refusal, Returned};
+pub use change::{Changed, JournaledKnobs, KnobStore, Returned};
+pub use error::{KnobError, NotRestored, Refusal};
 pub use journal::{Journal, JournalError, Open, Store, is_rounded, same_value};
 pub use protected::{protected, protected_command};

@@ -1,10 +1,11 @@
 //! A `[[compaction]]` section decided by isotherm: a design of `core`, behind a filter that lets it compact only where
 //! allowed.
 
-use super::gate::Permit;
+use super::gate::{Held, Permit};
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
+use super::trouble::{AuditError, Trouble};
 use super::{Log, LoopHost, NodeFree, System};
 use crate::config::{CompactionConfig, Config};
 use isotherm_core::compaction::{Compactor, Design, HUGE_ORDER, Tally, Verdict, ZoneReport};
@@ -55,7 +56,7 @@ struct Gate<'a> {
     /// Last reading of the node.
     last: &'a mut Option<NodeFree>,
     /// The audit cannot be written.
-    mute: Option<String>,
+    mute: Option<AuditError>,
 }
 
 impl Compacting for Gate<'_> {
@@ -76,22 +77,16 @@ impl Compacting for Gate<'_> {
     }
 
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
-        let held = match self.permit {
-            Permit::Act => None,
-            Permit::Observe => Some("it only observes: enable = true lets it act"),
-            Permit::Withheld(why) => Some(why.as_str()),
-        };
-        if let Some(why) = held {
+        if let Err(held) = self.permit.check() {
             self.was_held = true;
-            return Err(HostError::Failed(why.to_owned()));
+            return Err(held.into());
         }
         if step.is_first {
             let (section, target) = (self.label.to_owned(), step.zone.to_string());
             let write = written(self.node);
             if let Err(why) = self.log.line(&Line::Asks { section, target, write }) {
-                let said = format!("it could not be written down before it was done: {why}");
-                self.mute = Some(why);
-                return Err(HostError::Failed(said));
+                self.mute = Some(why.clone());
+                return Err(Held::NotLogged(why).into());
             }
             *self.is_under_way = true;
         }
@@ -161,7 +156,7 @@ impl Section for CompactionSection {
         Due::At(self.ran + wait.saturating_mul(u64::from(stretch)))
     }
 
-    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
         let (now, permit) = (context.now, self.head.permit(context.withheld));
         self.head.runs += 1;
         self.ran = now;
@@ -203,7 +198,7 @@ impl Section for CompactionSection {
             Err(refusal) => {
                 self.totals.refused += 1;
                 self.tally.note_refusal(&refusal);
-                Some(refusal.to_string())
+                Some(Trouble::Host(refusal))
             }
         };
         // An exhausted budget ends the design's work, but not the kernel's.
@@ -212,7 +207,7 @@ impl Section for CompactionSection {
         }
         lines.extend(self.head.troubled(trouble));
         lines.iter().try_for_each(|line| context.log.line(line))?;
-        mute.map_or(Ok(()), Err)
+        mute.map_or(Ok(()), |why| Err(why.into()))
     }
 
     fn cease(&mut self, host: &mut dyn LoopHost) {

@@ -1,7 +1,7 @@
 //! Filter between a section and the host: the section sees only its own groups, and acts only if allowed.
 
 use super::line::{Act, Effect, Line};
-use super::{Log, LoopHost, System};
+use super::{AuditError, Log, LoopHost, System};
 use crate::changes::{protected, protected_command};
 use isotherm_core::host::{
     Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError,
@@ -32,6 +32,37 @@ impl Permit {
             Self::Observe => "observing".to_owned(),
             Self::Withheld(why) => why.clone(),
         }
+    }
+
+    /// # Errors
+    /// Why nothing may be done.
+    pub(super) fn check(&self) -> Result<(), Held> {
+        match self {
+            Self::Act => Ok(()),
+            Self::Observe => Err(Held::Observing),
+            Self::Withheld(why) => Err(Held::Withheld(why.clone())),
+        }
+    }
+}
+
+/// Why an action is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Held {
+    #[error("it only observes: enable = true lets it act")]
+    Observing,
+    #[error("{0}")]
+    Withheld(String),
+    #[error("{0} is there")]
+    KillFile(String),
+    #[error("the group does not belong to this section")]
+    NotOurs,
+    #[error("it could not be written down before it was done: {0}")]
+    NotLogged(AuditError),
+}
+
+impl From<Held> for HostError {
+    fn from(held: Held) -> Self {
+        Self::Failed(held.to_string())
     }
 }
 
@@ -137,6 +168,14 @@ impl Gate<'_> {
         pages.min(order.limit_pages.unwrap_or(u64::MAX))
     }
 
+    /// Checks that it may act on a group, and announces the action.
+    fn begin(&mut self, target: Option<&str>, write: &str) -> Result<(), Held> {
+        let target = target.ok_or(Held::NotOurs)?.to_owned();
+        self.permit.check()?;
+        let asks = Line::Asks { section: self.label.to_owned(), target, write: write.to_owned() };
+        self.log.line(&asks).map_err(Held::NotLogged)
+    }
+
     /// Evicts in pieces until the order is done, nothing more can be evicted, or the daemon must end.
     fn evicted(&mut self, order: &Eviction, asked: u64) -> Answer {
         let (mut left, mut bytes) = (asked, 0u64);
@@ -193,18 +232,9 @@ impl Generational for Gate<'_> {
             let asked = self.asked(order);
             let target = self.seen.get(&order.lruvec).map(|listing| listing.path.clone());
             let write = order.to_string();
-            let answer = match (self.permit, &target) {
-                (_, None) => Answer::Failed("the group does not belong to this section".to_owned()),
-                (Permit::Observe, _) => Answer::Failed("it only observes: enable = true lets it act".to_owned()),
-                (Permit::Withheld(why), _) => Answer::Failed(why.clone()),
-                (Permit::Act, Some(target)) => {
-                    let (section, target) = (self.label.to_owned(), target.clone());
-                    let asks = Line::Asks { section, target, write: write.clone() };
-                    match self.log.line(&asks) {
-                        Ok(()) => self.evicted(order, asked),
-                        Err(why) => Answer::Failed(format!("it could not be written down before it was done: {why}")),
-                    }
-                }
+            let answer = match self.begin(target.as_deref(), &write) {
+                Ok(()) => self.evicted(order, asked),
+                Err(held) => Answer::Failed(held.to_string()),
             };
             let (verified_bytes, effect) = match &answer {
                 Answer::Done { bytes } => (*bytes, Effect::Done),
@@ -238,5 +268,28 @@ impl Gauging for Gate<'_> {
 
     fn memcg(&self, path: &str) -> Option<u64> {
         self.host.memcg(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_to_hold_back_has_its_words() {
+        assert_eq!(Permit::Act.check(), Ok(()));
+        let withheld = Permit::Withheld("memory is short".to_owned());
+        for (held, words) in [
+            (Permit::Observe.check().unwrap_err(), "it only observes: enable = true lets it act"),
+            (withheld.check().unwrap_err(), "memory is short"),
+            (Held::KillFile("/run/stop".to_owned()), "/run/stop is there"),
+            (Held::NotOurs, "the group does not belong to this section"),
+            (
+                Held::NotLogged(AuditError::new("it is full")),
+                "it could not be written down before it was done: it is full",
+            ),
+        ] {
+            assert_eq!(HostError::from(held), HostError::Failed(words.to_owned()));
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! A `[[generations]]` section: its tool, its groups, what it has done.
 
-use super::System;
 use super::gate::{Gate, Permit, Skipped};
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
+use super::trouble::{TargetError, Trouble, joined};
+use super::{System, SystemError};
 use crate::config::{Config, GenerationsConfig};
-use isotherm_core::daemon::{Daemon, DaemonError};
+use isotherm_core::daemon::Daemon;
 use isotherm_core::generations::{Tool, ToolConfig};
 use isotherm_core::host::{Listing, Lruvec};
 use isotherm_units::{Bytes, Instant};
@@ -28,7 +29,7 @@ pub(super) struct GenerationsSection {
     spared: Skipped,
     seen: BTreeMap<Lruvec, Listing>,
     /// Why the last search for its groups failed.
-    not_followed: Option<String>,
+    not_followed: Option<SystemError>,
 }
 
 impl Kind for GenerationsSection {
@@ -79,7 +80,7 @@ impl Section for GenerationsSection {
         self.spared.protected.clone_from(&context.config.daemon.protect);
         if trouble != self.not_followed {
             self.not_followed.clone_from(&trouble);
-            lines.extend(trouble.map(|why| Line::Trouble { section: self.head.label.clone(), why }));
+            lines.extend(trouble.map(|why| Line::Trouble { section: self.head.label.clone(), why: why.to_string() }));
         }
         lines
     }
@@ -89,7 +90,7 @@ impl Section for GenerationsSection {
         due.map(|due| self.ran + due.since(self.ran).saturating_mul(u64::from(stretch))).into()
     }
 
-    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
         let (now, permit) = (context.now, self.head.permit(context.withheld));
         self.head.runs += 1;
         self.ran = now;
@@ -112,12 +113,11 @@ impl Section for GenerationsSection {
         let mut lines = self.spared.news(&self.head.label);
         lines.extend(acts.into_iter().map(|act| self.totals.acted(act, &self.head, now)));
         let trouble = match ran {
-            Ok(_) => self.nothing_to_read().or(no_swap),
-            Err(DaemonError::Refused(error)) => Some(error.to_string()),
-            Err(DaemonError::Failed(error)) => Some(error.to_string()),
+            Ok(_) => self.nothing_to_read().map(Trouble::Target).or(no_swap),
+            Err(error) => Some(error.into()),
         };
         lines.extend(self.head.troubled(trouble));
-        lines.iter().try_for_each(|line| context.log.line(line))
+        Ok(lines.iter().try_for_each(|line| context.log.line(line))?)
     }
 
     fn status(&self, now: Instant, _: &mut dyn System) -> SectionStatus {
@@ -126,25 +126,17 @@ impl Section for GenerationsSection {
 }
 
 impl GenerationsSection {
-    fn lacks_swap(&self, world: &mut dyn System) -> Option<String> {
+    fn lacks_swap(&self, world: &mut dyn System) -> Option<Trouble> {
         let ToolConfig::Reclaim(config) = &self.spec.tool else { return None };
         let takes_anon = config.swappiness.takes_anon();
-        (takes_anon && world.swap_free() == Some(Bytes::new(0))).then(|| {
-            "no swap is free: anonymous memory stays, only pages of files go; add swap, or say swappiness = 0"
-                .to_owned()
-        })
+        (takes_anon && world.swap_free() == Some(Bytes::new(0))).then_some(Trouble::NoSwap("say swappiness = 0"))
     }
 
-    fn nothing_to_read(&self) -> Option<String> {
-        let names = || self.spec.tool.targets().join(", ");
+    fn nothing_to_read(&self) -> Option<TargetError> {
+        let targets = self.spec.tool.targets();
         if self.groups.is_empty() {
-            return Some(format!("none of its groups is there now: {}", names()));
+            return Some(TargetError::none_there("groups", targets));
         }
-        self.seen.is_empty().then(|| {
-            format!(
-                "no generations of its groups can be read ({}): the Multi-Gen LRU is off, or debugfs is not mounted",
-                names()
-            )
-        })
+        self.seen.is_empty().then(|| TargetError::NoGenerations(joined(targets)))
     }
 }

@@ -1,13 +1,14 @@
 //! A section that sizes groups: each has a controller of its own, and its `memory.high` is written through the journal.
 
-use super::gate::Skipped;
+use super::gate::{Held, Skipped};
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
-use super::{Knobs, Log, LoopHost, System};
-use crate::changes::is_rounded;
+use super::trouble::{AuditError, TargetError, Trouble};
+use super::{Knobs, Log, LoopHost, System, SystemError};
+use crate::changes::{Refusal, is_rounded};
 use crate::config::{Config, LimitsConfig};
-use isotherm_core::daemon::{Daemon, DaemonError};
+use isotherm_core::daemon::Daemon;
 use isotherm_core::host::{
     Ageing, Answer, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError, Limiting,
     Listing, TargetId,
@@ -85,7 +86,7 @@ impl Section for LimitsSection {
             Ok(Ok(groups)) => found.extend(groups),
             // A group stays managed until it is known to be gone.
             Ok(Err(why)) => {
-                lines.extend(self.head.troubled(Some(why)));
+                lines.extend(self.head.troubled(Some(why.into())));
                 return lines;
             }
             Err(_) => {}
@@ -123,13 +124,14 @@ impl Section for LimitsSection {
     }
 
     /// Runs the groups that are due. While no section may act, limits keep their original values.
-    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
         let now = context.now;
         self.head.runs += 1;
         if let Some(why) = context.withheld.filter(|_| self.head.enabled) {
             self.head.state = why.to_owned();
             self.rest(now);
-            return self.put_back(context).map(|_| ());
+            self.put_back(context)?;
+            return Ok(());
         }
         self.head.state = self.head.permit(None).state();
         let paths: Vec<String> = self.groups.keys().cloned().collect();
@@ -166,8 +168,7 @@ impl Section for LimitsSection {
             let refusal = match &ran {
                 // The section only observes, which was reported already.
                 Err(_) if !self.head.enabled => None,
-                Err(DaemonError::Refused(error)) => Some(error.to_string()),
-                Err(DaemonError::Failed(error)) => Some(error.to_string()),
+                Err(error) => Some(error.to_string()),
                 Ok(_) => None,
             };
             let tells = refusal.is_some() && !sized.is_refusal_told;
@@ -181,15 +182,15 @@ impl Section for LimitsSection {
                 context.log.line(&Line::Trouble { section: self.head.label.clone(), why: format!("{path}: {why}") })?;
             }
             if let Some(why) = muted {
-                return Err(why);
+                return Err(why.into());
             }
         }
-        let none = || format!("none of its groups is there now: {}", self.spec.limits.target);
+        let none = || TargetError::none_there("groups", &[&self.spec.limits.target]).into();
         let trouble = self.groups.is_empty().then(none);
-        self.head.troubled(trouble).map_or(Ok(()), |line| context.log.line(&line))
+        Ok(self.head.troubled(trouble).map_or(Ok(()), |line| context.log.line(&line))?)
     }
 
-    fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, String> {
+    fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, AuditError> {
         let paths: Vec<String> = self.groups.keys().cloned().collect();
         let (mut left, mut lines) = (Vec::new(), Vec::new());
         for path in paths {
@@ -235,7 +236,7 @@ impl LimitsSection {
                 sized.held = None;
                 Some(Line::PutBack { section })
             }
-            Err(why) => Some(Line::Trouble { section, why }),
+            Err(why) => Some(Line::Trouble { section, why: why.to_string() }),
         }
     }
 
@@ -247,6 +248,29 @@ impl LimitsSection {
             }
         }
     }
+}
+
+/// Why a limit is not written.
+#[derive(Clone, Debug, thiserror::Error)]
+enum LimitError {
+    #[error(transparent)]
+    System(#[from] SystemError),
+    #[error(transparent)]
+    Knobs(#[from] Refusal),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    #[error(transparent)]
+    Held(#[from] Held),
+    #[error("it has no memory.high")]
+    NoFile,
+    #[error("it is in other hands")]
+    Foreign,
+    #[error(
+        "{} is less than the anonymous memory that free swap cannot take, {}: it would stall for good",
+        .high.approx(),
+        .least.approx()
+    )]
+    TooLow { high: Bytes, least: Bytes },
 }
 
 /// One group's host: reads what the machine's host reads, and writes the limit through the journal.
@@ -264,17 +288,17 @@ struct Bound<'a> {
     told: &'a mut Option<u64>,
     acts: &'a mut Vec<Act>,
     /// Why an audit line could not be written.
-    muted: Option<String>,
+    muted: Option<AuditError>,
 }
 
 impl Bound<'_> {
-    fn number(&mut self, name: &str) -> Result<Option<u64>, String> {
+    fn number(&mut self, name: &str) -> Result<Option<u64>, SystemError> {
         let file = self.world.group_file(self.path, name)?;
         Ok(self.world.value(&file)?.and_then(|text| text.trim().parse().ok()))
     }
 
     /// Smallest size that the group can shrink to: anonymous memory can only go to free swap. `None` if not known.
-    fn least(&mut self) -> Result<Option<u64>, String> {
+    fn least(&mut self) -> Result<Option<u64>, SystemError> {
         let file = self.world.group_file(self.path, "memory.stat")?;
         let Some(stat) = self.world.value(&file)? else { return Ok(None) };
         let count = |name: &str| -> Option<u64> {
@@ -288,8 +312,8 @@ impl Bound<'_> {
     }
 
     /// Whether the file holds an expected value: its original one, or the one that we wrote.
-    fn is_ours(&mut self) -> Result<bool, String> {
-        let Some(now) = self.world.value(self.file)? else { return Err("it has no memory.high".to_owned()) };
+    fn is_ours(&mut self) -> Result<bool, LimitError> {
+        let Some(now) = self.world.value(self.file)? else { return Err(LimitError::NoFile) };
         let now = now.trim();
         *self.foreign = match *self.held {
             None if now == "max" => None,
@@ -304,20 +328,20 @@ impl Bound<'_> {
         Ok(self.foreign.is_none())
     }
 
-    fn lift(&mut self) -> Result<(), String> {
+    fn lift(&mut self) -> Result<(), LimitError> {
         if self.held.is_none() {
             return Ok(());
         }
         self.tell(&Line::PutBack { section: self.section.to_owned() })?;
         *self.held = None;
-        self.knobs.put_back(self.section)
+        Ok(self.knobs.put_back(self.section)?)
     }
 
-    fn tell(&mut self, line: &Line) -> Result<(), String> {
+    fn tell(&mut self, line: &Line) -> Result<(), AuditError> {
         self.log.line(line).inspect_err(|why| self.muted = Some(why.clone()))
     }
 
-    fn set(&mut self, high: u64) -> Result<(), String> {
+    fn set(&mut self, high: u64) -> Result<(), LimitError> {
         let value = high.to_string();
         if !self.enabled {
             let is_near = |told: u64| told.abs_diff(high) < high / TELL_SHARE;
@@ -326,14 +350,10 @@ impl Bound<'_> {
                 let (section, path) = (self.section.to_owned(), self.file.to_owned());
                 self.tell(&Line::WouldWrite { section, path, value })?;
             }
-            return Err("it only observes: enable = true lets it act".to_owned());
+            return Err(Held::Observing.into());
         }
         if let Some(least) = self.least()?.filter(|&least| high < least) {
-            return Err(format!(
-                "{} is less than the anonymous memory that free swap cannot take, {}: it would stall for good",
-                Bytes::new(high).approx(),
-                Bytes::new(least).approx()
-            ));
+            return Err(LimitError::TooLow { high: Bytes::new(high), least: Bytes::new(least) });
         }
         let usage = self.number("memory.current")?.unwrap_or(0);
         let (section, path) = (self.section.to_owned(), self.file.to_owned());
@@ -353,7 +373,7 @@ impl Bound<'_> {
         let asked_bytes = usage.saturating_sub(high);
         let verified_bytes = usage.saturating_sub(left).min(asked_bytes);
         let effect = match &outcome {
-            Err(why) => Effect::Refused { why: why.clone() },
+            Err(why) => Effect::Refused { why: why.to_string() },
             Ok(()) if verified_bytes < asked_bytes => Effect::Partly,
             Ok(()) => Effect::Done,
         };
@@ -366,7 +386,7 @@ impl Bound<'_> {
             verified_bytes,
             effect,
         });
-        outcome
+        Ok(outcome?)
     }
 }
 
@@ -374,14 +394,14 @@ impl Limiting for Bound<'_> {
     fn set_memory_high(&mut self, _: u64, high: Option<Bytes>) -> Result<(), HostError> {
         let whole = |high: Bytes| high.get() / PAGE_BYTES * PAGE_BYTES;
         let set = match self.is_ours() {
-            Ok(false) => Err("it is in other hands".to_owned()),
+            Ok(false) => Err(LimitError::Foreign),
             Ok(true) => match high {
                 Some(high) => self.set(whole(high)),
                 None => self.lift(),
             },
             Err(why) => Err(why),
         };
-        set.map_err(HostError::Failed)
+        set.map_err(|error| HostError::Failed(error.to_string()))
     }
 }
 
@@ -407,5 +427,27 @@ impl Generational for Bound<'_> {
     }
     fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
         self.host.age_generations(orders, answers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_words() {
+        let too_low = LimitError::TooLow { high: Bytes::from_mib(10), least: Bytes::from_mib(30) };
+        for (error, words) in [
+            (SystemError::new("EIO").into(), "EIO"),
+            (Held::Observing.into(), "it only observes: enable = true lets it act"),
+            (LimitError::NoFile, "it has no memory.high"),
+            (LimitError::Foreign, "it is in other hands"),
+            (
+                too_low,
+                "10.0 MiB is less than the anonymous memory that free swap cannot take, 30.0 MiB: it would stall for good",
+            ),
+        ] {
+            assert_eq!(error.to_string(), words);
+        }
     }
 }

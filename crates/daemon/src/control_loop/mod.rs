@@ -18,13 +18,15 @@ mod switch;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 pub(crate) use guard::Guard;
-pub use kernel::ModuleOnce;
+pub use kernel::{EngineError, ModuleOnce};
 pub use line::{Act, Effect, Line, SectionStatus, Status, Texts};
 pub use run::{Ended, Environment, LoopEnd, LoopError, steer};
+pub use trouble::{AuditError, SystemError, TargetError};
 
-use crate::changes::{JournaledKnobs, KnobStore, Returned, Store, same_value};
+use crate::changes::{JournaledKnobs, KnobError, KnobStore, NotRestored, Refusal, Returned, Store, same_value};
 use crate::config::{Config, Target};
 use isotherm_core::compaction::{HUGE_ORDER, node_score};
 use isotherm_core::host::{AddressRange, Adopting, Compacting, GenerationsHost, MonitorHost, PromotionHost, ZoneState};
@@ -85,39 +87,39 @@ pub trait System {
     /// Paths of the existing groups that match a path or pattern.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String>;
+    /// [`SystemError`].
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, SystemError>;
 
     /// A group and those below it, each with its own process ids, by path. Our own process is not among them.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn members(&mut self, group: &str) -> Result<Vec<Member>, String>;
+    /// [`SystemError`].
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, SystemError>;
 
     /// Processes that a target means, by process id: those that run a program, or one process with its children. Kernel threads, process
     /// 1 and our own process are not among them. For groups, see [`members`](Self::members).
     ///
     /// # Errors
-    /// The cause, as text.
-    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String>;
+    /// [`SystemError`].
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, SystemError>;
 
     /// Absolute path of a file of a group.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String>;
+    /// [`SystemError`].
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError>;
 
     /// Memory of the machine, as ranges of physical addresses.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String>;
+    /// [`SystemError`].
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, SystemError>;
 
     /// Gives the kernel a command that changes no setting, such as one to update its counters.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn command(&mut self, path: &str, word: &str) -> Result<(), String>;
+    /// [`SystemError`].
+    fn command(&mut self, path: &str, word: &str) -> Result<(), SystemError>;
 
     /// Whether this group is guaranteed memory (`memory.min`, `memory.low`).
     fn is_guaranteed(&mut self, path: &str) -> bool;
@@ -131,26 +133,26 @@ pub trait System {
     /// Value of a knob or counter of the kernel; `None` if it does not exist.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn value(&mut self, path: &str) -> Result<Option<String>, String>;
+    /// [`SystemError`].
+    fn value(&mut self, path: &str) -> Result<Option<String>, SystemError>;
 
     /// Counters of `/proc/vmstat` by name; `None` where the kernel has no such counter.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String>;
+    /// [`SystemError`].
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, SystemError>;
 
     /// Numbers of the nodes of each tier of memory, the fastest tier first; empty where the kernel reports no tiers.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String>;
+    /// [`SystemError`].
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, SystemError>;
 
     /// How scattered free memory of each node is.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String>;
+    /// [`SystemError`].
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, SystemError>;
 
     /// Whether a file exists.
     fn is_there(&mut self, path: &str) -> bool;
@@ -165,7 +167,7 @@ pub trait System {
     ///
     /// # Errors
     /// Why it is refused; the old one stays.
-    fn configuration(&mut self) -> Result<Config, String>;
+    fn configuration(&mut self) -> Result<Config, SystemError>;
 
     /// Whether the daemon is asked to end; checked between pieces of long work.
     fn has_to_end(&mut self) -> bool;
@@ -176,69 +178,67 @@ pub trait Knobs {
     /// Writes a knob for a section, after its old value is in the journal.
     ///
     /// # Errors
-    /// The cause, as text; the knob keeps its value, unless the text says otherwise.
-    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
+    /// [`Refusal`].
+    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), Refusal>;
 
     /// Writes a file that exists only because of a knob that this section wrote, and that is removed with it. It needs no line in the
     /// journal.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
+    /// [`Refusal`].
+    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), Refusal>;
 
     /// Writes a number into a knob that is written often. The journal records a range around it, and gets a line only when a number
     /// leaves the range. On restore, any number in the range counts as ours.
     ///
     /// # Errors
-    /// The cause, as text; the knob keeps its value, unless the text says otherwise.
-    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String>;
+    /// [`Refusal`].
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal>;
 
     /// Drops the changes of a section: another program owns these values by now.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn forget(&mut self, section: &str) -> Result<(), String>;
+    /// [`Refusal`].
+    fn forget(&mut self, section: &str) -> Result<(), Refusal>;
 
     /// Restores all that a section wrote, newest first.
     ///
     /// # Errors
-    /// What could not be restored, as text.
-    fn put_back(&mut self, section: &str) -> Result<(), String>;
+    /// [`Refusal::Left`]: what could not be restored.
+    fn put_back(&mut self, section: &str) -> Result<(), Refusal>;
 }
 
 impl<S: Store, M: KnobStore> Knobs for JournaledKnobs<S, M> {
-    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
-        let written = JournaledKnobs::set(self, section, path, value, |now| same_value(now, value));
-        written.map(|_| ()).map_err(|error| error.to_string())
+    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), Refusal> {
+        JournaledKnobs::set(self, section, path, value, |now| same_value(now, value)).map(|_| ())
     }
 
-    fn set_within(&mut self, _: &str, path: &str, value: &str) -> Result<(), String> {
-        let failed = |why: String| format!("{path}: {why}");
-        self.machine().write(path, value).map_err(failed)?;
-        match self.machine().value(path).map_err(failed)? {
+    fn set_within(&mut self, _: &str, path: &str, value: &str) -> Result<(), Refusal> {
+        let refused = |why: KnobError| Refusal::Knob { path: path.to_owned(), why };
+        self.machine().write(path, value).map_err(refused)?;
+        match self.machine().value(path).map_err(refused)? {
             Some(now) if same_value(&now, value) => Ok(()),
-            Some(now) => Err(format!("{path}: `{value}` was written, and it holds `{now}`")),
-            None => Err(format!("{path}: there is no such file")),
+            Some(held) => Err(refused(KnobError::Holds { written: value.to_owned(), held })),
+            None => Err(refused(KnobError::NoFile)),
         }
     }
 
-    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String> {
-        JournaledKnobs::set_within_band(self, section, path, value).map_err(|error| error.to_string())
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
+        JournaledKnobs::set_within_band(self, section, path, value)
     }
 
-    fn forget(&mut self, section: &str) -> Result<(), String> {
-        JournaledKnobs::forget(self, section).map_err(|error| error.to_string())
+    fn forget(&mut self, section: &str) -> Result<(), Refusal> {
+        Ok(JournaledKnobs::forget(self, section)?)
     }
 
-    fn put_back(&mut self, section: &str) -> Result<(), String> {
-        let returned = self.restore_section(section).map_err(|error| error.to_string())?;
-        let failed = returned.iter().filter_map(|(open, what)| match what {
-            Returned::Failed(why) => Some(format!("{} could not be put back: {why}", open.path)),
-            Returned::Foreign(now) => Some(format!("{} holds {now}, which is somebody else's: left alone", open.path)),
+    fn put_back(&mut self, section: &str) -> Result<(), Refusal> {
+        let left = self.restore_section(section)?.into_iter().filter_map(|(open, what)| match what {
+            Returned::Failed(why) => Some(NotRestored::Failed { path: open.path, why }),
+            Returned::Foreign(now) => Some(NotRestored::Foreign { path: open.path, now }),
             _ => None,
         });
-        let failed: Vec<String> = failed.collect();
-        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+        let left: Vec<NotRestored> = left.collect();
+        if left.is_empty() { Ok(()) } else { Err(Refusal::Left(left)) }
     }
 }
 
@@ -247,8 +247,8 @@ pub trait Log {
     /// Writes a line.
     ///
     /// # Errors
-    /// The cause, as text; no section acts until lines can be written again.
-    fn line(&mut self, line: &Line) -> Result<(), String>;
+    /// [`AuditError`]; no section acts until lines can be written again.
+    fn line(&mut self, line: &Line) -> Result<(), AuditError>;
 
     /// Takes the state, every few seconds.
     fn status(&mut self, status: &Status);

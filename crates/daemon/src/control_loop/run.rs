@@ -4,6 +4,7 @@ use super::guard::Guard;
 use super::kinds::KINDS;
 use super::line::{Line, Status};
 use super::section::{Context, Phase, Section, Taking, Watched};
+use super::trouble::{AuditError, Trouble};
 use super::{Knobs, Log, LoopHost, System};
 use crate::config::Config;
 use isotherm_core::compaction::CompactionError;
@@ -66,20 +67,20 @@ pub struct Environment<'a> {
 /// The audit, and why its last line could not be written, if so.
 struct Audit<'a> {
     log: &'a mut dyn Log,
-    mute: Option<String>,
+    mute: Option<Trouble>,
 }
 
 impl Audit<'_> {
     /// Records why a section could not read or write.
-    fn heed<T>(&mut self, done: Result<T, String>) -> Option<T> {
-        done.map_err(|why| self.mute = Some(why)).ok()
+    fn heed<T>(&mut self, done: Result<T, impl Into<Trouble>>) -> Option<T> {
+        done.map_err(|why| self.mute = Some(why.into())).ok()
     }
 }
 
 impl Log for Audit<'_> {
-    fn line(&mut self, line: &Line) -> Result<(), String> {
+    fn line(&mut self, line: &Line) -> Result<(), AuditError> {
         let written = self.log.line(line);
-        self.mute = written.clone().err();
+        self.mute = written.clone().err().map(Trouble::Audit);
         written
     }
 
@@ -251,7 +252,7 @@ impl ControlLoop<'_> {
     fn reload(&mut self, now: Instant) {
         let taken = match self.lent.world.configuration() {
             Ok(config) => self.take(config, now).map_err(|error| error.to_string()),
-            Err(why) => Err(why),
+            Err(error) => Err(error.to_string()),
         };
         if let Err(why) = taken {
             self.tell(Line::NotReloaded { why });
@@ -318,7 +319,7 @@ impl ControlLoop<'_> {
         let Lent { world, audit, .. } = &mut self.lent;
         let resident = world.resident();
         Status {
-            paused: audit.mute.clone().or_else(|| self.paused.clone()),
+            paused: audit.mute.as_ref().map(ToString::to_string).or_else(|| self.paused.clone()),
             stretch: self.stretch,
             longest_turn_ns: self.longest_turn.ns(),
             sections: self.sections.iter().map(|section| section.status(now, &mut **world)).collect(),

@@ -3,6 +3,7 @@
 use super::gate::Permit;
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
+use super::trouble::{AuditError, Trouble};
 use super::{Knobs, Log, LoopHost, System};
 use crate::config::Config;
 use isotherm_core::host::TargetId;
@@ -111,8 +112,8 @@ pub(super) trait Section: Any + std::fmt::Debug {
     /// Runs once.
     ///
     /// # Errors
-    /// Why the audit cannot be written.
-    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String>;
+    /// Why the audit cannot be written, or an engine's state cannot be read.
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble>;
 
     /// Stops work between turns. It starts again when due.
     fn cease(&mut self, _host: &mut dyn LoopHost) {}
@@ -121,7 +122,7 @@ pub(super) trait Section: Any + std::fmt::Debug {
     ///
     /// # Errors
     /// Why the audit cannot be written.
-    fn report_rest(&mut self, _now: Instant, _log: &mut dyn Log) -> Result<(), String> {
+    fn report_rest(&mut self, _now: Instant, _log: &mut dyn Log) -> Result<(), AuditError> {
         Ok(())
     }
 
@@ -129,7 +130,7 @@ pub(super) trait Section: Any + std::fmt::Debug {
     ///
     /// # Errors
     /// Why the audit cannot be written.
-    fn put_back(&mut self, _context: &mut Context<'_>) -> Result<Vec<String>, String> {
+    fn put_back(&mut self, _context: &mut Context<'_>) -> Result<Vec<String>, AuditError> {
         Ok(Vec::new())
     }
 
@@ -204,7 +205,7 @@ pub(super) struct Head {
     pub(super) enabled: bool,
     /// `acting`, `observing`, or why not.
     pub(super) state: String,
-    pub(super) trouble: Option<String>,
+    pub(super) trouble: Option<Trouble>,
     /// Number of runs.
     pub(super) runs: u64,
 }
@@ -230,12 +231,12 @@ impl Head {
     }
 
     /// A line, if its trouble has changed.
-    pub(super) fn troubled(&mut self, trouble: Option<String>) -> Option<Line> {
+    pub(super) fn troubled(&mut self, trouble: Option<Trouble>) -> Option<Line> {
         if trouble == self.trouble {
             return None;
         }
         self.trouble.clone_from(&trouble);
-        trouble.map(|why| Line::Trouble { section: self.label.clone(), why })
+        trouble.map(|why| Line::Trouble { section: self.label.clone(), why: why.to_string() })
     }
 
     /// Lines about groups that appeared and ended.
@@ -257,7 +258,7 @@ impl Head {
             section: self.label.clone(),
             engine: self.engine.into(),
             enabled: self.enabled,
-            state: self.trouble.clone().unwrap_or_else(|| self.state.clone()),
+            state: self.trouble.as_ref().map_or_else(|| self.state.clone(), ToString::to_string),
             targets,
             runs: self.runs,
             asked_bytes: totals.asked_bytes,

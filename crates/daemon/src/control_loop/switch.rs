@@ -5,7 +5,9 @@ use super::kernel::{Counts, Kdamond, Kernel, Module, Proactive, Standing, Tiers}
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
+use super::trouble::{AuditError, Trouble};
 use super::{Log, System};
+use crate::changes::Refusal;
 use crate::config::{CompactionConfig, Config, MonitorsConfig, TieringConfig};
 use isotherm_core::compaction::{Design, MergedConfig};
 use isotherm_core::presets::PresetError;
@@ -143,7 +145,7 @@ impl Section for KernelSection {
     }
 
     /// Checks whether it should be on, and switches it.
-    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
         self.head.runs += 1;
         let now = context.now;
         let may_act = self.head.enabled && !self.is_forbidden;
@@ -159,7 +161,7 @@ impl Section for KernelSection {
             (true, Some(why), on) => {
                 self.head.state = why.to_owned();
                 self.tried = None;
-                if on.is_some() { self.switch_off(context)? } else { None }
+                if on.is_some() { self.switch_off(context)?.map(Trouble::Knobs) } else { None }
             }
             (true, None, Some(since)) => self.watch(since, context)?,
             (true, None, None) if !self.is_time_to_try(now) => return Ok(()),
@@ -167,11 +169,11 @@ impl Section for KernelSection {
         };
         let line = self.head.troubled(trouble);
         self.refused += u64::from(line.is_some());
-        line.map_or(Ok(()), |line| context.log.line(&line))
+        Ok(line.map_or(Ok(()), |line| context.log.line(&line))?)
     }
 
-    fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, String> {
-        Ok(self.switch_off(context)?.into_iter().collect())
+    fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, AuditError> {
+        Ok(self.switch_off(context)?.iter().map(ToString::to_string).collect())
     }
 
     fn status(&self, now: Instant, world: &mut dyn System) -> SectionStatus {
@@ -191,10 +193,10 @@ impl KernelSection {
         true
     }
 
-    fn report_writes(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
+    fn report_writes(&mut self, context: &mut Context<'_>) -> Result<Option<Trouble>, AuditError> {
         let writes = match self.kernel.writes(context.world) {
             Ok(writes) => writes,
-            Err(why) => return Ok(Some(why)),
+            Err(why) => return Ok(Some(why.into())),
         };
         self.is_told = true;
         for write in writes {
@@ -207,14 +209,12 @@ impl KernelSection {
         Ok(None)
     }
 
-    fn switch_on(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
+    fn switch_on(&mut self, context: &mut Context<'_>) -> Result<Option<Trouble>, AuditError> {
         let writes = match self.kernel.writes(context.world) {
             Ok(writes) => writes,
-            Err(why) => return Ok(Some(why)),
+            Err(why) => return Ok(Some(why.into())),
         };
-        let back = |context: &mut Context<'_>| {
-            context.knobs.put_back(&self.head.label).err().map_or_else(String::new, |error| format!("; {error}"))
-        };
+        let back = |context: &mut Context<'_>| context.knobs.put_back(&self.head.label).err().map(Box::new);
         for write in writes {
             let (path, value) = (write.path.clone(), write.value.clone());
             if let Err(why) = context.log.line(&Line::Writes { section: self.head.label.clone(), path, value }) {
@@ -222,12 +222,12 @@ impl KernelSection {
                 let _ = context.knobs.put_back(&self.head.label);
                 return Err(why);
             }
-            if let Err(why) = write.carry_out(&self.head.label, context.knobs) {
-                return Ok(Some(format!("{why}; what was written before it is put back{}", back(context))));
+            if let Err(error) = write.carry_out(&self.head.label, context.knobs) {
+                return Ok(Some(Trouble::NotWritten { error, left: back(context) }));
             }
         }
-        if let Err(why) = self.kernel.begins(context.world) {
-            return Ok(Some(format!("{why}; put back{}", back(context))));
+        if let Err(error) = self.kernel.begins(context.world) {
+            return Ok(Some(Trouble::NotBegun { error, left: back(context) }));
         }
         self.on = Some(context.now);
         self.spent = None;
@@ -237,23 +237,18 @@ impl KernelSection {
         Ok(self.kernel.shortcoming(context.world))
     }
 
-    fn watch(&mut self, since: Instant, context: &mut Context<'_>) -> Result<Option<String>, String> {
+    fn watch(&mut self, since: Instant, context: &mut Context<'_>) -> Result<Option<Trouble>, Trouble> {
         let now = context.now;
         if let Some(share) = self.overspends(now, context.world) {
             // It is tried again at this time.
             self.tried = Some(now + EXPENSIVE.saturating_sub(RETRY));
-            let failed = self.switch_off(context)?;
-            let why = format!(
-                "its thread took {share} of a processor, more than [daemon] max-cpu, {}: it is off for {EXPENSIVE}; longer intervals or \
-                 fewer regions take less",
-                self.max_cpu
-            );
-            return Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))));
+            let left = self.switch_off(context)?;
+            return Ok(Some(Trouble::Overspent { share, max: self.max_cpu, off: EXPENSIVE }.leaving(left)));
         }
         match self.kernel.standing(context.world)? {
             Standing::Outdated if now.since(since) >= RENEW => {
                 self.tried = None;
-                self.switch_off(context)
+                Ok(self.switch_off(context)?.map(Trouble::Knobs))
             }
             Standing::Runs | Standing::Outdated => {
                 if now.since(self.counted) >= COUNT {
@@ -263,16 +258,14 @@ impl KernelSection {
                 Ok(self.kernel.shortcoming(context.world))
             }
             Standing::Ended(why) => {
-                let failed = self.switch_off(context)?;
-                Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))))
+                let left = self.switch_off(context)?;
+                Ok(Some(Trouble::Engine(why).leaving(left)))
             }
             Standing::SwitchedOff => {
-                let failed = self.switch_off(context)?;
+                let left = self.switch_off(context)?;
                 self.is_forbidden = true;
                 self.head.state = "switched off by somebody else".to_owned();
-                let why =
-                    "somebody switched it off, or set it otherwise; it stays off until the configuration is read anew";
-                Ok(Some(failed.map_or(why.to_owned(), |failed| format!("{why}; {failed}"))))
+                Ok(Some(Trouble::SwitchedOff.leaving(left)))
             }
         }
     }
@@ -294,7 +287,7 @@ impl KernelSection {
     }
 
     /// What the kernel did since the last line about it.
-    fn count(&mut self, now: Instant, world: &mut dyn System, log: &mut dyn Log) -> Result<(), String> {
+    fn count(&mut self, now: Instant, world: &mut dyn System, log: &mut dyn Log) -> Result<(), AuditError> {
         let counts = self.kernel.counts(true, world);
         let asked_bytes = counts.asked_bytes.saturating_sub(self.counts.asked_bytes);
         let verified_bytes = counts.verified_bytes.saturating_sub(self.counts.verified_bytes);
@@ -309,7 +302,7 @@ impl KernelSection {
     }
 
     /// Restores what it wrote, if it is on.
-    fn switch_off(&mut self, context: &mut Context<'_>) -> Result<Option<String>, String> {
+    fn switch_off(&mut self, context: &mut Context<'_>) -> Result<Option<Refusal>, AuditError> {
         if self.on.is_none() {
             return Ok(None);
         }

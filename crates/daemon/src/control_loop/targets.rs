@@ -1,7 +1,7 @@
 //! Resolves the targets of a section to current processes and their groups.
 
 use super::gate::Skipped;
-use super::{Running, System};
+use super::{Running, System, SystemError};
 use crate::config::{Config, Target};
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ impl ResolvedTarget {
 /// Processes that a target means; none for physical memory.
 ///
 /// # Errors
-/// The cause, as text.
-pub(super) fn resolve(target: &Target, world: &mut dyn System) -> Result<Vec<ResolvedTarget>, String> {
+/// [`SystemError`].
+pub(super) fn resolve(target: &Target, world: &mut dyn System) -> Result<Vec<ResolvedTarget>, SystemError> {
     let mut all = Vec::new();
     match target {
         Target::Physical => {}
@@ -68,12 +68,12 @@ pub(super) fn resolve(target: &Target, world: &mut dyn System) -> Result<Vec<Res
 /// it.
 ///
 /// # Errors
-/// The cause, as text.
+/// [`SystemError`].
 pub(super) fn whom_of<'a>(
     entries: &'a [String],
     config: &Config,
     world: &mut dyn System,
-) -> Result<Vec<(ResolvedTarget, &'a str)>, String> {
+) -> Result<Vec<(ResolvedTarget, &'a str)>, SystemError> {
     let mut all: BTreeMap<String, (ResolvedTarget, &str)> = BTreeMap::new();
     for entry in entries {
         // The check refuses unknown names.

@@ -210,7 +210,7 @@ fn seeds_of_chance_break_nothing() {
                                 let physical = if value == 3 { Operations::Vaddr } else { Operations::Paddr };
                                 Ok(with_kdamond(true, physical))
                             } else {
-                                Err("broken".to_owned())
+                                Err(SystemError::new("broken"))
                             };
                             return Some(Woken::Reload);
                         }

@@ -14,13 +14,15 @@ pub use no_host::NoHost;
 pub use taped::Taped;
 
 use crate::config::Config;
-use isotherm_units::Duration;
+use isotherm_units::{Bytes, Duration};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Version of the format. Others are refused.
 pub const VERSION: u32 = 1;
@@ -46,8 +48,8 @@ pub trait Sink {
     /// Adds a line, without its end.
     ///
     /// # Errors
-    /// The cause, as text; the tape ends there, and the loop goes on.
-    fn add(&mut self, line: &str) -> Result<(), String>;
+    /// [`RecordError`]; the tape ends there, and the loop goes on.
+    fn add(&mut self, line: &str) -> Result<(), RecordError>;
 }
 
 /// The first place at which a replay differs from the tape.
@@ -72,6 +74,31 @@ pub enum TapeError {
     Version(u32),
 }
 
+/// Why a tape is not recorded any further.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RecordError {
+    /// It has as many bytes as it may.
+    #[error("it has {0} (--tape-max)")]
+    Full(Bytes),
+    #[error("{0}")]
+    Io(Arc<io::Error>),
+    /// A call has no JSON.
+    #[error("{0}")]
+    Line(Arc<serde_json::Error>),
+}
+
+impl From<io::Error> for RecordError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+impl From<serde_json::Error> for RecordError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Line(Arc::new(error))
+    }
+}
+
 /// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Played {
@@ -85,7 +112,7 @@ pub struct Played {
 }
 
 enum Deck {
-    Records { sink: Box<dyn Sink>, lost: Option<String> },
+    Records { sink: Box<dyn Sink>, lost: Option<RecordError> },
     Plays { calls: Vec<(usize, Call)>, at: usize, lines: usize, difference: Option<Difference> },
 }
 
@@ -115,8 +142,8 @@ impl Tape {
     ///
     /// # Errors
     /// Of the sink.
-    pub fn record(header: &Header, mut sink: Box<dyn Sink>) -> Result<Self, String> {
-        sink.add(&serde_json::to_string(header).map_err(|error| error.to_string())?)?;
+    pub fn record(header: &Header, mut sink: Box<dyn Sink>) -> Result<Self, RecordError> {
+        sink.add(&serde_json::to_string(header)?)?;
         Ok(Self::of(Deck::Records { sink, lost: None }))
     }
 
@@ -150,7 +177,7 @@ impl Tape {
     }
 
     /// Why recording stopped; `None` if it did not.
-    pub fn lost(&self) -> Option<String> {
+    pub fn lost(&self) -> Option<RecordError> {
         match &*self.deck.borrow() {
             Deck::Records { lost, .. } => lost.clone(),
             Deck::Plays { .. } => None,
@@ -192,7 +219,7 @@ impl Tape {
         if let Deck::Records { sink, lost } = &mut *self.deck.borrow_mut()
             && lost.is_none()
         {
-            let line = serde_json::to_string(&(name, &asked, &answer)).map_err(|error| error.to_string());
+            let line = serde_json::to_string(&(name, &asked, &answer)).map_err(RecordError::from);
             *lost = line.and_then(|line| sink.add(&line)).err();
         }
         answer

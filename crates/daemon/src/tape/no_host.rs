@@ -1,7 +1,8 @@
 //! The host of a replay, without a machine: the tape answers in its place.
 
+use crate::changes::Refusal;
 use crate::config::{Config, Target};
-use crate::control_loop::{Knobs, Line, Log, Member, NodeFree, Running, Status, System};
+use crate::control_loop::{AuditError, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError};
 use isotherm_core::host::{
     AddressRange, Adopting, Applying, Compacting, Gauging, Generational, Mappings, Probing, Tiering,
 };
@@ -14,23 +15,23 @@ const NONE: &str = "a replay has no machine";
 pub struct NoHost;
 
 impl System for NoHost {
-    fn groups(&mut self, _: &str) -> Result<Vec<String>, String> {
-        Err(NONE.to_owned())
+    fn groups(&mut self, _: &str) -> Result<Vec<String>, SystemError> {
+        Err(NONE.to_owned().into())
     }
-    fn members(&mut self, _: &str) -> Result<Vec<Member>, String> {
-        Err(NONE.to_owned())
+    fn members(&mut self, _: &str) -> Result<Vec<Member>, SystemError> {
+        Err(NONE.to_owned().into())
     }
-    fn processes(&mut self, _: &Target) -> Result<Vec<Running>, String> {
-        Err(NONE.to_owned())
+    fn processes(&mut self, _: &Target) -> Result<Vec<Running>, SystemError> {
+        Err(NONE.to_owned().into())
     }
-    fn group_file(&mut self, _: &str, _: &str) -> Result<String, String> {
-        Err(NONE.to_owned())
+    fn group_file(&mut self, _: &str, _: &str) -> Result<String, SystemError> {
+        Err(NONE.to_owned().into())
     }
-    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
-        Err(NONE.to_owned())
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, SystemError> {
+        Err(NONE.to_owned().into())
     }
-    fn command(&mut self, _: &str, _: &str) -> Result<(), String> {
-        Err(NONE.to_owned())
+    fn command(&mut self, _: &str, _: &str) -> Result<(), SystemError> {
+        Err(NONE.to_owned().into())
     }
     fn is_guaranteed(&mut self, _: &str) -> bool {
         true
@@ -41,17 +42,17 @@ impl System for NoHost {
     fn swap_free(&mut self) -> Option<Bytes> {
         None
     }
-    fn value(&mut self, _: &str) -> Result<Option<String>, String> {
-        Err(NONE.to_owned())
+    fn value(&mut self, _: &str) -> Result<Option<String>, SystemError> {
+        Err(NONE.to_owned().into())
     }
-    fn counters(&mut self, _: &[&str]) -> Result<Vec<Option<u64>>, String> {
-        Err(NONE.to_owned())
+    fn counters(&mut self, _: &[&str]) -> Result<Vec<Option<u64>>, SystemError> {
+        Err(NONE.to_owned().into())
     }
-    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
-        Err(NONE.to_owned())
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, SystemError> {
+        Err(NONE.to_owned().into())
     }
-    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
-        Err(NONE.to_owned())
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, SystemError> {
+        Err(NONE.to_owned().into())
     }
     fn is_there(&mut self, _: &str) -> bool {
         false
@@ -62,8 +63,8 @@ impl System for NoHost {
     fn resident(&mut self) -> Option<Bytes> {
         None
     }
-    fn configuration(&mut self) -> Result<Config, String> {
-        Err(NONE.to_owned())
+    fn configuration(&mut self) -> Result<Config, SystemError> {
+        Err(NONE.to_owned().into())
     }
     fn has_to_end(&mut self) -> bool {
         true
@@ -71,20 +72,20 @@ impl System for NoHost {
 }
 
 impl Knobs for NoHost {
-    fn set(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
-        Err(NONE.to_owned())
+    fn set(&mut self, _: &str, _: &str, _: &str) -> Result<(), Refusal> {
+        Err(NONE.to_owned().into())
     }
-    fn set_within(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
-        Err(NONE.to_owned())
+    fn set_within(&mut self, _: &str, _: &str, _: &str) -> Result<(), Refusal> {
+        Err(NONE.to_owned().into())
     }
-    fn set_within_band(&mut self, _: &str, _: &str, _: u64) -> Result<(), String> {
-        Err(NONE.to_owned())
+    fn set_within_band(&mut self, _: &str, _: &str, _: u64) -> Result<(), Refusal> {
+        Err(NONE.to_owned().into())
     }
-    fn forget(&mut self, _: &str) -> Result<(), String> {
-        Err(NONE.to_owned())
+    fn forget(&mut self, _: &str) -> Result<(), Refusal> {
+        Err(NONE.to_owned().into())
     }
-    fn put_back(&mut self, _: &str) -> Result<(), String> {
-        Err(NONE.to_owned())
+    fn put_back(&mut self, _: &str) -> Result<(), Refusal> {
+        Err(NONE.to_owned().into())
     }
 }
 
@@ -104,8 +105,8 @@ impl Meter for NoHost {
 }
 
 impl Log for NoHost {
-    fn line(&mut self, _: &Line) -> Result<(), String> {
-        Err(NONE.to_owned())
+    fn line(&mut self, _: &Line) -> Result<(), AuditError> {
+        Err(NONE.to_owned().into())
     }
     fn status(&mut self, _: &Status) {}
 }

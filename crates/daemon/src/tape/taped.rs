@@ -1,8 +1,9 @@
 //! The environment of the loop, with its calls and answers on a tape.
 
 use super::Tape;
+use crate::changes::Refusal;
 use crate::config::{Config, Target};
-use crate::control_loop::{Knobs, Line, Log, Member, NodeFree, Running, Status, System};
+use crate::control_loop::{AuditError, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError};
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
     HostError, Listing, TargetId,
@@ -27,37 +28,37 @@ impl<'a, T: ?Sized> Taped<'a, T> {
 /// Error of a replay that is over.
 const OVER: &str = "the tape is over";
 
-fn over<T>() -> Result<T, String> {
-    Err(OVER.to_owned())
+fn over<T, E: From<String>>() -> Result<T, E> {
+    Err(OVER.to_owned().into())
 }
 
 impl<W: System + ?Sized> System for Taped<'_, W> {
-    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, SystemError> {
         self.tape.call("groups", pattern, || self.inner.groups(pattern), over)
     }
 
-    fn members(&mut self, group: &str) -> Result<Vec<Member>, String> {
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, SystemError> {
         self.tape.call("members", group, || self.inner.members(group), over)
     }
 
-    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String> {
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, SystemError> {
         self.tape.call("processes", target, || self.inner.processes(target), over)
     }
 
-    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
         self.tape.call("group-file", (group, file), || self.inner.group_file(group, file), over)
     }
 
-    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, SystemError> {
         let ranges = || {
             let ranges = self.inner.physical_memory()?;
             Ok(ranges.into_iter().map(|range| (range.start, range.end)).collect())
         };
-        let ranges: Vec<(u64, u64)> = self.tape.call("physical-memory", (), ranges, over)?;
+        let ranges: Vec<(u64, u64)> = self.tape.call("physical-memory", (), ranges, over::<_, SystemError>)?;
         Ok(ranges.into_iter().map(|(start, end)| AddressRange::new(start, end)).collect())
     }
 
-    fn command(&mut self, path: &str, word: &str) -> Result<(), String> {
+    fn command(&mut self, path: &str, word: &str) -> Result<(), SystemError> {
         self.tape.call("command", (path, word), || self.inner.command(path, word), over)
     }
 
@@ -74,19 +75,19 @@ impl<W: System + ?Sized> System for Taped<'_, W> {
         self.tape.call("swap-free", (), || self.inner.swap_free().map(Bytes::get), || None).map(Bytes::new)
     }
 
-    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+    fn value(&mut self, path: &str) -> Result<Option<String>, SystemError> {
         self.tape.call("value", path, || self.inner.value(path), over)
     }
 
-    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String> {
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, SystemError> {
         self.tape.call("counters", names, || self.inner.counters(names), over)
     }
 
-    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, SystemError> {
         self.tape.call("memory-tiers", (), || self.inner.memory_tiers(), over)
     }
 
-    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, SystemError> {
         self.tape.call("fragmentation", (), || self.inner.fragmentation(), over)
     }
 
@@ -103,7 +104,7 @@ impl<W: System + ?Sized> System for Taped<'_, W> {
         self.tape.call("resident", (), || self.inner.resident().map(Bytes::get), || None).map(Bytes::new)
     }
 
-    fn configuration(&mut self) -> Result<Config, String> {
+    fn configuration(&mut self) -> Result<Config, SystemError> {
         self.tape.call("configuration", (), || self.inner.configuration(), over)
     }
 
@@ -113,24 +114,24 @@ impl<W: System + ?Sized> System for Taped<'_, W> {
 }
 
 impl<K: Knobs + ?Sized> Knobs for Taped<'_, K> {
-    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), Refusal> {
         self.tape.call("set", (section, path, value), || self.inner.set(section, path, value), over)
     }
 
-    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
+    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), Refusal> {
         self.tape.call("set-within", (section, path, value), || self.inner.set_within(section, path, value), over)
     }
 
-    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String> {
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
         let set = || self.inner.set_within_band(section, path, value);
         self.tape.call("set-within-band", (section, path, value), set, over)
     }
 
-    fn forget(&mut self, section: &str) -> Result<(), String> {
+    fn forget(&mut self, section: &str) -> Result<(), Refusal> {
         self.tape.call("forget", section, || self.inner.forget(section), over)
     }
 
-    fn put_back(&mut self, section: &str) -> Result<(), String> {
+    fn put_back(&mut self, section: &str) -> Result<(), Refusal> {
         self.tape.call("put-back", section, || self.inner.put_back(section), over)
     }
 }
@@ -159,7 +160,7 @@ impl<M: Meter + ?Sized> Meter for Taped<'_, M> {
 
 /// A replay must produce the same lines, so each is compared in full.
 impl<L: Log + ?Sized> Log for Taped<'_, L> {
-    fn line(&mut self, line: &Line) -> Result<(), String> {
+    fn line(&mut self, line: &Line) -> Result<(), AuditError> {
         self.tape.call("line", line, || self.inner.line(line), over)
     }
 

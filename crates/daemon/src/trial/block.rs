@@ -1,10 +1,10 @@
 //! A block on a machine: the daemon's loop on one configuration, with samples during the run.
 
 use super::design::Block;
-use super::samples::{Metric, Samples};
+use super::samples::{Metric, SampleError, Samples};
 use super::{BlockEnd, Measured};
 use crate::config::{Config, GuardConfig};
-use crate::control_loop::{Ended, Environment, Guard, Knobs, Line, Log, LoopHost, Status, System, steer};
+use crate::control_loop::{AuditError, Ended, Environment, Guard, Knobs, Line, Log, LoopHost, Status, System, steer};
 use isotherm_units::{Clock, Duration, Instant, Meter, Woken};
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// Reads metrics.
 pub trait Sampler {
     /// A sample of each metric, in order, or why there is none.
-    fn sample(&mut self) -> Vec<Result<f64, String>>;
+    fn sample(&mut self) -> Vec<Result<f64, SampleError>>;
 }
 
 /// The machine, seen from a block. The guard has a world of its own, as the loop holds the other.
@@ -103,7 +103,7 @@ struct HeedingLog<'a> {
 }
 
 impl Log for HeedingLog<'_> {
-    fn line(&mut self, line: &Line) -> Result<(), String> {
+    fn line(&mut self, line: &Line) -> Result<(), AuditError> {
         let written = self.log.line(line);
         if let Err(why) = &written {
             self.failed = Some(format!("the audit cannot be written: {why}"));

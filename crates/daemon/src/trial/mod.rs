@@ -17,7 +17,7 @@ pub use analyse::{Comparison, Pair};
 pub use block::{BlockSide, Sampler, run_block};
 pub use design::{Arm, Block, Design, DesignError, Extent};
 pub use forecast::{Forecast, POWER};
-pub use samples::{Better, Kind, Metric, Samples};
+pub use samples::{Better, Kind, Metric, SampleError, Samples};
 
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ pub enum BlockEnd {
 pub struct Measured {
     pub end: BlockEnd,
     /// Value of each metric, in order, or why there is none.
-    pub values: Vec<Result<f64, String>>,
+    pub values: Vec<Result<f64, SampleError>>,
 }
 
 /// Where blocks run.
@@ -237,7 +237,7 @@ impl State<'_> {
                 (a, b) => {
                     for why in [a.err(), b.err()].into_iter().flatten() {
                         result.missing += 1;
-                        result.why_missing = Some(why);
+                        result.why_missing = Some(why.to_string());
                     }
                 }
             }

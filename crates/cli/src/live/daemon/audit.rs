@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use isotherm_daemon::control_loop::{Act, Effect, Line, Log, Status};
+use isotherm_daemon::control_loop::{Act, AuditError, Effect, Line, Log, Status};
 use isotherm_units::{Bytes, Duration};
 use serde::Serialize;
 
@@ -128,7 +128,7 @@ fn now() -> String {
 }
 
 impl Log for Audit<'_> {
-    fn line(&mut self, line: &Line) -> Result<(), String> {
+    fn line(&mut self, line: &Line) -> Result<(), AuditError> {
         let words = words(line);
         let is_taken = |journald: &Journald| {
             serde_json::to_value(line).is_ok_and(|fields| journald.send(&words, priority(line), &fields).is_ok())
@@ -136,7 +136,7 @@ impl Log for Audit<'_> {
         if !self.journald.as_ref().is_some_and(is_taken) {
             self.ui.say(words);
         }
-        self.write(line).map_err(|error| format!("{}: {error}", self.path.display()))
+        self.write(line).map_err(|error| AuditError::new(format_args!("{}: {error}", self.path.display())))
     }
 
     fn status(&mut self, status: &Status) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use isotherm_core::host::AddressRange;
 use isotherm_daemon::config::{Config, Target};
-use isotherm_daemon::control_loop::{Member, NodeFree, Running, System};
+use isotherm_daemon::control_loop::{Member, NodeFree, Running, System, SystemError};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
@@ -33,23 +33,23 @@ pub(crate) struct Machine<'a> {
 
 impl Machine<'_> {
     /// PIDs of a process and its descendants.
-    fn family(&mut self, pid: u32) -> Result<Vec<u32>, String> {
+    fn family(&mut self, pid: u32) -> Result<Vec<u32>, SystemError> {
         let first = || Family::of_process(&self.root, pid).ok();
         let Some(family) = self.families.entry(pid).or_insert_with(first) else { return Ok(Vec::new()) };
-        family.update().map_err(|error| error.to_string())?;
+        family.update().map_err(SystemError::new)?;
         Ok(family.members().map(|member| member.pid).collect())
     }
 }
 
 impl System for Machine<'_> {
-    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, SystemError> {
         let groups = Hierarchy::unified(&self.root).and_then(|all| all.matching(pattern));
-        let groups = groups.map_err(|error| error.to_string())?;
+        let groups = groups.map_err(SystemError::new)?;
         Ok(groups.iter().map(|group| group.path().to_owned()).collect())
     }
 
-    fn members(&mut self, group: &str) -> Result<Vec<Member>, String> {
-        let all = Hierarchy::unified(&self.root).map_err(|error| error.to_string())?;
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, SystemError> {
+        let all = Hierarchy::unified(&self.root).map_err(SystemError::new)?;
         let mut found = Vec::new();
         let mut left = vec![group.to_owned()];
         while let Some(path) = left.pop() {
@@ -64,9 +64,9 @@ impl System for Machine<'_> {
         Ok(found)
     }
 
-    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String> {
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, SystemError> {
         let found = match target {
-            Target::Command(command) => linux::running(&self.root, command).map_err(|error| error.to_string())?,
+            Target::Command(command) => linux::running(&self.root, command).map_err(SystemError::new)?,
             Target::Process(pid) => {
                 let all = self.family(*pid)?;
                 all.into_iter().filter_map(|pid| linux::Running::of(&self.root, pid)).collect()
@@ -77,18 +77,17 @@ impl System for Machine<'_> {
         Ok(found.into_iter().filter(|one| one.pid != std::process::id()).map(running).collect())
     }
 
-    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {
-        let group =
-            Hierarchy::unified(&self.root).and_then(|all| all.group(group)).map_err(|error| error.to_string())?;
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
+        let group = Hierarchy::unified(&self.root).and_then(|all| all.group(group)).map_err(SystemError::new)?;
         Ok(group.folder().join(file).display().to_string())
     }
 
-    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
-        crate::live::damon::system_ram(&self.root).map_err(|error| error.to_string())
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, SystemError> {
+        crate::live::damon::system_ram(&self.root).map_err(SystemError::new)
     }
 
-    fn command(&mut self, path: &str, word: &str) -> Result<(), String> {
-        self.root.write(path, word).map_err(|error| error.to_string())
+    fn command(&mut self, path: &str, word: &str) -> Result<(), SystemError> {
+        self.root.write(path, word).map_err(SystemError::new)
     }
 
     fn is_guaranteed(&mut self, path: &str) -> bool {
@@ -115,26 +114,26 @@ impl System for Machine<'_> {
         Some(Bytes::new(swaps.iter().map(swaps::Swap::free_bytes).fold(0, u64::saturating_add)))
     }
 
-    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+    fn value(&mut self, path: &str) -> Result<Option<String>, SystemError> {
         match value_of(&self.root, path) {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.is_missing() => Ok(None),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(SystemError::new(error)),
         }
     }
 
-    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String> {
-        let counters = vmstat::read(&self.root).map_err(|error| error.to_string())?;
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, SystemError> {
+        let counters = vmstat::read(&self.root).map_err(SystemError::new)?;
         Ok(names.iter().map(|name| counters.get(name)).collect())
     }
 
-    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
-        let tiers = nodes::tiers(&self.root).map_err(|error| error.to_string())?;
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, SystemError> {
+        let tiers = nodes::tiers(&self.root).map_err(SystemError::new)?;
         Ok(tiers.into_iter().map(|tier| tier.nodes.into_iter().map(|node| node.0).collect()).collect())
     }
 
-    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
-        free_zones(&self.root).map(|zones| NodeFree::of_zones(&zones)).map_err(|error| error.to_string())
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, SystemError> {
+        free_zones(&self.root).map(|zones| NodeFree::of_zones(&zones)).map_err(SystemError::new)
     }
 
     fn is_there(&mut self, path: &str) -> bool {
@@ -152,8 +151,8 @@ impl System for Machine<'_> {
         Some(Bytes::new(pages.saturating_mul(page_bytes())))
     }
 
-    fn configuration(&mut self) -> Result<Config, String> {
-        let config = configuration(&self.file).map_err(|error| error.to_string())?;
+    fn configuration(&mut self) -> Result<Config, SystemError> {
+        let config = configuration(&self.file).map_err(SystemError::new)?;
         let config = if self.dry_run { config.observing() } else { config };
         self.in_force.set(checksum(&config));
         Ok(config)

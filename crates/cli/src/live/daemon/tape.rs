@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use isotherm_daemon::config::Config;
-use isotherm_daemon::tape::{Header, Sink, Tape, VERSION};
+use isotherm_daemon::tape::{Header, RecordError, Sink, Tape, VERSION};
 use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
@@ -18,10 +18,10 @@ struct TapeFile {
 }
 
 impl Sink for TapeFile {
-    fn add(&mut self, line: &str) -> Result<(), String> {
+    fn add(&mut self, line: &str) -> Result<(), RecordError> {
         let bytes = line.len() as u64 + 1;
         if bytes > self.left {
-            return Err(format!("it has {} (--tape-max)", self.max));
+            return Err(RecordError::Full(self.max));
         }
         self.left -= bytes;
         let file = &mut self.file;
@@ -29,7 +29,7 @@ impl Sink for TapeFile {
         // Flushed once a turn, so that the tape of a killed daemon is nearly complete.
         let is_turn = line.starts_with("[\"sleep\"");
         let written = written.and_then(|()| if is_turn { file.flush() } else { Ok(()) });
-        written.map_err(|error| error.to_string())
+        Ok(written?)
     }
 }
 

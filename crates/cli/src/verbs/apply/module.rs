@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use isotherm_daemon::control_loop::ModuleOnce;
+use isotherm_daemon::control_loop::{EngineError, ModuleOnce};
 use isotherm_linux::{Root, Stopwatch};
 use isotherm_scenario::Scenario;
 use isotherm_scenario::monitoring::MonitorSpec;
@@ -45,8 +45,8 @@ pub(super) fn plan(
             )));
         }
     }
-    let refused = |why: String| {
-        let hint = if why.contains("take-damon-stat") { " (here: --take-damon-stat)" } else { "" };
+    let refused = |why: EngineError| {
+        let hint = if why == EngineError::StatHasDamon { " (here: --take-damon-stat)" } else { "" };
         CliError::host_cannot(format!("{why}{hint}"))
     };
     let writes = look(root, |machine| module.writes(machine))?.map_err(refused)?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use isotherm_daemon::trial::{Better, Kind, Metric, Sampler};
+use isotherm_daemon::trial::{Better, Kind, Metric, SampleError, Sampler};
 use isotherm_linux::Root;
 use isotherm_linux::cgroup::{Group, Hierarchy};
 use isotherm_linux::counters::memory_stat;
@@ -159,13 +159,13 @@ impl Metrics {
 }
 
 impl Sampler for Metrics {
-    fn sample(&mut self) -> Vec<Result<f64, String>> {
+    fn sample(&mut self) -> Vec<Result<f64, SampleError>> {
         let mut samples: Vec<_> = self.user.iter().map(|metric| number(&metric.file)).collect();
         if !self.groups.is_empty() {
             let sum = |counter: Counter| self.groups.iter().map(|group| counter(&self.root, group)).sum();
             samples.extend(COUNTERS.iter().map(|&(.., counter)| sum(counter)));
         }
-        samples
+        samples.into_iter().map(|sample| sample.map_err(SampleError::Source)).collect()
     }
 }
 

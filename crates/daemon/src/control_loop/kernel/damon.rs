@@ -1,10 +1,11 @@
 //! Our own kdamond, through DAMON's sysfs directory: any monitor with any schemes, over processes of groups or physical memory.
 
 use super::files::{Watched, writes};
-use super::{Counts, Kernel, Line, Standing, System, Write, stat_write};
+use super::{Counts, EngineError, Kernel, Line, Standing, System, SystemError, Trouble, Write, stat_write};
 use crate::config::{Config, MonitorsConfig, Target};
 use crate::control_loop::gate::Skipped;
 use crate::control_loop::targets::resolve;
+use crate::control_loop::trouble::{TargetError, joined};
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{PresetError, Setup};
 use isotherm_core::vocabulary::Action;
@@ -31,7 +32,7 @@ pub(in super::super) struct Kdamond {
     /// Its current groups, with their processes.
     members: BTreeMap<String, Vec<u32>>,
     /// Why they could not be found.
-    trouble: Option<String>,
+    trouble: Option<SystemError>,
     /// What it monitors, while it runs.
     watched: Option<Watched>,
 }
@@ -65,31 +66,25 @@ impl Kdamond {
     }
 
     /// What it should monitor now.
-    fn wanted(&self, world: &mut dyn System) -> Result<Watched, String> {
+    fn wanted(&self, world: &mut dyn System) -> Result<Watched, EngineError> {
         if let Some(why) = &self.trouble {
-            return Err(why.clone());
+            return Err(why.clone().into());
         }
         let is_physical = self.config().operations == Operations::Paddr;
         if !self.is_for_all() && self.members.is_empty() {
-            return Err(format!("none of its targets is there now: {}", self.targets.join(", ")));
+            return Err(TargetError::none_there("targets", &self.targets).into());
         }
         if !is_physical {
             let mut pids: Vec<u32> = self.members.values().flatten().copied().collect();
             pids.sort_unstable();
             return match pids.len() {
-                0 => Err(format!("no process of its targets runs now: {}", self.targets.join(", "))),
-                nr if nr > PROCESSES_MAX => Err(format!(
-                    "{nr} processes run in its groups, and one kdamond watches {PROCESSES_MAX} at most; name fewer groups, or \
-                     say operations = \"paddr\""
-                )),
+                0 => Err(TargetError::NoneRuns(joined(&self.targets)).into()),
+                nr if nr > PROCESSES_MAX => Err(TargetError::TooManyProcesses { nr, max: PROCESSES_MAX }.into()),
                 _ => Ok(Watched::Processes(pids)),
             };
         }
         if self.members.len() > GROUPS_MAX {
-            return Err(format!(
-                "it has {} groups, each a filter on every page; allowed: up to {GROUPS_MAX}; name fewer",
-                self.members.len()
-            ));
+            return Err(TargetError::TooManyGroups { nr: self.members.len(), max: GROUPS_MAX }.into());
         }
         let ranges = match self.setup.range {
             Some(range) => vec![range.in_bytes(self.config().addr_unit)],
@@ -141,23 +136,15 @@ impl Kernel for Kdamond {
         lines
     }
 
-    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, String> {
+    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError> {
         match world.value(NR_KDAMONDS)?.as_deref() {
-            None => {
-                return Err(
-                    "this kernel has no DAMON in sysfs: it needs CONFIG_DAMON_SYSFS (Linux 5.18 and later)".to_owned()
-                );
-            }
+            None => return Err(EngineError::NoDamon),
             Some("0") => {}
-            Some(nr) => {
-                return Err(format!(
-                    "somebody made {nr} kdamonds: they are left alone; end the program that made them, or write 0 to {NR_KDAMONDS}"
-                ));
-            }
+            Some(nr) => return Err(EngineError::Kdamonds(nr.to_owned())),
         }
         for module in MODULES {
             if world.value(&format!("/sys/module/{module}/parameters/enabled"))?.as_deref() == Some("Y") {
-                return Err(format!("{module} is on and has DAMON: it is somebody else's, and is left alone"));
+                return Err(EngineError::ModuleHasDamon(module));
             }
         }
         let watched = self.wanted(world)?;
@@ -168,9 +155,9 @@ impl Kernel for Kdamond {
     }
 
     /// Checks that its processes still belong to the groups, so that no process with a reused id is monitored.
-    fn begins(&mut self, world: &mut dyn System) -> Result<(), String> {
+    fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError> {
         if self.file("state", world).as_deref() != Some("on") {
-            return Err("the kdamond was switched on and does not run".to_owned());
+            return Err(EngineError::KdamondOff);
         }
         let Some(Watched::Processes(pids)) = &self.watched else { return Ok(()) };
         let mut now = BTreeSet::new();
@@ -179,7 +166,7 @@ impl Kernel for Kdamond {
             now.extend(resolve(target, world).unwrap_or_default().into_iter().flat_map(|one| one.processes));
         }
         match pids.iter().find(|pid| !now.contains(pid)) {
-            Some(pid) => Err(format!("process {pid} left its group while the kdamond was made; it is made anew")),
+            Some(pid) => Err(EngineError::ProcessLeft(*pid)),
             None => Ok(()),
         }
     }
@@ -188,7 +175,7 @@ impl Kernel for Kdamond {
         Some("/sys/kernel/mm/damon/admin/kdamonds/0/pid".to_owned())
     }
 
-    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, String> {
+    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, SystemError> {
         let state = world.value(STATE)?;
         let wanted = self.wanted(world);
         if state.as_deref() == Some("on") {
@@ -203,7 +190,7 @@ impl Kernel for Kdamond {
             (Some(Watched::Processes(pids)), Ok(Watched::Processes(now)))
                 if !pids.iter().any(|pid| now.contains(pid)) =>
             {
-                Standing::Ended("the processes that it watched have ended".to_owned())
+                Standing::Ended(EngineError::ProcessesEnded)
             }
             (_, Err(why)) => Standing::Ended(why),
             _ => Standing::SwitchedOff,
@@ -236,12 +223,9 @@ impl Kernel for Kdamond {
         counts
     }
 
-    fn shortcoming(&self, world: &mut dyn System) -> Option<String> {
+    fn shortcoming(&self, world: &mut dyn System) -> Option<Trouble> {
         let pages_out = self.config().schemes.iter().any(|scheme| scheme.action == Action::Pageout);
-        (pages_out && world.swap_free() == Some(Bytes::new(0))).then(|| {
-            "no swap is free: anonymous memory stays, only pages of files go; add swap, or filter anonymous pages out"
-                .to_owned()
-        })
+        (pages_out && world.swap_free() == Some(Bytes::new(0))).then_some(Trouble::NoSwap("filter anonymous pages out"))
     }
 }
 

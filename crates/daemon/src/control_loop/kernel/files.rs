@@ -1,6 +1,6 @@
 //! A monitor with its schemes, as writes to DAMON's sysfs directory ([`isotherm_texts::damon`]).
 
-use super::Write;
+use super::{EngineError, Write};
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::MonitorConfig;
 use isotherm_core::schemes::{self, Age, Filter, FilterRange, Frequency, Scheme, Tuner, WatermarkMetric};
@@ -21,8 +21,8 @@ pub(super) enum Watched {
 /// directories that exist because of that number.
 ///
 /// # Errors
-/// What DAMON has no file for, as text.
-pub(super) fn writes(config: &MonitorConfig, watched: &Watched) -> Result<Vec<Write>, String> {
+/// What DAMON has no file for.
+pub(super) fn writes(config: &MonitorConfig, watched: &Watched) -> Result<Vec<Write>, EngineError> {
     let within = context(config, watched)?.settings().into_iter().map(|one| Write::within(one.path, one.value));
     let mut writes = vec![Write::knob(damon::NR_KDAMONDS, "1")];
     writes.extend(within);
@@ -34,7 +34,7 @@ fn us(time: Duration) -> u64 {
     time.ns() / 1000
 }
 
-fn context(config: &MonitorConfig, watched: &Watched) -> Result<damon::Context, String> {
+fn context(config: &MonitorConfig, watched: &Watched) -> Result<damon::Context, EngineError> {
     let attributes = &config.attributes;
     let (operations, targets) = match watched {
         Watched::Processes(pids) => (
@@ -69,7 +69,7 @@ fn context(config: &MonitorConfig, watched: &Watched) -> Result<damon::Context, 
     })
 }
 
-fn scheme(scheme: &Scheme, config: &MonitorConfig, watched: &Watched) -> Result<damon::Scheme, String> {
+fn scheme(scheme: &Scheme, config: &MonitorConfig, watched: &Watched) -> Result<damon::Scheme, EngineError> {
     let (pattern, attributes) = (&scheme.access_pattern, &config.attributes);
     let samples = |frequency: Frequency| u64::from(frequency.samples(attributes));
     let aggregations = |age: Age| u64::from(age.aggregations(attributes));
@@ -121,7 +121,7 @@ fn quotas(quotas: &schemes::Quotas) -> damon::Quotas {
 
 /// Filters of the scheme, and filters that restrict it to its groups. The first match decides: group filters come first for one
 /// group, and last for several, where no earlier filter may overrule them.
-fn all_filters(scheme: &Scheme, watched: &Watched) -> Result<Vec<Filter>, String> {
+fn all_filters(scheme: &Scheme, watched: &Watched) -> Result<Vec<Filter>, EngineError> {
     let own = || scheme.core_filters.iter().chain(&scheme.ops_filters).cloned();
     let of = |path: &String, matching, allow| Filter {
         memcg_path: Some(path.clone()),
@@ -132,19 +132,14 @@ fn all_filters(scheme: &Scheme, watched: &Watched) -> Result<Vec<Filter>, String
         return Ok([of(group, false, false)].into_iter().chain(own()).collect());
     }
     if own().any(|filter| filter.allow) {
-        return Err(format!(
-            "filters that allow cannot be joined with {} groups; give each group a scheme of its own, or use filters that reject",
-            groups.len()
-        ));
+        return Err(EngineError::AllowFilters(groups.len()));
     }
     Ok(own().chain(groups.iter().map(|group| of(group, true, true))).collect())
 }
 
-fn filter(filter: &Filter) -> Result<damon::Filter, String> {
+fn filter(filter: &Filter) -> Result<damon::Filter, EngineError> {
     if filter.filter_type == FilterType::Target {
-        return Err(
-            "filters of type `target` number processes, which have no order here; name other targets".to_owned()
-        );
+        return Err(EngineError::TargetFilter);
     }
     Ok(damon::Filter {
         kind: kernel_word(filter.filter_type.entry().name),
@@ -233,7 +228,7 @@ mod tests {
         let last = writes(&young, &groups(&["/a", "/b"])).unwrap();
         assert_eq!((value(&last, "filters/0/type"), value(&last, "filters/2/type")), (Some("young"), Some("memcg")));
         young.schemes[0].ops_filters[0].allow = true;
-        assert!(writes(&young, &groups(&["/a", "/b"])).unwrap_err().contains("filters that allow"));
+        assert_eq!(writes(&young, &groups(&["/a", "/b"])), Err(EngineError::AllowFilters(2)));
         assert!(writes(&young, &groups(&["/a"])).is_ok());
     }
 }

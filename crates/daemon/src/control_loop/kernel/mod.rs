@@ -1,6 +1,7 @@
 //! Engines of the kernel that a section configures, switches on, and switches off again.
 
 mod damon;
+mod error;
 mod files;
 mod module;
 mod once;
@@ -9,13 +10,16 @@ mod settings;
 mod tiers;
 
 pub(super) use damon::Kdamond;
+pub use error::EngineError;
 pub(super) use module::Module;
 pub use once::ModuleOnce;
 pub(super) use proactive::Proactive;
 pub(super) use tiers::Tiers;
 
 use super::line::Line;
-use super::{Knobs, System};
+use super::trouble::Trouble;
+use super::{Knobs, System, SystemError};
+use crate::changes::Refusal;
 use crate::config::Config;
 
 const STAT: &str = "/sys/module/damon_stat/parameters/enabled";
@@ -38,7 +42,7 @@ impl Write {
         Self { path: path.into(), value: value.into(), is_within: true }
     }
 
-    pub(super) fn carry_out(&self, section: &str, knobs: &mut dyn Knobs) -> Result<(), String> {
+    pub(super) fn carry_out(&self, section: &str, knobs: &mut dyn Knobs) -> Result<(), Refusal> {
         let write = if self.is_within { Knobs::set_within } else { Knobs::set };
         write(knobs, section, &self.path, &self.value)
     }
@@ -51,7 +55,7 @@ pub(super) enum Standing {
     /// It runs for targets that are no longer the right ones.
     Outdated,
     /// It has ended by itself, with the cause; it is restarted when possible.
-    Ended(String),
+    Ended(EngineError),
     /// Another program switched it off, and it stays off.
     SwitchedOff,
 }
@@ -82,19 +86,19 @@ pub(super) trait Kernel: std::fmt::Debug {
     ///
     /// # Errors
     /// Why it cannot be switched on here or now.
-    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, String>;
+    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError>;
 
     /// Checks, right after the writes, that the kernel really has started.
     ///
     /// # Errors
     /// Why not.
-    fn begins(&mut self, world: &mut dyn System) -> Result<(), String>;
+    fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError>;
 
     /// Its state, while it is on.
     ///
     /// # Errors
     /// The state cannot be read.
-    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, String>;
+    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, SystemError>;
 
     /// File with the id of its thread, whose CPU time is bounded; `None` if it has no thread of its own.
     fn thread_file(&self) -> Option<String> {
@@ -104,20 +108,18 @@ pub(super) trait Kernel: std::fmt::Debug {
     /// Its work so far; zero where that cannot be read.
     fn counts(&self, is_on: bool, world: &mut dyn System) -> Counts;
 
-    /// What limits it while it runs, as text.
-    fn shortcoming(&self, world: &mut dyn System) -> Option<String>;
+    /// What limits it while it runs.
+    fn shortcoming(&self, world: &mut dyn System) -> Option<Trouble>;
 }
 
 /// The write that makes DAMON_STAT release DAMON, if it holds it.
 ///
 /// # Errors
 /// DAMON_STAT holds DAMON, and may not be stopped.
-fn stat_write(takes: bool, world: &mut dyn System) -> Result<Option<Write>, String> {
+fn stat_write(takes: bool, world: &mut dyn System) -> Result<Option<Write>, EngineError> {
     match world.value(STAT)?.as_deref() {
         Some("Y") if takes => Ok(Some(Write::knob(STAT, "N"))),
-        Some("Y") => Err("DAMON_STAT has DAMON, which has one user at a time: take-damon-stat = true takes it away \
-                          meanwhile"
-            .to_owned()),
+        Some("Y") => Err(EngineError::StatHasDamon),
         _ => Ok(None),
     }
 }

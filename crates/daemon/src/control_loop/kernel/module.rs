@@ -1,6 +1,6 @@
 //! A module of the kernel: DAMON_RECLAIM, DAMON_LRU_SORT.
 
-use super::{Counts, Kernel, Line, STAT, Standing, System, Write, stat_write};
+use super::{Counts, EngineError, Kernel, Line, Standing, System, SystemError, Trouble, Write, stat_write};
 use crate::config::{Config, MonitorsConfig};
 use isotherm_core::presets::{KernelModule, Preset};
 
@@ -25,7 +25,7 @@ impl Module {
 
     /// Default bounds of the monitored memory. The module would find them itself, and leave them in its parameters permanently,
     /// without a line in the journal.
-    fn region(&self, world: &mut dyn System) -> Result<Vec<(&'static str, String)>, String> {
+    fn region(&self, world: &mut dyn System) -> Result<Vec<(&'static str, String)>, EngineError> {
         const BOUNDS: [&str; 2] = ["monitor_region_start", "monitor_region_end"];
         let given = self.module.parameters.iter().filter(|(name, _)| BOUNDS.contains(name));
         if given.clone().count() < 2 || given.clone().any(|(_, address)| address != "0") {
@@ -34,13 +34,13 @@ impl Module {
         let unit = self.module.parameters.iter().find(|(name, _)| *name == "addr_unit");
         let unit = unit.and_then(|(_, unit)| unit.parse::<u64>().ok()).unwrap_or(1).max(1);
         let memory = world.physical_memory()?;
-        let first = memory.iter().map(|range| range.start).min().ok_or("no memory is known")?;
+        let first = memory.iter().map(|range| range.start).min().ok_or(EngineError::NoMemory)?;
         let last = memory.iter().map(|range| range.end).max().unwrap_or(first);
         Ok(BOUNDS.into_iter().zip([(first / unit).to_string(), (last / unit).to_string()]).collect())
     }
 
     /// Whether it is on with the configured values. Default bounds of memory do not count: they are computed again.
-    pub(super) fn runs_as_asked(&self, world: &mut dyn System) -> Result<bool, String> {
+    pub(super) fn runs_as_asked(&self, world: &mut dyn System) -> Result<bool, SystemError> {
         if !self.is("Y", world)? {
             return Ok(false);
         }
@@ -55,7 +55,7 @@ impl Module {
         Ok(true)
     }
 
-    fn is(&self, word: &str, world: &mut dyn System) -> Result<bool, String> {
+    fn is(&self, word: &str, world: &mut dyn System) -> Result<bool, SystemError> {
         Ok(world.value(&self.path("enabled"))?.as_deref() == Some(word))
     }
 }
@@ -78,17 +78,10 @@ impl Kernel for Module {
     }
 
     /// Parameters that hold their value already are left out, except the switch.
-    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, String> {
+    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError> {
         match world.value(&self.path("enabled"))?.as_deref() {
-            None => {
-                return Err(format!(
-                    "this kernel has no {}: it needs DAMON with that module built in (CONFIG_DAMON_RECLAIM, CONFIG_DAMON_LRU_SORT)",
-                    self.module.name
-                ));
-            }
-            Some("Y") => {
-                return Err(format!("{} is on already: it is somebody else's, and is left alone", self.module.name));
-            }
+            None => return Err(EngineError::NoModule(self.module.name)),
+            Some("Y") => return Err(EngineError::ModuleOn(self.module.name)),
             Some(_) => {}
         }
         let mut writes: Vec<Write> = stat_write(self.takes_damon_stat, world)?.into_iter().collect();
@@ -103,7 +96,7 @@ impl Kernel for Module {
                 Some(_) => writes.push(Write::knob(path, value.clone())),
                 // A parameter of later kernels, left at its default.
                 None if usual.contains(&(name, asked.clone())) => {}
-                None => return Err(format!("this kernel's {} has no parameter {name}", self.module.name)),
+                None => return Err(EngineError::NoParameter { module: self.module.name, name }),
             }
         }
         writes.push(Write::knob(self.path("enabled"), "Y"));
@@ -111,22 +104,19 @@ impl Kernel for Module {
     }
 
     /// The kernel may accept the switch and start nothing, because DAMON was busy.
-    fn begins(&mut self, world: &mut dyn System) -> Result<(), String> {
+    fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError> {
         let pid = world.value(&self.path("kdamond_pid")).ok().flatten();
         if pid.is_none_or(|pid| pid.trim() != "-1") {
             return Ok(());
         }
-        Err(format!(
-            "{} was switched on and does not run: somebody else may have DAMON ({STAT}: take-damon-stat = true)",
-            self.module.name
-        ))
+        Err(EngineError::ModuleOff(self.module.name))
     }
 
     fn thread_file(&self) -> Option<String> {
         Some(self.path("kdamond_pid"))
     }
 
-    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, String> {
+    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, SystemError> {
         Ok(if self.is("N", world)? { Standing::SwitchedOff } else { Standing::Runs })
     }
 
@@ -142,7 +132,7 @@ impl Kernel for Module {
         Counts { asked_bytes, verified_bytes, words }
     }
 
-    fn shortcoming(&self, _: &mut dyn System) -> Option<String> {
+    fn shortcoming(&self, _: &mut dyn System) -> Option<Trouble> {
         None
     }
 }

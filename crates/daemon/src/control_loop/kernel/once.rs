@@ -1,6 +1,6 @@
 //! A kernel module that a command configures once and leaves running.
 
-use super::{Kernel as _, Module, System};
+use super::{EngineError, Kernel as _, Module, System};
 use crate::config::{Engine, MonitorsConfig};
 use isotherm_core::presets::Preset;
 
@@ -35,8 +35,8 @@ impl ModuleOnce {
     /// Files and the values written into them, the switch last; empty if the module runs with these values already.
     ///
     /// # Errors
-    /// Why it cannot be switched on here or now.
-    pub fn writes(&mut self, world: &mut dyn System) -> Result<Vec<(String, String)>, String> {
+    /// [`EngineError`]: it cannot be switched on here or now.
+    pub fn writes(&mut self, world: &mut dyn System) -> Result<Vec<(String, String)>, EngineError> {
         if self.module.runs_as_asked(world)? {
             return Ok(Vec::new());
         }
@@ -46,8 +46,8 @@ impl ModuleOnce {
     /// Checks, right after the writes, that the kernel really has started.
     ///
     /// # Errors
-    /// Why not.
-    pub fn begins(&mut self, world: &mut dyn System) -> Result<(), String> {
+    /// [`EngineError`].
+    pub fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError> {
         self.module.begins(world)
     }
 }

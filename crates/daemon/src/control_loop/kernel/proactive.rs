@@ -1,7 +1,7 @@
 //! kcompactd ahead of demand: `vm.compaction_proactiveness` (docs/spec/compaction.md#s6-3).
 
 use super::settings::{Setting, Tallied, standing, writes};
-use super::{Counts, Kernel, Line, Standing, System, Write};
+use super::{Counts, EngineError, Kernel, Line, Standing, System, SystemError, Trouble, Write};
 use crate::config::Config;
 use crate::control_loop::NodeFree;
 use isotherm_core::compaction::{MergedConfig, ScoreMarks};
@@ -56,17 +56,17 @@ impl Kernel for Proactive {
         Vec::new()
     }
 
-    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, String> {
+    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError> {
         writes(&self.settings, world)
     }
 
-    fn begins(&mut self, world: &mut dyn System) -> Result<(), String> {
+    fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError> {
         self.tallied.begin(world);
         self.before = world.fragmentation().unwrap_or_default();
         Ok(())
     }
 
-    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, String> {
+    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, SystemError> {
         standing(&self.settings, world)
     }
 
@@ -85,7 +85,7 @@ impl Kernel for Proactive {
         Counts { words, ..Counts::default() }
     }
 
-    fn shortcoming(&self, _: &mut dyn System) -> Option<String> {
-        (self.marks.high >= 100).then(|| "this proactiveness never starts it: no score is above 100".to_owned())
+    fn shortcoming(&self, _: &mut dyn System) -> Option<Trouble> {
+        (self.marks.high >= 100).then_some(Trouble::NeverStarts)
     }
 }

@@ -1,6 +1,6 @@
 //! Engines of the kernel that consist of settings only, which are written, checked, and restored.
 
-use super::{Standing, System, Write};
+use super::{EngineError, Standing, System, SystemError, Write};
 use crate::changes::same_value;
 
 /// A setting and its wanted value.
@@ -16,11 +16,11 @@ pub(super) struct Setting {
 ///
 /// # Errors
 /// The kernel lacks one of them.
-pub(super) fn writes(settings: &[Setting], world: &mut dyn System) -> Result<Vec<Write>, String> {
+pub(super) fn writes(settings: &[Setting], world: &mut dyn System) -> Result<Vec<Write>, EngineError> {
     let mut writes = Vec::new();
     for Setting { path, value, needs } in settings {
         match world.value(path)? {
-            None => return Err(format!("this kernel has no {path}: {needs}")),
+            None => return Err(EngineError::NoSetting { path, needs }),
             Some(now) if same_value(&now, value) => {}
             Some(_) => writes.push(Write::knob(*path, value.clone())),
         }
@@ -32,7 +32,7 @@ pub(super) fn writes(settings: &[Setting], world: &mut dyn System) -> Result<Vec
 ///
 /// # Errors
 /// A setting cannot be read.
-pub(super) fn standing(settings: &[Setting], world: &mut dyn System) -> Result<Standing, String> {
+pub(super) fn standing(settings: &[Setting], world: &mut dyn System) -> Result<Standing, SystemError> {
     for Setting { path, value, .. } in settings {
         if !world.value(path)?.is_some_and(|now| same_value(&now, value)) {
             return Ok(Standing::SwitchedOff);

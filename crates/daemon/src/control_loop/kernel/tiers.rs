@@ -1,7 +1,7 @@
 //! Promotion by NUMA balancing, and demotion by reclaim (docs/spec/promotion.md#s4, docs/spec/live-linux.md#s6).
 
 use super::settings::{Setting, Tallied, standing, writes};
-use super::{Counts, Kernel, Line, Standing, System, Write};
+use super::{Counts, EngineError, Kernel, Line, Standing, System, SystemError, Trouble, Write};
 use crate::config::{Config, TieringConfig};
 use isotherm_units::{Duration, PAGE_BYTES};
 
@@ -57,24 +57,16 @@ impl Tiers {
     }
 
     /// Checks that there is a slower tier to move pages to.
-    fn has_tiers(world: &mut dyn System) -> Result<(), String> {
+    fn has_tiers(world: &mut dyn System) -> Result<(), EngineError> {
         let tiers = world.memory_tiers()?;
         if tiers.len() > 1 {
             return Ok(());
         }
         let nodes: usize = tiers.iter().map(Vec::len).sum();
         Err(match (tiers.len(), nodes) {
-            (0, _) => {
-                "the kernel tells no tiers of memory: it needs Linux 6.1 or later with CONFIG_NUMA and CONFIG_MIGRATION"
-                    .to_owned()
-            }
-            (_, 0 | 1) => {
-                "the machine has one node of memory: there is nothing to promote from or demote to".to_owned()
-            }
-            _ => format!(
-                "all {nodes} nodes are in one tier, and the kernel moves no page between them; it needs firmware tables (HMAT) that \
-                 tell which node is slow, and a kernel that reads them: 6.12 does, 6.1 not"
-            ),
+            (0, _) => EngineError::NoTiers,
+            (_, 0 | 1) => EngineError::OneNode,
+            _ => EngineError::OneTier(nodes),
         })
     }
 }
@@ -96,17 +88,17 @@ impl Kernel for Tiers {
         Vec::new()
     }
 
-    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, String> {
+    fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError> {
         Self::has_tiers(world)?;
         writes(&self.settings, world)
     }
 
-    fn begins(&mut self, world: &mut dyn System) -> Result<(), String> {
+    fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError> {
         self.tallied.begin(world);
         Ok(())
     }
 
-    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, String> {
+    fn standing(&mut self, world: &mut dyn System) -> Result<Standing, SystemError> {
         standing(&self.settings, world)
     }
 
@@ -127,7 +119,7 @@ impl Kernel for Tiers {
         Counts { asked_bytes, verified_bytes, words }
     }
 
-    fn shortcoming(&self, _: &mut dyn System) -> Option<String> {
+    fn shortcoming(&self, _: &mut dyn System) -> Option<Trouble> {
         None
     }
 }

@@ -5,9 +5,11 @@ use super::Spec;
 use super::gate::Gate;
 use crate::config::{MonitorsConfig, TieringConfig};
 use crate::control_loop::LoopHost;
+use crate::control_loop::trouble::Trouble;
 use isotherm_core::host::TargetId;
 use isotherm_core::monitor::{Event, Monitor, MonitorConfig, Operations};
-use isotherm_core::promotion::Promotion;
+use isotherm_core::presets::PresetError;
+use isotherm_core::promotion::{Promotion, PromotionError};
 use isotherm_core::schemes;
 use isotherm_units::Instant;
 
@@ -24,7 +26,7 @@ impl Engine {
     /// Adds a process.
     ///
     /// # Errors
-    /// What the host lacks, as text.
+    /// What the host lacks.
     pub(super) fn enter(
         &mut self,
         spec: &Spec,
@@ -33,7 +35,7 @@ impl Engine {
         now: Instant,
         stretch: u32,
         host: &mut dyn LoopHost,
-    ) -> Result<(), String> {
+    ) -> Result<(), Trouble> {
         if let Self::None = self {
             *self = match spec {
                 Spec::Monitors(spec) => Self::Monitor(Box::new(monitor(spec, seed, stretch)?)),
@@ -43,13 +45,13 @@ impl Engine {
         let entered = match self {
             Self::None => Ok(()),
             Self::Monitor(monitor) => {
-                let added = monitor.add_target(target, &[], host).map_err(|error| error.to_string());
+                let added = monitor.add_target(target, &[], host).map_err(Trouble::Monitor);
                 if added.is_ok() && !monitor.is_running() {
                     monitor.start(now);
                 }
                 added
             }
-            Self::Promotion(promotion) => promotion.enter(target, None, now).map_err(|error| error.to_string()),
+            Self::Promotion(promotion) => promotion.enter(target, None, now).map_err(Trouble::Promotion),
         };
         if entered.is_err() && self.is_empty() {
             *self = Self::None;
@@ -114,23 +116,23 @@ impl Engine {
         }
     }
 
-    /// Does what is due. Returns what went wrong, as text.
-    pub(super) fn run(&mut self, now: Instant, gate: &mut Gate<'_>) -> Option<String> {
+    /// Does what is due. Returns what went wrong.
+    pub(super) fn run(&mut self, now: Instant, gate: &mut Gate<'_>) -> Option<Trouble> {
         match self {
             Self::None => None,
             Self::Monitor(monitor) => {
                 let tick = monitor.handle_timeout(now, gate);
-                let words = tick.events.iter().find_map(|event| match event {
+                let trouble = tick.events.iter().find_map(|event| match event {
                     Event::HostFailed { call, error, .. } if *call != "apply" => {
-                        Some(format!("a sample was lost, `{call}`: {error}"))
+                        Some(Trouble::SampleLost { call, error: error.clone() })
                     }
-                    Event::NoLayout { why, .. } => Some(format!("nothing to watch yet: {why}")),
+                    Event::NoLayout { why, .. } => Some(Trouble::NoLayout(*why)),
                     _ => None,
                 });
                 if tick.events.contains(&Event::Stopped) {
                     *self = Self::None;
                 }
-                words
+                trouble
             }
             Self::Promotion(promotion) => {
                 if let Some((_, thread)) = promotion.next_timeout().filter(|(at, _)| *at <= now) {
@@ -161,9 +163,8 @@ impl Engine {
 }
 
 /// Monitor configuration of a section; always for processes, whatever its preset was made for.
-fn config(spec: &MonitorsConfig) -> Result<MonitorConfig, String> {
-    let setup = spec.setup().map_err(|error| error.to_string())?;
-    Ok(MonitorConfig { operations: Operations::Vaddr, ..setup.config })
+fn config(spec: &MonitorsConfig) -> Result<MonitorConfig, PresetError> {
+    Ok(MonitorConfig { operations: Operations::Vaddr, ..spec.setup()?.config })
 }
 
 fn stretched(mut config: MonitorConfig, stretch: u32) -> MonitorConfig {
@@ -171,10 +172,10 @@ fn stretched(mut config: MonitorConfig, stretch: u32) -> MonitorConfig {
     config
 }
 
-fn monitor(spec: &MonitorsConfig, seed: u64, stretch: u32) -> Result<Monitor, String> {
-    Monitor::new(stretched(config(spec)?, stretch), seed).map_err(|error| error.to_string())
+fn monitor(spec: &MonitorsConfig, seed: u64, stretch: u32) -> Result<Monitor, Trouble> {
+    Ok(Monitor::new(stretched(config(spec)?, stretch), seed)?)
 }
 
-fn promotion(spec: &TieringConfig, seed: u64, host: &dyn LoopHost) -> Result<Promotion, String> {
-    Promotion::new(spec.promotion(), seed, host).map_err(|error| error.to_string())
+fn promotion(spec: &TieringConfig, seed: u64, host: &dyn LoopHost) -> Result<Promotion, PromotionError> {
+    Promotion::new(spec.promotion(), seed, host)
 }

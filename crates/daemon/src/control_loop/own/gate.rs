@@ -1,9 +1,9 @@
 //! Filter between one of our own engines and the host: the engine samples its processes, and acts on them if
 //! allowed.
 
-use super::super::gate::Permit;
+use super::super::gate::{Held, Permit};
 use super::super::line::Line;
-use super::super::{Log, LoopHost, System};
+use super::super::{AuditError, Log, LoopHost, System};
 use super::sums::Sums;
 use isotherm_core::host::{
     Action, AddressRange, Applied, Applying, Area, Attribute, Capabilities, Gauge, GaugeCapabilities, Gauging,
@@ -32,31 +32,27 @@ pub(super) struct Gate<'a> {
     /// CPU time of the requests in this turn, as far as hosts report it.
     pub(super) spent: Duration,
     /// The audit cannot be written.
-    pub(super) mute: Option<String>,
+    pub(super) mute: Option<AuditError>,
 }
 
 impl Gate<'_> {
     /// Whether it may act on a target now. Each action is logged before it is carried out.
-    fn let_through(&mut self, target: TargetId, action: &'static str, write: String, bytes: u64) -> Result<(), String> {
+    fn let_through(&mut self, target: TargetId, action: &'static str, write: String, bytes: u64) -> Result<(), Held> {
         let name = self.targets.get(&target).cloned().unwrap_or_default();
-        let refused = match self.permit {
-            Permit::Act => {
-                let is_killed = self.world.is_there(self.kill_file);
-                is_killed.then(|| (format!("{} is there", self.kill_file), false))
-            }
-            Permit::Observe => Some(("it only observes: enable = true lets it act".to_owned(), true)),
-            Permit::Withheld(why) => Some((why.clone(), false)),
+        let allowed = match self.permit.check() {
+            Ok(()) if self.world.is_there(self.kill_file) => Err(Held::KillFile(self.kill_file.to_owned())),
+            allowed => allowed,
         };
-        if let Some((why, is_observing)) = refused {
-            self.sums.held(target, action, write, bytes, (!is_observing).then(|| why.clone()));
-            return Err(why);
+        if let Err(held) = allowed {
+            let why = (held != Held::Observing).then(|| held.to_string());
+            self.sums.held(target, action, write, bytes, why);
+            return Err(held);
         }
         if self.sums.wants_asking(target, action) {
             let asks = Line::Asks { section: self.label.to_owned(), target: name, write: write.clone() };
             if let Err(why) = self.log.line(&asks) {
-                let said = format!("it could not be written down before it was done: {why}");
-                self.mute = Some(why);
-                return Err(said);
+                self.mute = Some(why.clone());
+                return Err(Held::NotLogged(why));
             }
             self.sums.asked_for(target, action);
         }
@@ -116,7 +112,7 @@ impl Applying for Gate<'_> {
         }
         let (name, range) = (order.action.name(), order.range);
         let write = format!("{name} {:#x} to {:#x}", range.start, range.end);
-        self.let_through(target, name, write, range.len()).map_err(HostError::Failed)?;
+        self.let_through(target, name, write, range.len())?;
         if order.action == Action::Willneed
             && let Err(error) = self.has_room_for(range.len())
         {
@@ -182,7 +178,7 @@ impl Tiering for Gate<'_> {
         let bytes = order.pages.len() as u64 * PAGE_BYTES;
         let first = order.pages.first().copied().unwrap_or(0);
         let write = format!("move_pages of {} to node {}, the first at {first:#x}", order.pages.len(), order.to.0);
-        self.let_through(target, PROMOTE, write, bytes).map_err(HostError::Failed)?;
+        self.let_through(target, PROMOTE, write, bytes)?;
         let spent = self.host.migrate(target, order, results).inspect_err(|error| {
             self.sums.failed(target, PROMOTE, &error.to_string());
         })?;

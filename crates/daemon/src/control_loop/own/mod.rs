@@ -10,7 +10,8 @@ use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Phase, Section, Watched};
 use super::targets::whom_of;
-use super::{Log, LoopHost, System};
+use super::trouble::{AuditError, TargetError, Trouble};
+use super::{Log, LoopHost, System, SystemError};
 use crate::config::{Config, MonitorsConfig, TieringConfig};
 use engine::Engine;
 use gate::Gate;
@@ -155,7 +156,7 @@ impl Section for OwnSection {
         Due::At(due.max(self.rests_until))
     }
 
-    fn run(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
         let (now, stretch, permit) = (context.now, context.stretch, self.head.permit(context.withheld));
         if stretch != self.stretch {
             self.stretch = stretch;
@@ -185,10 +186,10 @@ impl Section for OwnSection {
             lines.extend(self.head.troubled(Some(why)));
         }
         lines.iter().try_for_each(|line| context.log.line(line))?;
-        mute.map_or(Ok(()), Err)
+        mute.map_or(Ok(()), |why| Err(why.into()))
     }
 
-    fn report_rest(&mut self, now: Instant, log: &mut dyn Log) -> Result<(), String> {
+    fn report_rest(&mut self, now: Instant, log: &mut dyn Log) -> Result<(), AuditError> {
         let lines = self.sums.lines(&self.head.label, now, &self.names, true);
         lines.iter().try_for_each(|line| log.line(line))
     }
@@ -235,13 +236,13 @@ impl OwnSection {
         let mut there = match self.there(context, &mut lines) {
             Ok(there) => there,
             Err(why) => {
-                lines.extend(self.head.troubled(Some(why)));
+                lines.extend(self.head.troubled(Some(why.into())));
                 return lines;
             }
         };
         if let Err(why) = self.may_look(context) {
             self.release(context.host);
-            self.head.state.clone_from(&why);
+            self.head.state = why.to_string();
             lines.extend(self.head.troubled(Some(why)));
             return lines;
         }
@@ -258,15 +259,13 @@ impl OwnSection {
         }
         self.unwatched.retain(|process| there.contains_key(process));
         // Two sections that clear accessed bits of the same process hide accesses from each other.
-        let mut trouble = others.map(|(process, section)| {
-            format!("process {process} is looked at by {section} already, and is left to it; give each its own targets")
-        });
+        let mut trouble = others.map(|(process, section)| TargetError::Taken { process, section }.into());
         for (process, group) in there {
             if self.processes.contains_key(&process) || self.unwatched.contains(&process) {
                 continue;
             }
             if self.processes.len() >= PROCESSES_MAX {
-                trouble = Some(format!("more than {PROCESSES_MAX} processes: the others are not watched"));
+                trouble = Some(TargetError::Unwatched(PROCESSES_MAX).into());
                 break;
             }
             let target = context.watched.target();
@@ -292,14 +291,18 @@ impl OwnSection {
             }
         }
         if self.processes.is_empty() && trouble.is_none() {
-            trouble = Some(format!("none of its processes is there now: {}", self.spec.targets().join(", ")));
+            trouble = Some(TargetError::none_there("processes", self.spec.targets()).into());
         }
         lines.extend(self.head.troubled(trouble));
         lines
     }
 
     /// Processes of its groups, except groups that are left alone, with the paths of the groups.
-    fn there(&mut self, context: &mut Context<'_>, lines: &mut Vec<Line>) -> Result<BTreeMap<u32, String>, String> {
+    fn there(
+        &mut self,
+        context: &mut Context<'_>,
+        lines: &mut Vec<Line>,
+    ) -> Result<BTreeMap<u32, String>, SystemError> {
         let (mut groups, mut there, mut entries) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         for (one, entry) in whom_of(self.spec.targets(), context.config, context.world)? {
             groups.insert(one.top.clone());
@@ -317,13 +320,11 @@ impl OwnSection {
     }
 
     /// Checks that the module is loaded, and that no other engine does the same work.
-    fn may_look(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn may_look(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
         if let Spec::Tiering(_) = self.spec
             && context.world.value(BALANCING)?.is_some_and(|mode| mode.trim() != "0")
         {
-            return Err("kernel.numa_balancing is on: the kernel moves pages between nodes too, and two would undo \
-                        each other's work; switch it off, or leave it to the kernel with policy = \"numa-mode-2\""
-                .to_owned());
+            return Err(Trouble::Balancing);
         }
         if self.tried.is_some_and(|tried| context.now.since(tried) < RETRY) {
             return self.head.trouble.clone().map_or(Ok(()), Err);
@@ -335,7 +336,7 @@ impl OwnSection {
             }
             Err(error) => {
                 self.tried = Some(context.now);
-                Err(error.to_string())
+                Err(error.into())
             }
         }
     }

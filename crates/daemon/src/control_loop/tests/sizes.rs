@@ -100,10 +100,10 @@ fn many_steps_are_few_lines_of_the_journal() {
     }
     struct Knob(std::rc::Rc<RefCell<String>>);
     impl KnobStore for Knob {
-        fn value(&mut self, _: &str) -> Result<Option<String>, String> {
+        fn value(&mut self, _: &str) -> Result<Option<String>, KnobError> {
             Ok(Some(self.0.borrow().clone()))
         }
-        fn write(&mut self, _: &str, value: &str) -> Result<(), String> {
+        fn write(&mut self, _: &str, value: &str) -> Result<(), KnobError> {
             *self.0.borrow_mut() = value.to_owned();
             Ok(())
         }

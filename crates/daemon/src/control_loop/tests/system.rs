@@ -88,7 +88,7 @@ pub(super) struct Truth {
     pub(super) has_kill_file: Cell<bool>,
     pub(super) is_log_full: Cell<bool>,
     pub(super) is_ending: Cell<bool>,
-    pub(super) configuration: RefCell<Result<Config, String>>,
+    pub(super) configuration: RefCell<Result<Config, SystemError>>,
     pub(super) knobs: RefCell<BTreeMap<String, String>>,
     /// Host calls so far, and which one fails.
     pub(super) calls: Cell<u64>,
@@ -136,7 +136,7 @@ impl Truth {
             has_kill_file: Cell::new(false),
             is_log_full: Cell::new(false),
             is_ending: Cell::new(false),
-            configuration: RefCell::new(Err("not written yet".to_owned())),
+            configuration: RefCell::new(Err(SystemError::new("not written yet"))),
             knobs: RefCell::new(module_at_rest()),
             calls: Cell::new(0),
             fails_at: Cell::new(None),
@@ -322,16 +322,17 @@ impl Store for Disk {
 pub(super) struct Files(Rc<Truth>);
 
 impl KnobStore for Files {
-    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+    fn value(&mut self, path: &str) -> Result<Option<String>, KnobError> {
         Ok(self.0.knob(path))
     }
-    fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
+    fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
         if self.0.fails() {
-            return Err("EIO".to_owned());
+            return Err(KnobError::machine("EIO"));
         }
         if let Some(path) = path.strip_prefix("/cg").and_then(|path| path.strip_suffix("/memory.high")) {
             let mut groups = self.0.groups.borrow_mut();
-            let group = groups.iter_mut().find(|group| group.is_there && group.path == path).ok_or("ENOENT")?;
+            let group =
+                groups.iter_mut().find(|group| group.is_there && group.path == path).ok_or(KnobError::NoKnob)?;
             group.high = value.parse().ok();
             if let Some(high) = group.high {
                 if self.0.has_kill_file.get() || self.0.is_log_full.get() || high < group.hot * PAGE_BYTES {
@@ -363,12 +364,12 @@ impl KnobStore for Files {
         }
         if path == NR_KDAMONDS {
             if knobs.get(STATE).is_some_and(|state| state == "on") {
-                return Err("EBUSY".to_owned());
+                return Err(KnobError::machine("EBUSY"));
             }
             knobs.retain(|path, _| !path.starts_with(KDAMOND));
         }
         if path.starts_with(KDAMOND) && knobs[NR_KDAMONDS] != "1" {
-            return Err("ENOENT".to_owned());
+            return Err(KnobError::machine("ENOENT"));
         }
         if path == STATE && value == "on" {
             if self.0.has_kill_file.get() || self.0.is_log_full.get() || has_stat {
@@ -387,13 +388,13 @@ impl KnobStore for Files {
 }
 
 impl System for Rc<Truth> {
-    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
-        if self.fails() { Err("EIO".to_owned()) } else { Ok(self.knob(path)) }
+    fn value(&mut self, path: &str) -> Result<Option<String>, SystemError> {
+        if self.fails() { Err(SystemError::new("EIO")) } else { Ok(self.knob(path)) }
     }
 
-    fn members(&mut self, group: &str) -> Result<Vec<Member>, String> {
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, SystemError> {
         if self.fails() {
-            return Err("EIO".to_owned());
+            return Err(SystemError::new("EIO"));
         }
         let member =
             |(index, one): (u32, &Group)| Member { path: one.path.to_owned(), processes: vec![100 * index + 1] };
@@ -402,9 +403,9 @@ impl System for Rc<Truth> {
         Ok((0..).zip(groups.iter()).filter(|(_, one)| is_in(one)).map(member).collect())
     }
 
-    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String> {
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, SystemError> {
         if self.fails() {
-            return Err("EIO".to_owned());
+            return Err(SystemError::new("EIO"));
         }
         let groups = self.groups.borrow();
         let running = |(index, one): (u32, &Group)| {
@@ -419,18 +420,18 @@ impl System for Rc<Truth> {
         Ok((0..).zip(groups.iter()).filter(|(_, one)| one.is_there).map(running).filter(is_meant).collect())
     }
 
-    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {
-        if self.fails() { Err("EIO".to_owned()) } else { Ok(format!("/cg{group}/{file}")) }
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
+        if self.fails() { Err(SystemError::new("EIO")) } else { Ok(format!("/cg{group}/{file}")) }
     }
 
-    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
-        if self.fails() { Err("EIO".to_owned()) } else { Ok(vec![AddressRange::new(0x1000, 1 << 30)]) }
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, SystemError> {
+        if self.fails() { Err(SystemError::new("EIO")) } else { Ok(vec![AddressRange::new(0x1000, 1 << 30)]) }
     }
 
-    fn command(&mut self, path: &str, word: &str) -> Result<(), String> {
+    fn command(&mut self, path: &str, word: &str) -> Result<(), SystemError> {
         assert_eq!((path, word), (STATE, "update_schemes_stats"));
         if self.fails() || self.knob(STATE).as_deref() != Some("on") {
-            return Err("EINVAL".to_owned());
+            return Err(SystemError::new("EINVAL"));
         }
         let tried = 4096 * self.now().since(Instant::START).ns() / 1_000_000_000;
         for (name, bytes) in [("sz_tried", tried), ("sz_applied", tried / 2)] {
@@ -440,9 +441,9 @@ impl System for Rc<Truth> {
         Ok(())
     }
 
-    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, SystemError> {
         if self.fails() {
-            return Err("EIO".to_owned());
+            return Err(SystemError::new("EIO"));
         }
         let groups = self.groups.borrow();
         let prefix = pattern.trim_end_matches('*');
@@ -466,26 +467,26 @@ impl System for Rc<Truth> {
         Some(Bytes::new(0))
     }
 
-    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String> {
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, SystemError> {
         if self.fails() {
-            return Err("EIO".to_owned());
+            return Err(SystemError::new("EIO"));
         }
         let seconds = self.now().since(Instant::START).ns() / 1_000_000_000;
         Ok(names.iter().map(|name| (*name != "pgdemote_proactive").then_some(seconds)).collect())
     }
 
-    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, SystemError> {
         if self.fails() {
-            Err("EIO".to_owned())
+            Err(SystemError::new("EIO"))
         } else {
             Ok((0..self.memory.nr_tiers.get()).map(|tier| vec![tier]).collect())
         }
     }
 
-    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, SystemError> {
         let mut zones = Vec::new();
         let read = Machine(self.clone()).zones(&mut zones);
-        read.map(|()| NodeFree::of_zones(&zones)).map_err(|error| error.to_string())
+        read.map(|()| NodeFree::of_zones(&zones)).map_err(SystemError::new)
     }
 
     fn is_there(&mut self, path: &str) -> bool {
@@ -506,7 +507,7 @@ impl System for Rc<Truth> {
         Some(Bytes::from_mib(8))
     }
 
-    fn configuration(&mut self) -> Result<Config, String> {
+    fn configuration(&mut self) -> Result<Config, SystemError> {
         self.configuration.borrow().clone()
     }
 
@@ -516,9 +517,9 @@ impl System for Rc<Truth> {
 }
 
 impl Log for Rc<Truth> {
-    fn line(&mut self, line: &Line) -> Result<(), String> {
+    fn line(&mut self, line: &Line) -> Result<(), AuditError> {
         if self.is_log_full.get() {
-            return Err("no space left on device".to_owned());
+            return Err(AuditError::new("no space left on device"));
         }
         self.lines.borrow_mut().push(line.clone());
         Ok(())
@@ -631,7 +632,7 @@ pub(super) fn holds(truth: &Truth, case: &str) {
 struct Recorded(Rc<RefCell<String>>);
 
 impl tape::Sink for Recorded {
-    fn add(&mut self, line: &str) -> Result<(), String> {
+    fn add(&mut self, line: &str) -> Result<(), tape::RecordError> {
         let mut text = self.0.borrow_mut();
         text.push_str(line);
         text.push('\n');
