@@ -94,7 +94,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
             return Ok(Changed { path: path.to_owned(), now: old.clone(), old, was_so: true });
         }
         let number = self.journal.will_set(&self.boot, section, path, &old, value)?;
-        let written = self.machine.write(path, value).and_then(|()| self.held(path));
+        let written = self.write(path, value).and_then(|()| self.held(path));
         match written {
             Ok(now) if accepts(&now) => {
                 self.journal.holds(number, &now)?;
@@ -140,7 +140,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         if !covers {
             self.journal.will_set(&self.boot, section, path, &old, &band(value))?;
         }
-        self.machine.write(path, &value.to_string()).map_err(refused)?;
+        self.write(path, &value.to_string()).map_err(refused)?;
         let now = self.held(path).map_err(refused)?;
         if is_rounded(&value.to_string(), &now) {
             return Ok(());
@@ -175,6 +175,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
     /// [`JournalError`]: later changes stay open.
     pub fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Result<Vec<(Open, Returned)>, JournalError> {
         let all: Vec<Open> = self.journal.open().rev().filter(|open| is_asked(open)).cloned().collect();
+        debug_assert!(all.is_sorted_by(|one, next| one.number > next.number), "changes are undone newest first");
         let mut returned = Vec::with_capacity(all.len());
         let mut stuck = BTreeSet::<String>::new();
         let mut jumped = BTreeSet::<String>::new();
@@ -210,6 +211,9 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
             }
             returned.push((open, what));
         }
+        let is_told =
+            |(open, what): &(Open, Returned)| matches!(what, Returned::Failed(_)) == self.journal.is_open(open.number);
+        assert!(returned.iter().all(is_told), "what stays open after a restore is told, and nothing else is");
         Ok(returned)
     }
 
@@ -219,6 +223,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         if chain.len() < 2 {
             return None;
         }
+        let oldest = chain.last().map(|open| open.old.clone());
         let mut value = self.machine.value(path).ok()??;
         for open in chain {
             match self.judge(open, Ok(Some(value))) {
@@ -226,6 +231,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
                 _ => return None,
             }
         }
+        debug_assert_eq!(Some(&value), oldest.as_ref(), "of several changes the oldest value wins");
         Some(value)
     }
 
@@ -236,7 +242,10 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
     pub fn forget(&mut self, section: &str) -> Result<(), JournalError> {
         let open = self.journal.open().filter(|open| open.section == section && open.boot == self.boot);
         let numbers: Vec<u64> = open.map(|open| open.number).collect();
-        numbers.into_iter().try_for_each(|number| self.journal.close(number, "somebody else wrote it since"))
+        numbers.into_iter().try_for_each(|number| self.journal.close(number, "somebody else wrote it since"))?;
+        let is_left = self.journal.open().any(|open| open.section == section && open.boot == self.boot);
+        assert!(!is_left, "a section owns no change after its changes are dropped");
+        Ok(())
     }
 
     /// The steps of a restore, in order, without writing anything.
@@ -286,13 +295,20 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         }
     }
 
+    /// The only place that writes a knob.
+    fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
+        let is_noted = self.journal.open().rev().any(|open| open.path == path && open.boot == self.boot);
+        assert!(is_noted, "{path} is written only while the journal holds its old value");
+        self.machine.write(path, value)
+    }
+
     /// The value of a knob that must be there.
     fn held(&mut self, path: &str) -> Result<String, KnobError> {
         self.machine.value(path)?.ok_or(KnobError::NoKnob)
     }
 
     fn put_back(&mut self, path: &str, old: &str) -> Result<(), KnobError> {
-        self.machine.write(path, old)?;
+        self.write(path, old)?;
         let now = self.held(path)?;
         if now == old { Ok(()) } else { Err(KnobError::holds(old, now)) }
     }

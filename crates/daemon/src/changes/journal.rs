@@ -181,6 +181,7 @@ impl<S: Store> Journal<S> {
                 Err(error) => return Err(damaged(error.to_string())),
             }
         }
+        debug_assert!(journal.open.keys().all(|&number| number < journal.next), "a new change has a number of its own");
         Ok(journal)
     }
 
@@ -213,6 +214,11 @@ impl<S: Store> Journal<S> {
         self.open.values()
     }
 
+    /// Whether a change is not undone.
+    pub(super) fn is_open(&self, number: u64) -> bool {
+        self.open.contains_key(&number)
+    }
+
     /// Records a write before it is made, and returns its number.
     ///
     /// # Errors
@@ -225,18 +231,25 @@ impl<S: Store> Journal<S> {
         old: &str,
         new: &str,
     ) -> Result<u64, JournalError> {
+        assert!(path.starts_with('/'), "a change names the knob that a restore writes: `{path}`");
         let number = self.next;
         let [boot, section, path, old, new] = [boot, section, path, old, new].map(str::to_owned);
         self.append(Line::Set { number, boot, section, path, old, new })?;
+        assert!(self.is_open(number), "a change is open before its knob is written");
+        assert!(number < self.next, "numbers of changes only grow");
         Ok(number)
     }
 
     pub(super) fn holds(&mut self, number: u64, value: &str) -> Result<(), JournalError> {
+        assert!(self.is_open(number), "only an open change tells what its knob holds");
         self.append(Line::Holds { number, value: value.to_owned() })
     }
 
     pub(super) fn close(&mut self, number: u64, why: &str) -> Result<(), JournalError> {
-        self.append(Line::Closed { number, why: why.to_owned() })
+        assert!(self.is_open(number), "only an open change is closed");
+        self.append(Line::Closed { number, why: why.to_owned() })?;
+        assert!(!self.is_open(number), "a closed change is not undone again");
+        Ok(())
     }
 
     fn append(&mut self, line: Line) -> Result<(), JournalError> {
