@@ -27,6 +27,7 @@ type Row = (String, String, String, String, BTreeMap<String, f64>);
 
 fn of_sweep(refused: &SweepError) -> PyErr {
     match refused {
+        SweepError::Document(_) => error::ScenarioError::new_err(error::chain(refused)),
         SweepError::Scenario(scenario) => error::of_scenario(scenario),
         SweepError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             PyFileNotFoundError::new_err(error::chain(refused))
@@ -181,5 +182,5 @@ fn with_recordings(scenario: &str, paths: BTreeMap<usize, PathBuf>) -> PyResult<
         let value = toml::Value::from(path.display().to_string());
         set_key(&mut document, &format!("workloads[{index}].load.path"), value).map_err(broken)?;
     }
-    isotherm_scenario::print_as(&document).map_err(broken)
+    isotherm_document::print_as(&document).map_err(broken)
 }

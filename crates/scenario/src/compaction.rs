@@ -1,10 +1,10 @@
 //! Proactive compaction in a scenario file, and how it is attached to its machines.
 
 use crate::daemons::{DaemonSpec, Misplaced, Site};
-use crate::keypath::KeyPath;
 use crate::{Scenario, ScenarioError};
 use isotherm_core::compaction::{CompactionError, Design};
 use isotherm_core::daemon::Kind;
+use isotherm_document::KeyPath;
 use isotherm_sim::machine::SimError;
 use serde::{Deserialize, Serialize};
 

@@ -3,11 +3,11 @@
 //! A new kind is one file that implements [`DaemonSpec`] for its table, and one line in [`entry`].
 
 use crate::compaction::CompactionSpec;
-use crate::keypath::KeyPath;
 use crate::monitoring::{MonitorSpec, Observer, WatchPlan};
 use crate::validate::{Checked, Refused};
 use crate::{GenerationsSpec, Scenario, ScenarioError, limits, tiering};
 use isotherm_core::daemon::Kind;
+use isotherm_document::KeyPath;
 use isotherm_sim::machine::{MachineBuilder, ProgramId, SimError};
 use std::collections::BTreeMap;
 

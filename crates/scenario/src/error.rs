@@ -1,5 +1,6 @@
 //! Errors of scenarios and runs.
 
+use isotherm_document::DocumentError;
 use std::path::PathBuf;
 
 /// Why a scenario cannot be read or run.
@@ -17,13 +18,8 @@ pub enum ScenarioError {
         bundled: String,
     },
     /// The text is not a scenario.
-    #[error("{place}: {message}")]
-    Syntax {
-        /// Place of the error: `file:line:column`.
-        place: String,
-        /// The error, and the allowed values.
-        message: String,
-    },
+    #[error(transparent)]
+    Document(#[from] DocumentError),
     /// The text is well-formed and makes no sense.
     #[error("{place}: {message}")]
     Meaning {

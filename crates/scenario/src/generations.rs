@@ -1,12 +1,12 @@
 //! Tools over generations in a scenario file, and how they are attached to its machines.
 
 use crate::daemons::{DaemonSpec, Misplaced, Site};
-use crate::keypath::KeyPath;
 use crate::metrics::need_ground_truth;
 use crate::validate::did_you_mean;
 use crate::{Scenario, ScenarioError};
 use isotherm_core::daemon::Kind;
 use isotherm_core::generations::{EstimatorConfig, ReclaimerConfig, TARGETS_ALL, ToolConfig, covers};
+use isotherm_document::KeyPath;
 use serde::{Deserialize, Serialize};
 
 /// A `[[generations]]` table: a daemon of user space over the generations of the Multi-Gen LRU

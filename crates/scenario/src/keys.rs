@@ -1,6 +1,6 @@
 //! Setting keys of a document by their path, as sweeps do.
 
-use crate::keypath::{KeyPath, PathSegment};
+use isotherm_document::{KeyPath, PathSegment};
 use toml::{Table, Value};
 
 /// Sets the key at `path` (`machine.swappiness`, `workloads[0].load.path`) to `value`. Missing tables on the way are made; entries of lists

@@ -2,12 +2,12 @@
 
 use crate::daemons::Site;
 use crate::event::LimitValue;
-use crate::keypath::KeyPath;
 use crate::validate::{Checked, Refused, did_you_mean};
 use crate::{Scenario, ScenarioError};
 use isotherm_core::generations::covers;
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::presets::Preset;
+use isotherm_document::KeyPath;
 
 /// Whether all `[[limits]]` make sense.
 pub(crate) fn check(scenario: &Scenario) -> Checked {

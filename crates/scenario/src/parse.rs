@@ -1,14 +1,14 @@
 //! Scenario text ↔ types.
 
-use crate::culprit::culprit;
-use crate::document::{Document, Scope};
-use crate::keypath::KeyPath;
-use crate::reading::{ReadError, read_plain};
 use crate::validate::{self, Refused};
-use crate::{Extensions, Scenario, ScenarioError, writing};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use crate::{Extensions, Scenario, ScenarioError};
+use isotherm_core::monitor::OTHER_NAMES;
+use isotherm_document::{Dialect, Document, Patches, print_as};
 use std::path::Path;
+
+/// Of the text of a scenario.
+const DIALECT: Dialect =
+    Dialect { other_names: OTHER_NAMES, patches: Some(Patches { list: "variants", key: "patch" }) };
 
 /// Reads and checks a scenario file.
 ///
@@ -59,100 +59,18 @@ fn parse_in(
     folder: &Path,
     extensions: &Extensions,
 ) -> Result<(Scenario, Option<String>), ScenarioError> {
-    let document = Document::parse(text, name)?;
-    let scenario: Scenario = document.read().map_err(|error| type_error::<Scenario>(&document, &error))?;
+    let document = Document::parse(text, name, DIALECT)?;
+    let scenario: Scenario = document.read()?;
     validate::validate(&scenario, folder, &extensions.policies).map_err(|refused| {
         let Refused { scope, path, message } = refused;
-        ScenarioError::Meaning { place: document.place(scope, &path), message }
+        ScenarioError::Meaning { place: scope.place(&document, &path), message }
     })?;
     Ok((scenario, document.note()))
 }
 
-/// An error in a document that could be parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
-    /// The key, from the root on: `generations[1].targets[0]`.
-    pub key: String,
-    /// Another key that it disagrees with.
-    pub other: Option<String>,
-    pub message: String,
-}
-
-/// Reads another TOML document than a scenario, and checks it, with errors like those of scenarios.
-///
-/// # Errors
-/// As [`load`]; where two keys disagree both places are named.
-pub fn parse_as<T: DeserializeOwned>(
-    text: &str,
-    name: &str,
-    check: impl Fn(&T) -> Result<(), Misfit>,
-) -> Result<T, ScenarioError> {
-    let document = Document::parse(text, name)?;
-    let read: T = document.read().map_err(|error| type_error::<T>(&document, &error))?;
-    check(&read).map_err(|Misfit { key, other, message }| {
-        let place = |key: String| document.place(Scope::Whole, &key.into());
-        let other = other.map_or_else(String::new, |other| format!(" (the other: {})", place(other)));
-        ScenarioError::Meaning { place: place(key), message: format!("{message}{other}") }
-    })?;
-    Ok(read)
-}
-
 /// Writes a scenario so that [`parse`] gives it back.
 pub fn print(scenario: &Scenario) -> String {
-    writing::text(scenario).expect("scenario types are TOML tables")
-}
-
-/// Another TOML document than a scenario, as text that [`parse_as`] reads.
-///
-/// # Errors
-/// A message: it is no table, or holds a value that TOML cannot express.
-pub fn print_as<T: Serialize>(document: &T) -> Result<String, String> {
-    writing::text(document).map_err(|error| error.to_string())
-}
-
-/// The error of a document that is no scenario. Serde reports the place, but for tables that it buffered only where they begin;
-/// there the key is found by trying.
-fn type_error<T: DeserializeOwned>(document: &Document<'_>, error: &ReadError) -> ScenarioError {
-    let container = error.span().and_then(|span| document.container_at(&span));
-    let key = container.and_then(|container| {
-        let whole: toml::Value = document.read().ok()?;
-        let refusal = |whole: &toml::Value| read_plain::<T>(whole).err().map(|error| error.message().to_owned());
-        let key = culprit(&whole, container.clone(), &refusal);
-        (key != container).then_some(key)
-    });
-    let place = match (key, error.span()) {
-        (Some(key), _) => place_of_refused(document, &key, error.message()),
-        (None, Some(span)) => document.at(span.start),
-        (None, None) => document.place(Scope::Whole, &KeyPath::root()),
-    };
-    ScenarioError::Syntax { place, message: with_suggestion(error.message()) }
-}
-
-/// Serde reports the place of unknown keys and of invalid values.
-fn place_of_refused(document: &Document<'_>, key: &KeyPath, message: &str) -> String {
-    if message.starts_with("unknown field") { document.place(Scope::Whole, key) } else { document.place_of_value(key) }
-}
-
-/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
-pub(crate) fn with_suggestion(message: &str) -> String {
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    match quoted.split_first() {
-        Some((wrong, allowed)) if message.starts_with("unknown") => {
-            let suggestion = nearest(wrong, allowed.iter().copied());
-            suggestion.map_or_else(|| message.to_owned(), |name| format!("{message}; did you mean `{name}`?"))
-        }
-        _ => message.to_owned(),
-    }
-}
-
-/// Longest word that is taken for a misspelt name, in bytes: comparing takes the product of both lengths.
-const WORD_MAX: usize = 100;
-
-/// The name most like `wrong`, if one is similar.
-pub(crate) fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let names = names.filter(|name| wrong.len().max(name.len()) <= WORD_MAX);
-    let scored = names.map(|name| (strsim::damerau_levenshtein(wrong, name), name));
-    scored.min_by_key(|&(distance, _)| distance).filter(|&(distance, _)| distance <= 3).map(|(_, name)| name)
+    print_as(scenario).expect("scenario types are TOML tables")
 }
 
 #[cfg(test)]
@@ -185,22 +103,10 @@ mod tests {
 
     #[test]
     fn long_words_are_no_misspelt_names() {
-        assert_eq!(nearest("swapines", ["swappiness", &"s".repeat(1 << 20)].into_iter()), Some("swappiness"));
         let long = "s".repeat(1 << 18);
         for text in [format!("[machine]\n'{long}' = 1\n"), format!("metrics = ['{long}']\npolicy = '{long}'\n")] {
             assert!(!parse(&text, "s.toml").unwrap_err().to_string().contains("did you mean"));
         }
-    }
-
-    #[test]
-    fn deep_nesting_is_refused_whatever_stands_in_it() {
-        for open in ["[", "{ a = ", "[{ a = ", "{ a = [1] [b]\n c = ", "{ a = 1\n[[w]]\nc = "] {
-            let text = format!("name = {}", open.repeat(20_000));
-            let message = parse(&text, "s.toml").unwrap_err().to_string();
-            assert!(message.contains("nested more than 200 deep"), "{open}: {message}");
-        }
-        let fine = format!("name = \"x\"\n# {}\ntitle = \"{}\"\n", "[".repeat(300), "{".repeat(300));
-        assert!(parse(&fine, "s.toml").unwrap_err().to_string().contains("missing field"));
     }
 
     #[test]

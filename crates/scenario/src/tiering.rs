@@ -1,10 +1,10 @@
 //! A policy over tiers of memory in a scenario, and how it is attached to machines.
 
 use crate::daemons::Site;
-use crate::keypath::KeyPath;
 use crate::metrics::needs_promotions_judged;
 use crate::validate::{Checked, Refused};
 use crate::{Scenario, ScenarioError};
+use isotherm_document::KeyPath;
 use isotherm_units::Duration;
 
 /// Interval at which touches of the tiers are sampled: the resolution of the time in which their shares settle.

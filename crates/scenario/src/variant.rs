@@ -1,13 +1,10 @@
 //! From a scenario to its variants: patches applied, the matrix expanded.
 
-use crate::culprit::culprit;
-use crate::document::Scope;
-use crate::keypath::KeyPath;
-use crate::parse::with_suggestion;
-use crate::reading::read_plain;
+use crate::scope::Scope;
 use crate::validate::Refused;
 use crate::world::worlds_of;
-use crate::{Scenario, ScenarioError, VariantSpec, writing};
+use crate::{Scenario, ScenarioError, VariantSpec};
+use isotherm_document::{KeyPath, culprit, from_value, to_table, with_suggestion};
 use isotherm_sim::reclaim::{AddedPolicies, POLICIES};
 use isotherm_units::Amount;
 use std::path::Path;
@@ -125,11 +122,11 @@ fn patched(base: &Scenario, index: usize, spec: &VariantSpec) -> Result<Variant,
         let message = format!("a patch cannot change `{key}`; it is the scenario's as a whole");
         return Err(Refused::new(place.key(key), within(&message)));
     }
-    let table = writing::table(base).expect("scenario types are TOML tables");
+    let table = to_table(base).expect("scenario types are TOML tables");
     let apply = |patch: &toml::Table| {
         let mut table = table.clone();
         merge(&mut table, patch)?;
-        read_plain::<Scenario>(&toml::Value::Table(table)).map_err(|error| error.message().to_owned())
+        from_value::<Scenario>(&toml::Value::Table(table)).map_err(|error| error.message().to_owned())
     };
     let refusal = |patch: &toml::Value| apply(patch.as_table()?).err();
     let scenario = apply(&spec.patch).map_err(|message| {

@@ -1,8 +1,8 @@
 //! Worlds: parameters besides the seed that differ between repeats of a scenario, because the real world does not fix them.
 
 use crate::Scenario;
-use crate::keypath::KeyPath;
 use crate::validate::{Checked, Refused};
+use isotherm_document::KeyPath;
 use isotherm_units::{Amount, Duration, Ratio};
 use serde::{Deserialize, Serialize};
 

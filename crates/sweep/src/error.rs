@@ -1,5 +1,6 @@
 //! Errors of a sweep.
 
+use isotherm_document::DocumentError;
 use isotherm_scenario::ScenarioError;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,9 @@ pub enum SweepError {
     /// The disk is full. Files written before are whole.
     #[error("no room to write {}: the runs that are in the dataset are whole; make room, and the same command goes on", path.display())]
     DiskFull { path: PathBuf },
+    /// The space file.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
     #[error(transparent)]
     Scenario(Box<ScenarioError>),
     #[error("files = \"{pattern}\": {reason}")]

@@ -6,6 +6,7 @@ use crate::encode::{ColumnKind, Columns};
 use crate::job::Job;
 use crate::points::{Point, points};
 use crate::space::Space;
+use isotherm_document::{DocumentError, print_as};
 use isotherm_scenario::{Digests, METRICS, Scenario, ScenarioError, identity, print, set_key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ impl Plan {
                 let shown: BTreeMap<String, Value> = point.iter().cloned().collect();
                 let (text, parsed) = match document {
                     Ok(document) => {
-                        let text = isotherm_scenario::print_as(&document).unwrap_or_default();
+                        let text = print_as(&document).unwrap_or_default();
                         let parsed = isotherm_scenario::parse(&text, "run").ok();
                         (text, parsed)
                     }
@@ -134,11 +135,11 @@ fn base(space: &Space, scenario: &Scenario) -> Result<Table, SweepError> {
 /// Every key must mean something in the scenario by itself, or together with the other keys of some point.
 fn check_keys(base: &Table, points: &[Point], place: &impl Fn(&str, &Value) -> Value) -> Result<(), SweepError> {
     let read = |point: &[(String, Value)]| {
-        let text = at_point(base, point, 1, place).and_then(|document| isotherm_scenario::print_as(&document))?;
+        let text = at_point(base, point, 1, place).and_then(|document| print_as(&document))?;
         match isotherm_scenario::parse(&text, "") {
             // A key that is known but refused makes a run that fails.
             Ok(_) | Err(ScenarioError::Meaning { .. }) => Ok(()),
-            Err(ScenarioError::Syntax { message, .. }) => Err(message),
+            Err(ScenarioError::Document(DocumentError::Syntax { message, .. })) => Err(message),
             Err(other) => Err(other.to_string()),
         }
     };

@@ -1,7 +1,7 @@
 //! Space files.
 
 use crate::SweepError;
-use isotherm_scenario::Misfit;
+use isotherm_document::{Dialect, Misfit, parse_as, print_as};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use toml::{Table, Value};
@@ -124,7 +124,7 @@ impl Space {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn parse(text: &str, name: &str) -> Result<Self, SweepError> {
-        Ok(isotherm_scenario::parse_as(text, name, Self::check)?)
+        Ok(parse_as(text, name, Dialect::default(), Self::check)?)
     }
 
     fn check(&self) -> Result<(), Misfit> {
@@ -162,7 +162,7 @@ impl Space {
 
     /// As text that [`parse`](Self::parse) reads.
     pub fn to_toml(&self) -> String {
-        isotherm_scenario::print_as(self).expect("a space is a table")
+        print_as(self).expect("a space is a table")
     }
 }
 

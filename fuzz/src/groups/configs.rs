@@ -1,12 +1,14 @@
 //! Files that people write: scenarios, live configurations, workloads; and the journal, which no one should edit.
 
 use crate::target::{Scratch, Target, text};
+use isotherm_core::monitor::OTHER_NAMES;
 use isotherm_daemon::changes::{Journal, Store};
 use isotherm_daemon::config::Config;
 use isotherm_daemon::control_loop::{Environment, steer};
 use isotherm_daemon::tape::{NoHost, Tape, Taped};
+use isotherm_document::{Dialect, DocumentError, Misfit, parse_as};
 use isotherm_scenario::damo::monitor_of;
-use isotherm_scenario::{Misfit, ScenarioError, parse, parse_as, print};
+use isotherm_scenario::{parse, print};
 use isotherm_trace::region::kdamonds::parse_kdamonds;
 use isotherm_workload::{BuildContext, WorkloadSpec};
 use serde::Deserialize;
@@ -107,18 +109,20 @@ const TAPE: &[&str] = &[
     "18446744073709551615",
 ];
 
+const DIALECT: Dialect = Dialect { other_names: OTHER_NAMES, patches: None };
+
 pub(super) const TARGETS: &[Target] = &[
     Target { name: "scenario", reaches: "isotherm_scenario::{parse, print}", words: SCENARIO, run: scenario },
     Target {
         name: "toml",
-        reaches: "places of keys in errors (isotherm_scenario::parse_as)",
+        reaches: "places of keys in errors (isotherm_document::parse_as)",
         words: TOML,
         run: |_, input| {
             let text = text(input);
             // The first line is a key that an error is about, the rest the document.
             let (key, document) = text.split_once('\n').unwrap_or((&text, ""));
             let misfit = || Misfit { key: key.to_owned(), other: Some(key.to_owned()), message: "no".to_owned() };
-            let refused: Result<toml::Table, ScenarioError> = parse_as(document, "fuzz", |_| Err(misfit()));
+            let refused: Result<toml::Table, DocumentError> = parse_as(document, "fuzz", DIALECT, |_| Err(misfit()));
             assert!(!refused.expect_err("it is refused in any case").to_string().is_empty());
         },
     },
@@ -136,9 +140,9 @@ pub(super) const TARGETS: &[Target] = &[
             let check = |config: &Config| {
                 config.check().map_err(|wrong| Misfit { key: wrong.key, other: wrong.other, message: wrong.message })
             };
-            if let Ok(config) = parse_as(&text(input), "fuzz", check) {
+            if let Ok(config) = parse_as(&text(input), "fuzz", DIALECT, check) {
                 let printed = toml::to_string(&config).expect("a configuration is TOML");
-                assert_eq!(parse_as(&printed, "fuzz", check).ok(), Some(config), "printed as\n{printed}");
+                assert_eq!(parse_as(&printed, "fuzz", DIALECT, check).ok(), Some(config), "printed as\n{printed}");
             }
         },
     },

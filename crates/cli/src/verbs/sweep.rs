@@ -122,7 +122,8 @@ fn scenario_of(space: &Space, folder: &Path, ui: &Ui) -> Result<(Scenario, PathB
 fn refused(error: SweepError) -> CliError {
     match error {
         SweepError::Scenario(error) => (*error).into(),
-        SweepError::Files { .. }
+        SweepError::Document(_)
+        | SweepError::Files { .. }
         | SweepError::Key { .. }
         | SweepError::TooMany { .. }
         | SweepError::FarTooMany { .. } => CliError::usage(error),

@@ -11,6 +11,33 @@ use crate::schemes::Scheme;
 use isotherm_units::{Bytes, Ratio};
 use serde::{Deserialize, Serialize};
 
+/// Names that damo and earlier releases have for keys of monitors, by our name: both are read.
+pub const OTHER_NAMES: &[(&str, &[&str])] = &[
+    ("operations", &["ops"]),
+    ("attributes", &["attrs", "monitoring-attrs"]),
+    ("sample-interval", &["sample-us", "sample"]),
+    ("aggr-interval", &["aggr-us", "aggr"]),
+    ("ops-update-interval", &["ops-update-us", "update-interval", "update-us", "updr"]),
+    ("min-nr-regions", &["minr"]),
+    ("max-nr-regions", &["maxr"]),
+    ("access", &["access-bp"]),
+    ("min-sample-interval", &["min-sample-us"]),
+    ("max-sample-interval", &["max-sample-us"]),
+    ("min-region-size", &["min-region-sz"]),
+    ("apply-interval", &["apply-interval-us"]),
+    ("dests", &["destinations"]),
+    ("filter-type", &["type"]),
+    ("target-value", &["target"]),
+    ("current-value", &["current"]),
+    ("size", &["sz-bytes", "sz"]),
+    ("time", &["time-ms", "ms"]),
+    ("reset-interval", &["reset-interval-ms"]),
+    ("interval", &["interval-us"]),
+    ("high", &["high-permil"]),
+    ("mid", &["mid-permil"]),
+    ("low", &["low-permil"]),
+];
+
 /// What kind of addresses is monitored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

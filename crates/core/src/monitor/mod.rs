@@ -33,7 +33,7 @@ mod tune;
 
 pub use attrs::{Attributes, Baseline, IntervalsGoal};
 pub use change::TargetChange;
-pub use config::{MonitorConfig, Operations, Sampling};
+pub use config::{MonitorConfig, OTHER_NAMES, Operations, Sampling};
 pub use error::MonitorError;
 pub use flush::FlushPolicy;
 pub use level::ptp_descend::DescendConfig;

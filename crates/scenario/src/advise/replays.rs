@@ -420,7 +420,7 @@ impl<'a> Replays<'a> {
     pub(super) fn presets(&self, candidate: &Candidate) -> Vec<String> {
         let scenario = self.scenario(candidate, self.peak);
         let written = |monitor: &MonitorSpec| {
-            let table = crate::writing::table(monitor).expect("scenario types are TOML tables");
+            let table = isotherm_document::to_table(monitor).expect("scenario types are TOML tables");
             let preset = table.get("preset")?.as_table()?;
             let is_name = |(key, _): &(&String, &toml::Value)| key.as_str() == "preset";
             let name = preset.iter().filter(is_name);
@@ -429,7 +429,7 @@ impl<'a> Replays<'a> {
             Some(format!("{{ {} }}", keys.join(", ")))
         };
         let tool = |tool: &GenerationsSpec| {
-            let table = crate::writing::table(tool).expect("scenario types are TOML tables");
+            let table = isotherm_document::to_table(tool).expect("scenario types are TOML tables");
             // The fitted keys.
             let keys = ["mode", "threshold", "swappiness"]
                 .iter()

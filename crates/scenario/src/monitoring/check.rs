@@ -3,12 +3,12 @@
 use super::spec::MonitorSpec;
 use crate::daemons::{DaemonSpec, Misplaced, Site};
 use crate::event::EventSpec;
-use crate::keypath::KeyPath;
 use crate::validate::{Checked, Refused, did_you_mean};
 use crate::{Scenario, ScenarioError};
 use isotherm_core::daemon::Kind;
 use isotherm_core::monitor::MonitorError;
 use isotherm_core::schemes::SchemeError;
+use isotherm_document::KeyPath;
 use std::path::Path;
 
 /// Reads the files that monitors name.

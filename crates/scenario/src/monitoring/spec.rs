@@ -93,7 +93,7 @@ fn some_name_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
 
 fn what_differs<S: Serializer>(preset: &Option<Preset>, serializer: S) -> Result<S::Ok, S::Error> {
     let Some(preset) = preset else { return serializer.serialize_none() };
-    let table = |preset: &Preset| crate::writing::table(preset).map_err(serde::ser::Error::custom);
+    let table = |preset: &Preset| isotherm_document::to_table(preset).map_err(serde::ser::Error::custom);
     let usual = table(&preset.name().parse().map_err(serde::ser::Error::custom)?)?;
     let mut table = table(preset)?;
     table.retain(|key, value| key == "preset" || usual.get(key) != Some(value));

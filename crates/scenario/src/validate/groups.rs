@@ -4,7 +4,7 @@ use super::{Checked, Refused};
 use crate::Scenario;
 use crate::assemble::group_path;
 use crate::event::LimitValue;
-use crate::keypath::KeyPath;
+use isotherm_document::KeyPath;
 use isotherm_units::{Amount, Bytes, PAGE_BYTES, Ratio};
 
 /// Least `memory.max` that a program can live with: a fault may need a handful of pages at once.

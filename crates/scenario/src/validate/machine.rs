@@ -2,7 +2,7 @@
 
 use super::{Checked, Refused};
 use crate::Scenario;
-use crate::keypath::KeyPath;
+use isotherm_document::KeyPath;
 
 pub(super) fn machine(scenario: &Scenario) -> Checked {
     scenario

@@ -6,12 +6,11 @@ mod machine;
 mod results;
 pub use results::unknown_metric;
 
-use crate::document::Scope;
-use crate::keypath::KeyPath;
-use crate::parse::nearest;
+use crate::scope::Scope;
 use crate::variant::{self, Variant};
 use crate::{RunMode, Scenario, daemons, monitoring, world};
 use isotherm_core::daemon::DAEMONS;
+use isotherm_document::{KeyPath, nearest};
 use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::Duration;
 use std::path::Path;

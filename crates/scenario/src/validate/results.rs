@@ -2,9 +2,9 @@
 
 use super::{Checked, Refused, did_you_mean};
 use crate::expectations::ExpectationSpec;
-use crate::keypath::KeyPath;
 use crate::metrics::{METRICS, metric_named};
 use crate::{Reference, Scenario};
+use isotherm_document::KeyPath;
 
 fn metric_names() -> Vec<&'static str> {
     METRICS.iter().map(|metric| metric.name).collect()

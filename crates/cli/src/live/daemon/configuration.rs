@@ -3,12 +3,16 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use isotherm_core::monitor::OTHER_NAMES;
 use isotherm_daemon::config::{Config, Contradiction};
-use isotherm_scenario::{Misfit, parse_as};
+use isotherm_document::{Dialect, Misfit, parse_as};
 
 use super::merged_files::Joined;
 use crate::error::CliError;
 use crate::live::private_file;
+
+/// Of the text of a configuration.
+pub(crate) const DIALECT: Dialect = Dialect { other_names: OTHER_NAMES, patches: None };
 
 /// Default path.
 const CONFIG: &str = "/etc/isotherm/isotherm.toml";
@@ -75,7 +79,7 @@ fn read(files: &[PathBuf]) -> Result<Config, CliError> {
         }
         let name = path.display().to_string();
         // Errors for unknown keys and invalid values give places in this file.
-        parse_as::<Config>(&text, &name, |_| Ok(())).map_err(CliError::usage)?;
+        parse_as::<Config>(&text, &name, DIALECT, |_| Ok(())).map_err(CliError::usage)?;
         joined.add(toml::from_str(&text).map_err(CliError::usage)?);
         texts.push((name, text));
     }
@@ -98,7 +102,9 @@ fn said(wrong: &Contradiction, joined: &Joined, texts: &[(String, String)]) -> S
     let message = |place: &(usize, String), other: Option<String>, message: &str| {
         let (name, text) = &texts[place.0];
         let misfit = || Misfit { key: place.1.clone(), other: other.clone(), message: message.to_owned() };
-        parse_as::<Config>(text, name, |_| Err(misfit())).err().map_or_else(String::new, |error| error.to_string())
+        parse_as::<Config>(text, name, DIALECT, |_| Err(misfit()))
+            .err()
+            .map_or_else(String::new, |error| error.to_string())
     };
     match other {
         Some(other) if other.0 != file => {

@@ -12,7 +12,9 @@ mod metrics;
 mod tape;
 
 pub(crate) use audit::{AUDIT, Audit};
-pub(crate) use configuration::{Configuration, configuration, configuration_alone, files as configuration_files};
+pub(crate) use configuration::{
+    Configuration, DIALECT, configuration, configuration_alone, files as configuration_files,
+};
 pub(crate) use files::{Lock, RUN, Running, StatusFile, Told, told};
 pub(crate) use leftovers::take_back;
 pub(crate) use machine::{DaemonClock, Machine};

@@ -12,12 +12,14 @@ use isotherm_daemon::changes::protected;
 use isotherm_daemon::config::{
     BalancingKnobs, CompactionConfig, Config, Engine, GenerationsConfig, LimitsConfig, TargetConfig, TieringConfig,
 };
+use isotherm_document::{Misfit, parse_as, print_as};
 use isotherm_scenario::monitoring::MonitorSpec;
-use isotherm_scenario::{GenerationsSpec, Misfit, Scenario, parse_as, print_as};
+use isotherm_scenario::{GenerationsSpec, Scenario};
 use isotherm_units::Duration;
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::live::daemon::DIALECT;
 
 /// First line of every file that is written here. A file that begins with it may be replaced.
 const HEAD: &str = "# Made by `isotherm apply`";
@@ -175,7 +177,8 @@ pub(super) fn text(
     let check = |config: &Config| {
         config.check().map_err(|wrong| Misfit { key: wrong.key, other: wrong.other, message: wrong.message })
     };
-    let config = parse_as(&body, &format!("{place}, as a live configuration"), check).map_err(CliError::host_cannot)?;
+    let config =
+        parse_as(&body, &format!("{place}, as a live configuration"), DIALECT, check).map_err(CliError::host_cannot)?;
     let held = if enable {
         ""
     } else {

@@ -13,10 +13,10 @@ const TAGS: [&str; 5] = ["kind", "design", "mode", "shape", "preset"];
 const TRIED_MAX: usize = 256;
 
 /// The error message for a document, if it is refused.
-pub(crate) type Refusal<'a> = &'a dyn Fn(&Value) -> Option<String>;
+pub type Refusal<'a> = &'a dyn Fn(&Value) -> Option<String>;
 
 /// The value below `from` that `refusal` is about, or `from` itself if no single one is.
-pub(crate) fn culprit(whole: &Value, from: KeyPath, refusal: Refusal<'_>) -> KeyPath {
+pub fn culprit(whole: &Value, from: KeyPath, refusal: Refusal<'_>) -> KeyPath {
     let Some(said) = refusal(whole) else { return from };
     let mut path = from;
     while let Some(next) = next(whole, &path, &said, refusal) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One step from a table or list to one of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PathSegment {
+pub enum PathSegment {
     /// To the value of a key.
     Key(String),
     /// To an entry, from 0.
@@ -13,42 +13,42 @@ pub(crate) enum PathSegment {
 
 /// The steps from the root of a document to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeyPath(Vec<PathSegment>);
+pub struct KeyPath(Vec<PathSegment>);
 
 impl KeyPath {
     /// The document itself.
-    pub(crate) fn root() -> Self {
+    pub fn root() -> Self {
         Self::default()
     }
 
     /// Extended by a key, also one with dots or brackets.
     #[must_use]
-    pub(crate) fn key(self, key: &str) -> Self {
+    pub fn key(self, key: &str) -> Self {
         self.step(PathSegment::Key(key.to_owned()))
     }
 
     /// Extended by an entry of a list.
     #[must_use]
-    pub(crate) fn at(self, index: usize) -> Self {
+    pub fn at(self, index: usize) -> Self {
         self.step(PathSegment::At(index))
     }
 
     /// Extended by one step.
     #[must_use]
-    pub(crate) fn step(mut self, step: PathSegment) -> Self {
+    pub fn step(mut self, step: PathSegment) -> Self {
         self.0.push(step);
         self
     }
 
     /// Extended by `path`.
     #[must_use]
-    pub(crate) fn join(mut self, path: impl Into<Self>) -> Self {
+    pub fn join(mut self, path: impl Into<Self>) -> Self {
         self.0.extend(path.into().0);
         self
     }
 
     /// From the root on.
-    pub(crate) fn steps(&self) -> &[PathSegment] {
+    pub fn steps(&self) -> &[PathSegment] {
         &self.0
     }
 }

@@ -169,7 +169,7 @@ fn values_are_read_and_refused_as_by_toml() {
         let theirs = theirs.map_err(|error| (error.message().to_owned(), error.span()));
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"), "{text}");
         let Ok(plain) = text.parse::<toml::Table>().map(Value::Table) else { continue };
-        let ours = read_plain::<Whole>(&plain).map_err(|error| error.message().to_owned());
+        let ours = from_value::<Whole>(&plain).map_err(|error| error.message().to_owned());
         let theirs = Whole::deserialize(plain).map_err(|error| error.message().to_owned());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"), "{text}");
     }

@@ -4,7 +4,7 @@
 //! each of some hundred fields. Only names are not keys: a patch uses them for entries of a list, and they stay as they are.
 //! Maps whose keys are data (orders of blocks) have numbers for them.
 
-use crate::document::Value;
+use crate::document::{Patches, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -57,25 +57,25 @@ impl SpellingError {
 ///
 /// # Errors
 /// A key that one table has in both spellings.
-pub(crate) fn normalise(root: &mut Value<'_>) -> Result<Option<OldSpelling>, SpellingError> {
+pub(crate) fn normalise(root: &mut Value<'_>, patches: Option<Patches>) -> Result<Option<OldSpelling>, SpellingError> {
     let mut speller = Speller { found: None };
     let Some(table) = table_of(root) else { return Ok(None) };
     // Patches come last: the tables that they change distinguish names from keys.
-    let variants = table.remove_entry("variants");
+    let patched = patches.and_then(|patches| Some((patches.key, table.remove_entry(patches.list)?)));
     speller.value(root, &[], 0)?;
-    if let Some((key, mut variants)) = variants {
-        if let DeValue::Array(list) = variants.get_mut() {
-            for variant in list.iter_mut() {
-                let patch = table_of(variant).and_then(|variant| variant.remove_entry("patch"));
-                speller.value(variant, &[], 1)?;
-                if let (Some((key, mut patch)), Some(variant)) = (patch, table_of(variant)) {
+    if let Some((patch_key, (key, mut entries))) = patched {
+        if let DeValue::Array(list) = entries.get_mut() {
+            for entry in list.iter_mut() {
+                let patch = table_of(entry).and_then(|entry| entry.remove_entry(patch_key));
+                speller.value(entry, &[], 1)?;
+                if let (Some((key, mut patch)), Some(entry)) = (patch, table_of(entry)) {
                     speller.value(&mut patch, &[root], 2)?;
-                    variant.insert(key, patch);
+                    entry.insert(key, patch);
                 }
             }
         }
         if let Some(table) = table_of(root) {
-            table.insert(key, variants);
+            table.insert(key, entries);
         }
     }
     Ok(speller.found)

@@ -1,9 +1,11 @@
-//! Scenario text as a tree with the place of each key and value.
+//! A text as a tree with the place of each key and value.
 
-use crate::ScenarioError;
+use crate::DocumentError;
+use crate::culprit::culprit;
 use crate::keypath::{KeyPath, PathSegment};
-use crate::reading::{self, ReadError};
+use crate::reading::{self, ReadError, from_value};
 use crate::spelling::{self, OldSpelling};
+use crate::suggestion::with_suggestion;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
 use toml::Spanned;
@@ -14,28 +16,31 @@ use toml_parser::lexer::TokenKind;
 /// A value and its byte range in the text.
 pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
 
-/// A parsed file. All keys are spelt with `-`, regardless of the text.
-pub(crate) struct Document<'a> {
-    name: &'a str,
-    text: &'a str,
-    root: Value<'a>,
-    old_spelling: Option<OldSpelling>,
+/// What a kind of document has besides TOML. The default is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dialect {
+    /// By key, further names that are read for it: [`Document::place`] finds them as well.
+    pub other_names: &'static [(&'static str, &'static [&'static str])],
+    pub patches: Option<Patches>,
 }
 
-/// The scope of a key: the scenario, or one of its variants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// The scenario itself.
-    Whole,
-    /// A pair of the matrix: indices in its two lists.
-    Matrix {
-        /// In `policies`.
-        policy: usize,
-        /// In `limits`.
-        limit: usize,
-    },
-    /// A variant, by its index in `variants`.
-    Patch(usize),
+/// Where a document has patches: tables that change the rest of it. In a patch, a table in place of a list changes the list's entries, each
+/// by its `name` or `path`, or all as `*`; such names are no keys, and keep their spelling.
+#[derive(Clone, Copy, Debug)]
+pub struct Patches {
+    /// Key of the root whose entries have patches.
+    pub list: &'static str,
+    /// Key of an entry.
+    pub key: &'static str,
+}
+
+/// A parsed file. All keys are spelt with `-`, regardless of the text.
+pub struct Document<'a> {
+    name: &'a str,
+    text: &'a str,
+    dialect: Dialect,
+    root: Value<'a>,
+    old_spelling: Option<OldSpelling>,
 }
 
 /// How far a path could be followed, and the place reached.
@@ -49,11 +54,11 @@ impl<'a> Document<'a> {
     /// Parses `text`; `name` is for messages.
     ///
     /// # Errors
-    /// Not TOML, a number that TOML cannot hold, or a key that one table has in both spellings.
-    pub(crate) fn parse(text: &'a str, name: &'a str) -> Result<Self, ScenarioError> {
+    /// [`DocumentError::Syntax`]: not TOML, a number that TOML cannot hold, or a key that one table has in both spellings.
+    pub fn parse(text: &'a str, name: &'a str, dialect: Dialect) -> Result<Self, DocumentError> {
         let fail = |offset: Option<usize>, message: String| {
             let place = offset.map_or_else(|| name.to_owned(), |offset| place(text, name, offset));
-            ScenarioError::Syntax { place, message }
+            DocumentError::Syntax { place, message }
         };
         if let Some(offset) = too_deep(text) {
             return Err(fail(
@@ -68,21 +73,39 @@ impl<'a> Document<'a> {
             let message = format!("{number} is out of range: numbers of TOML are {} to {}", i64::MIN, i64::MAX);
             return Err(fail(Some(offset), message));
         }
-        let old_spelling = spelling::normalise(&mut root)
+        let old_spelling = spelling::normalise(&mut root, dialect.patches)
             .map_err(|refusal| fail(Some(refusal.offset), refusal.message(|offset| line_of(text, offset))))?;
-        Ok(Self { name, text, root, old_spelling })
+        Ok(Self { name, text, dialect, root, old_spelling })
     }
 
     /// The document as `T`.
     ///
     /// # Errors
-    /// The value that is no `T`, with its span in the text.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
-        reading::read(&self.root)
+    /// [`DocumentError::Syntax`]: the key or value that is not of a `T`, with a suggestion for misspelt keys.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
+        reading::read(&self.root).map_err(|error| self.misread::<T>(&error))
+    }
+
+    /// Serde reports the place, but for tables that it buffered only where they begin; there the key is found by trying.
+    fn misread<T: DeserializeOwned>(&self, error: &ReadError) -> DocumentError {
+        let container = error.span().and_then(|span| self.container_at(&span));
+        let key = container.and_then(|container| {
+            let whole: toml::Value = reading::read(&self.root).ok()?;
+            let refusal = |whole: &toml::Value| from_value::<T>(whole).err().map(|error| error.message().to_owned());
+            let key = culprit(&whole, container.clone(), &refusal);
+            (key != container).then_some(key)
+        });
+        let place = match (key, error.span()) {
+            (Some(key), _) if error.message().starts_with("unknown field") => self.place(&key),
+            (Some(key), _) => self.place_of_value(&key),
+            (None, Some(span)) => self.at(span.start),
+            (None, None) => self.place(&KeyPath::root()),
+        };
+        DocumentError::Syntax { place, message: with_suggestion(error.message()) }
     }
 
     /// Note on keys that are not spelt as documented, if there are any.
-    pub(crate) fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<String> {
         let old = self.old_spelling.as_ref()?;
         let OldSpelling { offset, written, meant, nr_keys } = old;
         let others = match nr_keys - 1 {
@@ -97,46 +120,40 @@ impl<'a> Document<'a> {
     }
 
     /// `name:line:column` of a byte of the text.
-    pub(crate) fn at(&self, offset: usize) -> String {
+    fn at(&self, offset: usize) -> String {
         place(self.text, self.name, offset)
     }
 
-    /// Place of `path` in `scope`. A key that is left out has the place of its table.
-    pub(crate) fn place(&self, scope: Scope, path: &KeyPath) -> String {
-        let own = deepest(&self.root, None, path.steps());
-        let found = match scope {
-            Scope::Whole => own,
-            Scope::Matrix { policy, limit } => {
-                let listed = match path.steps() {
-                    [PathSegment::Key(key)] if key == "policy" => KeyPath::from("matrix.policies").at(policy),
-                    [PathSegment::Key(key)] if key == "limit" => KeyPath::from("matrix.limits").at(limit),
-                    _ => return self.place(Scope::Whole, path),
-                };
-                return self.place(Scope::Whole, &listed);
-            }
-            Scope::Patch(index) => {
-                let variant = KeyPath::from("variants").at(index);
-                let patch = self.value(&variant.clone().key("patch"));
-                let patched = patch.map(|patch| deepest(patch, Some(&self.root), path.steps()));
-                let is_said = |found: &Found| found.nr_steps == path.steps().len() || found.nr_steps > own.nr_steps;
-                match patched.filter(is_said) {
-                    Some(patched) => patched,
-                    None if own.nr_steps == 0 => return self.place(Scope::Whole, &variant),
-                    None => own,
-                }
-            }
-        };
+    /// Place of `path`. A key that is left out has the place of its table.
+    pub fn place(&self, path: &KeyPath) -> String {
+        self.place_found(self.deepest(path))
+    }
+
+    /// Place of `path` as the patch at `patch` has it, and else as the document itself has it; `None` if neither names any of it.
+    pub fn place_in(&self, patch: &KeyPath, path: &KeyPath) -> Option<String> {
+        let own = self.deepest(path);
+        let patched = self.value(patch).map(|patch| deepest(patch, Some(&self.root), path.steps(), self.dialect));
+        let is_said = |found: &Found| found.nr_steps == path.steps().len() || found.nr_steps > own.nr_steps;
+        let found = patched.filter(is_said).or((own.nr_steps > 0).then_some(own))?;
+        Some(self.place_found(found))
+    }
+
+    fn place_found(&self, found: Found) -> String {
         // Nothing of the path is written: only the file can be named.
         if found.nr_steps == 0 { self.name.to_owned() } else { self.at(found.offset) }
     }
 
+    fn deepest(&self, path: &KeyPath) -> Found {
+        deepest(&self.root, None, path.steps(), self.dialect)
+    }
+
     /// Start of the value at `path`.
-    pub(crate) fn place_of_value(&self, path: &KeyPath) -> String {
-        self.value(path).map_or_else(|| self.place(Scope::Whole, path), |value| self.at(value.span().start))
+    fn place_of_value(&self, path: &KeyPath) -> String {
+        self.value(path).map_or_else(|| self.place(path), |value| self.at(value.span().start))
     }
 
     /// The table or list with exactly this byte range.
-    pub(crate) fn container_at(&self, span: &Range<usize>) -> Option<KeyPath> {
+    fn container_at(&self, span: &Range<usize>) -> Option<KeyPath> {
         fn search(value: &Value<'_>, span: &Range<usize>, path: KeyPath) -> Option<KeyPath> {
             match value.get_ref() {
                 DeValue::Table(_) | DeValue::Array(_) if value.span() == *span => Some(path),
@@ -161,39 +178,12 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Names that damo and earlier releases have for keys of monitors, by our name.
-const OTHER_NAMES: [(&str, &[&str]); 23] = [
-    ("operations", &["ops"]),
-    ("attributes", &["attrs", "monitoring-attrs"]),
-    ("sample-interval", &["sample-us", "sample"]),
-    ("aggr-interval", &["aggr-us", "aggr"]),
-    ("ops-update-interval", &["ops-update-us", "update-interval", "update-us", "updr"]),
-    ("min-nr-regions", &["minr"]),
-    ("max-nr-regions", &["maxr"]),
-    ("access", &["access-bp"]),
-    ("min-sample-interval", &["min-sample-us"]),
-    ("max-sample-interval", &["max-sample-us"]),
-    ("min-region-size", &["min-region-sz"]),
-    ("apply-interval", &["apply-interval-us"]),
-    ("dests", &["destinations"]),
-    ("filter-type", &["type"]),
-    ("target-value", &["target"]),
-    ("current-value", &["current"]),
-    ("size", &["sz-bytes", "sz"]),
-    ("time", &["time-ms", "ms"]),
-    ("reset-interval", &["reset-interval-ms"]),
-    ("interval", &["interval-us"]),
-    ("high", &["high-permil"]),
-    ("mid", &["mid-permil"]),
-    ("low", &["low-permil"]),
-];
-
 /// Follows `steps` from `value` as far as they go. `base` is the value that a patch changes, used to resolve names of entries.
-fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -> Found {
+fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment], dialect: Dialect) -> Found {
     let own = Found { nr_steps: 0, offset: value.span().start };
     let Some((step, rest)) = steps.split_first() else { return own };
     let into = |child: &Value<'_>, base: Option<&Value<'_>>, key: Option<usize>| {
-        let below = deepest(child, base, rest);
+        let below = deepest(child, base, rest, dialect);
         // In `[machine]` the bracket comes first, in `load = {}` the key.
         let start = child.span().start;
         let offset = if below.nr_steps == 0 { key.map_or(start, |key| key.min(start)) } else { below.offset };
@@ -206,7 +196,8 @@ fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -
     let found = match (value.get_ref(), step) {
         (DeValue::Table(table), PathSegment::Key(key)) => {
             let base = base.and_then(|base| base.get_ref().get(key.as_str()));
-            let others = OTHER_NAMES.iter().find(|(ours, _)| ours == key).map_or(&[][..], |(_, others)| *others);
+            let others =
+                dialect.other_names.iter().find(|(ours, _)| ours == key).map_or(&[][..], |(_, others)| *others);
             std::iter::once(&key.as_str()).chain(others).find_map(|name| key_of(table, base, name))
         }
         (DeValue::Array(list), PathSegment::At(index)) => list.get(*index).map(|entry| into(entry, None, None)),

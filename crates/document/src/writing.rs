@@ -1,4 +1,4 @@
-//! The one serializer of scenarios: into a [`Tree`], from which text and tables of TOML are made.
+//! The one serializer of documents: into a [`Tree`], from which text and tables of TOML are made.
 //!
 //! A type that is written is compiled once for each serializer, and `toml` passes it through four to make text of it, and through another to
 //! make a table. The tree keeps serde's calls, so that it is written exactly as the original type.
@@ -19,7 +19,7 @@ pub(crate) fn text<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
 ///
 /// # Errors
 /// As [`text`].
-pub(crate) fn table<T: Serialize + ?Sized>(value: &T) -> Result<Table, Error> {
+pub fn to_table<T: Serialize + ?Sized>(value: &T) -> Result<Table, Error> {
     Table::try_from(value.serialize(TreeBuilder)?)
 }
 
@@ -441,12 +441,12 @@ mod tests {
         assert!(of_fine.tables.len() > 5 && fine(&of_fine));
         for whole in all.iter().chain([&nested, &of_fine]) {
             assert_eq!(text(whole), toml::to_string(whole));
-            assert_eq!(format!("{:?}", table(whole)), format!("{:?}", Table::try_from(whole)));
+            assert_eq!(format!("{:?}", to_table(whole)), format!("{:?}", Table::try_from(whole)));
         }
         assert_eq!(text(&any), toml::to_string(&any));
         for no_table in [Choice::Plain, Choice::Held(Some(1)), Choice::Both(1, true), Choice::Named { a: 1, b: None }] {
             assert_eq!(text(&no_table), toml::to_string(&no_table));
-            assert_eq!(table(&no_table), Table::try_from(&no_table));
+            assert_eq!(to_table(&no_table), Table::try_from(&no_table));
         }
         assert_eq!(text(&[1]), toml::to_string(&[1]));
         assert_eq!(text("x"), toml::to_string("x"));

@@ -1,4 +1,4 @@
-//! The one deserializer of scenarios: from text with places ([`Document`](crate::document::Document)), and from tables of TOML.
+//! The one deserializer of documents: from text with places ([`Document`](crate::document::Document)), and from tables of TOML.
 //!
 //! A type that is read is compiled once for each deserializer, and once more for each kind of map that this may hand to it. `toml` has two
 //! deserializers, with four kinds of maps; here is one of each. Both kinds of values are read exactly as `toml` reads them, also where it
@@ -25,7 +25,7 @@ pub(crate) fn read<T: DeserializeOwned>(value: &document::Value<'_>) -> Result<T
 ///
 /// # Errors
 /// The value that is no `T`, without a place.
-pub(crate) fn read_plain<T: DeserializeOwned>(value: &Value) -> Result<T, ReadError> {
+pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, ReadError> {
     T::deserialize(Node::Plain(value))
 }
 
@@ -34,13 +34,14 @@ type Place = Option<Range<usize>>;
 
 /// Why a value is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadError {
+pub struct ReadError {
     message: String,
     place: Place,
 }
 
 impl ReadError {
-    pub(crate) fn message(&self) -> &str {
+    /// Without the place.
+    pub fn message(&self) -> &str {
         &self.message
     }
 
