@@ -4,9 +4,10 @@ use crate::arrow::{Columns, Table};
 use crate::error::{self, argument};
 use crate::scenario::releases;
 use crate::waiting::interruptible;
-use isotherm_answers::advice::{document, page, tables, words};
+use isotherm_advise::advice::{document, page, tables, words};
+use isotherm_advise::{AdviceRow, Effort, Keep, Question, Sampling, storage_named};
 use isotherm_report::TermStyle;
-use isotherm_scenario::advise::{self, AdviceRow, Effort, Keep, Question, Sampling, digest_of_file, storage_named};
+use isotherm_scenario::digest_of_file;
 use isotherm_units::{Amount, Ratio};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The answers for each release of the kernel, and the question.
 #[pyclass(frozen, module = "isotherm._native")]
 pub(crate) struct Advice {
-    answers: Vec<advise::Advice>,
+    answers: Vec<isotherm_advise::Advice>,
     question: Question,
 }
 
@@ -91,7 +92,7 @@ fn ask(
         let build = digest_of_file(&engine).ok()?;
         Some(Keep { folder, build })
     });
-    let answers = interruptible(py, progress.as_ref(), |watched| advise::advise(&question, watched))?;
+    let answers = interruptible(py, progress.as_ref(), |watched| isotherm_advise::advise(&question, watched))?;
     let answers = answers.map_err(|refused| error::of_scenario(&refused))?;
     Ok(Advice { answers, question })
 }
@@ -136,7 +137,7 @@ impl Advice {
 
     /// The verdict of each release, and its certainty.
     fn sentences(&self) -> Vec<String> {
-        let of = |advice: &advise::Advice| {
+        let of = |advice: &isotherm_advise::Advice| {
             let mut sentences = vec![words::verdict(advice)];
             sentences.extend(words::sample(advice));
             sentences.extend(words::gains(advice));

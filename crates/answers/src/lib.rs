@@ -1,6 +1,5 @@
-//! Results and advice as tables, sentences and pages: used by the command and the Python package. Nothing is printed here.
+//! Results as tables, and scenarios as they are asked for: used by the command and the Python package. Nothing is printed here.
 
-pub mod advice;
 mod overrides;
 pub mod results;
 

@@ -15,7 +15,7 @@ use isotherm_workload::BuildContext;
 use std::collections::BTreeMap;
 
 /// Peak memory by group path, from a run without limits.
-pub(crate) type Peaks = BTreeMap<String, Bytes>;
+pub type Peaks = BTreeMap<String, Bytes>;
 
 /// Whether any limit of the scenario is a share of peak memory.
 pub(crate) fn needs_peaks(scenario: &Scenario) -> bool {
@@ -34,7 +34,7 @@ pub(crate) fn needs_peaks(scenario: &Scenario) -> bool {
 
 /// Limits of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Limits<'a> {
+pub enum Limits<'a> {
     /// None: to find the peaks.
     Off,
     /// Those of the scenario; shares are of these peaks.
@@ -42,7 +42,7 @@ pub(crate) enum Limits<'a> {
 }
 
 /// The group a workload runs in; by default the group named after it, with `-` for `/`.
-pub(crate) fn group_path(scenario: &Scenario, index: usize) -> String {
+pub fn group_path(scenario: &Scenario, index: usize) -> String {
     let entry = &scenario.workloads[index];
     entry.cgroup.clone().unwrap_or_else(|| format!("/{}", entry.name.replace('/', "-")))
 }

@@ -1,6 +1,5 @@
 //! Identity of a run, independent of names and places of files: equal identities give equal results of one build.
 
-use crate::advise::digest_of_file;
 use crate::variant::ready_in_worlds;
 use crate::{Scenario, ScenarioError};
 use isotherm_sim::reclaim::AddedPolicies;
@@ -8,6 +7,8 @@ use isotherm_workload::WorkloadSpec;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Digests of recordings, each read once.
@@ -64,6 +65,22 @@ pub fn digest_of_text(parts: &[&str]) -> String {
         hasher.update(part);
     }
     hex(&hasher.finalize())
+}
+
+/// A digest of the bytes of a file: 32 hexadecimal digits.
+///
+/// # Errors
+/// It cannot be read.
+pub fn digest_of_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut block = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut block)? {
+            0 => return Ok(hex(&hasher.finalize())),
+            read => hasher.update(&block[..read]),
+        }
+    }
 }
 
 fn hex(digest: &[u8]) -> String {

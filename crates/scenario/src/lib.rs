@@ -1,15 +1,12 @@
-//! Experiments as data: machine × workloads × policy, variants × repeats, statistics, references; and the advice that
-//! is drawn from them.
+//! Experiments as data: machine × workloads × policy, variants × repeats, statistics, references.
 //!
 //! A scenario is a TOML file ([`Scenario`]); [`run()`] plays it in parallel with results that do not depend on the number
-//! of threads; [`mod@advise`] builds one from a trace and reads a recommendation off it; [`monitoring`] watches one;
-//! [`damo`] reads and writes monitors and schemes in the format of DAMON's user-space tool.
+//! of threads; [`monitoring`] watches one; [`single`] makes one machine of it, for those who judge outcomes
+//! themselves; [`damo`] reads and writes monitors and schemes in the format of DAMON's user-space tool.
 
-pub mod advise;
 mod assemble;
 mod averages;
 mod bundled;
-pub mod cold_memory;
 mod compaction;
 mod config;
 mod daemons;
@@ -30,6 +27,7 @@ mod result;
 mod rows;
 mod run;
 mod scope;
+pub mod single;
 mod stats;
 mod tiering;
 mod validate;
@@ -46,7 +44,7 @@ pub use event::{EventSpec, LimitValue, MglruSpec, PromotionWrite, ReclaimSpec, S
 pub use expectations::{ExpectationRow, ExpectationSpec};
 pub use extensions::Extensions;
 pub use generations::GenerationsSpec;
-pub use identity::{Digests, digest_of_text, identity};
+pub use identity::{Digests, digest_of_file, digest_of_text, identity};
 pub use keys::set_key;
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};
 pub use parse::{load, load_extended, load_with_note, parse, parse_extended, print};

@@ -417,14 +417,14 @@ const SHARE_ROWS: usize = 4;
 
 /// When the share of touches on the top tier, taken over a second, first reached 90 % of its value in the last second with
 /// touches; `None` without tiers, or where nothing was touched on the top tier in the end.
-pub(crate) fn fast_settled_ns(outcome: &Outcome) -> Option<u64> {
+pub fn fast_settled_ns(outcome: &Outcome) -> Option<u64> {
     let shares = fast_shares(outcome);
     let last = shares.last().map(|(_, share)| *share).filter(|share| *share > 0)?;
     shares.into_iter().find(|(_, share)| *share * 10 >= last * 9).map(|(at, _)| at)
 }
 
 /// Share of touches on the top tier over each second of the run, in millionths, with the time at its end in ns.
-pub(crate) fn fast_shares(outcome: &Outcome) -> Vec<(u64, u64)> {
+pub fn fast_shares(outcome: &Outcome) -> Vec<(u64, u64)> {
     let rows: Vec<(u64, u64, u64)> =
         outcome.series.iter().filter_map(|row| row.touches.map(|(fast, all)| (row.at_ns, fast, all))).collect();
     let share = |rows: &[(u64, u64, u64)]| {

@@ -219,7 +219,7 @@ impl<'a> Runs<'a> {
 }
 
 /// The scenario without restrictions on its workloads: no limits, much memory, the cheapest policy.
-pub(crate) fn without_limits(scenario: &Scenario) -> Variant {
+pub fn without_limits(scenario: &Scenario) -> Variant {
     let own = scenario.clone();
     let mut scenario = Scenario {
         matrix: None,
@@ -240,7 +240,7 @@ pub(crate) fn without_limits(scenario: &Scenario) -> Variant {
 }
 
 /// Whether every program came to its end, as its peak memory needs.
-pub(crate) fn check_ended(outcome: &Outcome) -> Result<(), ScenarioError> {
+pub fn check_ended(outcome: &Outcome) -> Result<(), ScenarioError> {
     let good = |ending| matches!(ending, Ending::Finished | Ending::NotStarted | Ending::Stopped);
     let Some(program) = outcome.programs.iter().find(|program| !good(program.ending)) else { return Ok(()) };
     let reason = match outcome.incidents.first() {

@@ -11,11 +11,11 @@ use std::path::Path;
 
 /// A variant ready to run: its name and the scenario it amounts to (without matrix and variants).
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Variant {
-    pub(crate) name: String,
-    pub(crate) scenario: Scenario,
+pub struct Variant {
+    pub name: String,
+    pub scenario: Scenario,
     /// Workloads that it plays; empty: all.
-    pub(crate) only: Vec<String>,
+    pub only: Vec<String>,
 }
 
 impl Variant {
@@ -137,7 +137,7 @@ fn patched(base: &Scenario, index: usize, spec: &VariantSpec) -> Result<Variant,
 }
 
 /// `classic@75%`.
-pub(crate) fn name_of(policy: &str, limit: Option<Amount>) -> String {
+pub fn name_of(policy: &str, limit: Option<Amount>) -> String {
     limit.map_or_else(|| policy.to_owned(), |limit| format!("{policy}@{limit}"))
 }
 

@@ -36,7 +36,7 @@ pub struct WorldSpec {
 
 impl WorldSpec {
     /// `scenario` in this world, which is number `nth`: one run, without worlds.
-    pub(crate) fn of(&self, scenario: &Scenario, nth: usize) -> Scenario {
+    pub fn of(&self, scenario: &Scenario, nth: usize) -> Scenario {
         let mut scenario = Scenario { worlds: Vec::new(), repeats: 1, ..scenario.clone() };
         scenario.seed = self.seed.unwrap_or_else(|| scenario.seed.wrapping_add(nth as u64));
         scenario.limit = self.limit.or(scenario.limit);

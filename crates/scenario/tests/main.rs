@@ -1,8 +1,6 @@
 //! Scenarios from file to result. One program, so that it is linked once.
 
-mod advise;
 mod bad_input;
-mod cold_memory;
 mod damo;
 mod digests;
 mod documented;
@@ -13,5 +11,4 @@ mod mglru_evaluation;
 mod monitoring;
 mod places;
 mod plrus;
-mod sampling;
 mod scenarios;

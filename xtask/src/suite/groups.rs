@@ -17,12 +17,12 @@ const LIMIT: Duration = Duration::from_secs(20 * 60);
 /// Groups that take longest, in the order in which they begin: a long group that begins last is waited for on one processor.
 const FIRST: &[&str] = &[
     "recorder tests record",
-    "scenario tests advise",
+    "advise tests advise",
     "cli tests advise",
     "trace tests group_files",
     "sim unit machine",
     "daemon unit control_loop",
-    "scenario tests sampling",
+    "advise tests sampling",
     "cli tests daemon",
     "cli tests record",
     "cli tests page",

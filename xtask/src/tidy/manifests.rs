@@ -19,11 +19,12 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/daemon", &["units", "core", "texts"]),
     ("crates/top", &["units", "trace", "report"]),
     ("crates/scenario", &["units", "core", "document", "trace", "workload", "sim"]),
-    ("crates/answers", &["units", "trace", "sim", "scenario", "report"]),
+    ("crates/answers", &["units", "sim", "scenario", "report"]),
+    ("crates/advise", &["units", "core", "document", "trace", "workload", "sim", "scenario", "report"]),
     (
         "crates/cli",
         &[
-            "units", "core", "document", "texts", "trace", "workload", "sim", "scenario", "report", "answers", "sweep",
+            "units", "core", "document", "texts", "trace", "workload", "sim", "scenario", "report", "answers", "advise", "sweep",
             "linux", "daemon", "recorder", "top", "terminal",
         ],
     ),
@@ -32,12 +33,15 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("lab/rig", &["units", "trace", "workload", "guest"]),
     ("lab/fidelity", &["units", "core", "texts", "trace", "workload", "sim", "rig", "guest"]),
     ("lab/guest", &["texts"]),
-    ("lab/cli", &["units", "trace", "sim", "workload", "scenario", "report", "terminal", "guest", "rig", "fidelity"]),
+    (
+        "lab/cli",
+        &["units", "trace", "sim", "workload", "scenario", "advise", "report", "terminal", "guest", "rig", "fidelity"],
+    ),
     (
         "fuzz",
         &["units", "core", "document", "texts", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top"],
     ),
-    ("python", &["units", "document", "trace", "workload", "sim", "scenario", "report", "answers", "sweep"]),
+    ("python", &["units", "document", "trace", "workload", "sim", "scenario", "report", "answers", "advise", "sweep"]),
     ("xtask", &[]),
 ];
 

@@ -3,14 +3,13 @@
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_answers::advice::{document, page, tables, words};
+use isotherm_advise::advice::{document, page, tables, words};
+use isotherm_advise::{
+    Advice, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers, storage_named,
+};
 use isotherm_recorder::cache_folder;
 use isotherm_report::Table;
-use isotherm_scenario::Scenario;
-use isotherm_scenario::advise::{
-    Advice, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers, digest_of_file,
-    storage_named,
-};
+use isotherm_scenario::{Scenario, digest_of_file};
 use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;

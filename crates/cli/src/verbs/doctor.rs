@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use isotherm_answers::advice::words::folded;
+use isotherm_advise::advice::words::folded;
 use isotherm_linux::Root;
 use isotherm_linux::doctor::{Context, Finding, Part, State, WATCHES, child_main, examine, verdict};
 use isotherm_report::{Cell, Column, Table};

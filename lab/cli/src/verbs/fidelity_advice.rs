@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use isotherm_advise::{ModelError, model_error};
 use isotherm_fidelity::advice::play::BATCH_DEFAULT;
 use isotherm_fidelity::advice::{
     Answers, Calibration, Interval, Jobs, Judged, KERNELS, Key, Listed, Predictions, Program, Programs, Store,
     StoredPlay, Wanted, calibrate, coverage, play_wanted, wanted,
 };
 use isotherm_fidelity::{FidelityError, Set};
-use isotherm_scenario::advise::{ModelError, model_error};
 use isotherm_terminal::{CliError, FormatArg, Ui, data_folder};
 use rayon::prelude::*;
 
@@ -76,7 +76,7 @@ Examples:
   isotherm-lab fidelity-advice --refresh grid --program sqlite --kernel 6.12
   isotherm-lab fidelity-advice --refresh hold,scan --answers answers.json
   isotherm-lab fidelity-advice --predict
-  isotherm-lab fidelity-advice --predict --fit crates/scenario/data/model-error.json
+  isotherm-lab fidelity-advice --predict --fit crates/advise/data/model-error.json
   isotherm-lab fidelity-advice --ask --refresh hold,scan
 
 before.json in the folder of the stores holds the answers of an older rule, which are judged next to the others.

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use isotherm_advise::cold_memory::{Bounds, ColdAdvice, Goals, GroupRecord, Source, advise_group, advise_regions};
+use isotherm_advise::{Effort, Sampling};
 use isotherm_linux::Root;
 use isotherm_report::{Cell, Column, Table, Unit};
-use isotherm_scenario::advise::{Effort, Sampling};
-use isotherm_scenario::cold_memory::{Bounds, ColdAdvice, Goals, GroupRecord, Source, advise_group, advise_regions};
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::group::{GroupReader, is_group_record};

@@ -1,7 +1,7 @@
 //! `isotherm advise --huge-pages`: only the question of huge pages.
 
+use isotherm_advise::{HugePages, Question, huge_pages};
 use isotherm_report::Table;
-use isotherm_scenario::advise::{HugePages, Question, huge_pages};
 use isotherm_units::Bytes;
 use serde::Serialize;
 
@@ -65,7 +65,7 @@ fn steps(huge: &HugePages) -> Vec<String> {
             .to_owned(),
         "  GLIBC_TUNABLES=glibc.malloc.hugetlb=1 CMD...    # malloc asks for them (glibc 2.35 and later)".to_owned(),
     ];
-    if let Some(best) = huge.fragmented.as_ref().map(isotherm_scenario::advise::Fragmented::with_best) {
+    if let Some(best) = huge.fragmented.as_ref().map(isotherm_advise::Fragmented::with_best) {
         steps.push(match best.runs_on_linux {
             true => "  sudo sysctl vm.compaction_proactiveness=75    # keeps some free; Linux has 20".to_owned(),
             false => format!(

@@ -1,9 +1,9 @@
 //! The advice on two tiers of memory: tables, words, page.
 
+use isotherm_advise::{TierAdvice, TierQuestion, TierRatio, TierRow, percent};
 use isotherm_report::{
     Align, Axis, Cell, Chart, Column, Emphasis, HtmlPage, PictureSize, Series, Table, Unit, Verdict,
 };
-use isotherm_scenario::advise::{TierAdvice, TierQuestion, TierRatio, TierRow, percent};
 use isotherm_sim::machine::MemoryKind;
 use isotherm_units::{Bytes, Duration};
 

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use isotherm_advise::{Advice, Interval};
 use isotherm_report::{Cell, Column, Table, Unit};
-use isotherm_scenario::advise::{Advice, Interval};
 use isotherm_sim::memory::KernelRelease;
 use serde::Deserialize;
 

@@ -231,8 +231,8 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_advise::{CANDIDATES, Recording};
     use isotherm_scenario::WorkloadEntry;
-    use isotherm_scenario::advise::{CANDIDATES, Recording};
 
     fn scenario() -> Scenario {
         let load = isotherm_workload::WorkloadSpec::Trace(isotherm_workload::TraceSpec::new("x.parquet"));

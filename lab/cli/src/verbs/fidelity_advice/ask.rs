@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use isotherm_advise::{Effort, Question, Recommendation, Sampling, predict, recommend_each};
 use isotherm_fidelity::advice::answer::HOLD_PERCENT;
 use isotherm_fidelity::advice::{Answer, Answers, Interval, Listed, Prediction, Recommended, StoredPlay};
-use isotherm_scenario::advise::{Effort, Question, Recommendation, Sampling, predict, recommend_each};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_terminal::{BarProgress, CliError, Ui};

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use isotherm_advise::cold_memory::{ColdAdvice, Goals, GroupRecord, advise_group};
 use isotherm_core::generations::EstimatorConfig;
-use isotherm_scenario::cold_memory::{ColdAdvice, Goals, GroupRecord, advise_group};
 use isotherm_scenario::monitoring::Replay;
 use isotherm_scenario::{GenerationsSpec, RunOptions, Scenario, WorkloadEntry};
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};

@@ -4,20 +4,14 @@
 
 use super::HugePages;
 use super::replay_cache::ReplayCache;
-use crate::assemble::{self, Limits, Peaks};
-use crate::compaction::CompactionSpec;
-use crate::error::ScenarioError;
-use crate::monitoring::Watching;
-use crate::run::{Progress, Unit, check_ended};
-use crate::variant::Variant;
-use crate::{RunMode, Scenario, WorkloadEntry};
 use isotherm_core::compaction::{DESIGNS, Design, Proactiveness};
+use isotherm_scenario::single::{Limits, Peaks, Variant, check_ended};
+use isotherm_scenario::{CompactionSpec, Progress, RunMode, Scenario, ScenarioError, WorkloadEntry};
 use isotherm_sim::compaction::{BlockTaken, HugePath};
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
 use isotherm_sim::memory::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
-use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_sim::swap::device::DeviceKind;
-use isotherm_units::{Bytes, Duration, Instant};
+use isotherm_units::{Bytes, Duration};
 use isotherm_workload::{BuildContext, Effort, FragmenterSpec, HugePagesSpec, WorkloadSpec};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -246,13 +240,7 @@ fn scenario(machine: Bytes, footprint: Bytes, wanted: u64, design: Option<&Desig
 
 fn play(scenario: &Scenario, seed: u64) -> Result<Outcome, ScenarioError> {
     let variant = Variant { name: "huge pages".to_owned(), scenario: scenario.clone(), only: Vec::new() };
-    let unit = Unit { workloads: (0..=PROGRAM).collect(), mode: RunMode::Together };
-    let context = BuildContext::new(".").with_seed(seed);
-    let (peaks, watching) = (Peaks::new(), Watching::On { period: None, emit: None });
-    let (builder, _observers) =
-        assemble::builder(&variant, &unit, &context, Limits::Of(&peaks), watching, &AddedPolicies::default())?;
-    let outcome = builder.build().run(Instant::START + scenario.until);
-    let outcome = outcome.map_err(|source| unit.failed(&variant, source))?;
+    let outcome = variant.play(&BuildContext::new(".").with_seed(seed), Limits::Of(&Peaks::new()), None)?;
     check_ended(&outcome)?;
     Ok(outcome)
 }

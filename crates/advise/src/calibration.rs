@@ -61,7 +61,7 @@ fn scaled(count: u64, times: u64, by: u64) -> u64 {
 /// Never: a test reads the file.
 pub fn model_errors() -> &'static [ModelError] {
     static ERRORS: OnceLock<Vec<ModelError>> = OnceLock::new();
-    ERRORS.get_or_init(|| serde_json::from_str(include_str!("../../data/model-error.json")).expect("a test reads it"))
+    ERRORS.get_or_init(|| serde_json::from_str(include_str!("../data/model-error.json")).expect("a test reads it"))
 }
 
 /// The model's error for a counter under a policy of a release; `None` if it was not measured.

@@ -8,15 +8,11 @@
 use super::effort::Effort;
 use super::figures::ppm;
 use super::mean::Figure;
-use super::replays::{play, scenario_of};
+use super::replays::scenario_of;
 use super::robust::scaled;
 use super::{Question, Sampling, in_pool, lists_requests};
-use crate::Scenario;
-use crate::assemble::Limits;
-use crate::error::ScenarioError;
-use crate::metrics::{fast_settled_ns, fast_shares};
-use crate::run::{Progress, check_ended, without_limits};
-use crate::variant::Variant;
+use isotherm_scenario::single::{Limits, Variant, check_ended, fast_settled_ns, fast_shares, without_limits};
+use isotherm_scenario::{Progress, Scenario, ScenarioError};
 use isotherm_sim::machine::{Ending, MemoryKind, NodeConfig, Outcome, TieringOutcome};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
@@ -223,7 +219,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
     };
     let mut base = scenario_of(&as_recorded, &question.trace, question.kernel, EpochOrder::default());
     progress.planned(1);
-    let unlimited = play(&without_limits(&base), &BuildContext::new("."), Limits::Off, None)?;
+    let unlimited = without_limits(&base).play(&BuildContext::new("."), Limits::Off, None)?;
     progress.done(1);
     check_ended(&unlimited)?;
     let peak = Bytes::new(unlimited.cgroups[1].peak_pages * PAGE_BYTES);
@@ -245,7 +241,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
             scenario.machine.nodes = nodes(Bytes::new(scaled(fast, SCALES_PERMIL[repeat]).get().max(NODE_MIN.get())));
             let context = BuildContext::new(".").with_seed(scenario.seed.wrapping_add(repeat as u64));
             let variant = Variant { name: policy.name.to_owned(), scenario, only: Vec::new() };
-            let outcome = play(&variant, &context, Limits::Off, None)?;
+            let outcome = variant.play(&context, Limits::Off, None)?;
             progress.done(1);
             Ok(Replay::of(&outcome))
         })

@@ -2,8 +2,7 @@
 
 use super::replay_cache::ReplayCache;
 use super::{Fragmented, Question};
-use crate::error::ScenarioError;
-use crate::run::Progress;
+use isotherm_scenario::{Progress, ScenarioError};
 use isotherm_trace::TraceReader;
 use isotherm_trace::analysis::{HugeRanges, HugeStep, NotReported, huge_ranges};
 use isotherm_units::{Bytes, Ratio};

@@ -5,7 +5,7 @@
 
 use super::Question;
 use super::scale::Scale;
-use crate::run::Progress;
+use isotherm_scenario::Progress;
 use isotherm_trace::sample::SampleRate;
 use std::sync::atomic::{AtomicU64, Ordering};
 

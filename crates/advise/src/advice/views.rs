@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::Advice;
 use isotherm_report::records::IDLE_BOUNDS_NS;
 use isotherm_report::{Axis, Chart, HtmlPage, PictureSize, Reference, Series, Unit, traces};
-use isotherm_scenario::advise::Advice;
 use isotherm_trace::TraceReader;
 use isotherm_trace::analysis::{self, IdleAt, Sampling};
 use isotherm_units::PAGE_BYTES;

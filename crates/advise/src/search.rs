@@ -9,7 +9,7 @@ use super::candidate::CANDIDATES;
 use super::chance::LIMIT_MIN;
 use super::race;
 use super::replays::Replays;
-use crate::error::ScenarioError;
+use isotherm_scenario::ScenarioError;
 use isotherm_units::Bytes;
 
 /// Steps above a size that are all tried.

@@ -1,6 +1,6 @@
 //! Advice on small recordings that are made here.
 
-use isotherm_scenario::advise::{
+use isotherm_advise::{
     Advice, AdviceRow, CANDIDATES, EFFORTS, Effort, Question, Recommendation, Sampling, advise, predict, recommend_each,
 };
 use isotherm_sim::memory::KernelRelease;

@@ -5,11 +5,13 @@
 //! ([`calibration`]). Recommended is the smallest size that is safe over a whole band, up to the peak ([`search`]), on every release of
 //! the kernel that was asked for.
 
+pub mod advice;
 mod branches;
 mod calibration;
 mod candidate;
 mod chance;
 mod choice;
+pub mod cold_memory;
 mod defaults;
 mod devices;
 mod effort;
@@ -42,15 +44,13 @@ pub use figures::{AdviceRow, SchemeDid};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
 pub use predict::{Prediction, predict, recommend_each};
-pub use replay_cache::{Keep, digest_of_file};
+pub use replay_cache::Keep;
 pub use robust::{Neighbour, Odds};
 pub use scout::{SAMPLE_PEAK_MIN, Sampling};
 pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow, advise_on_tiers};
 
-use crate::Scenario;
-use crate::error::ScenarioError;
-use crate::run::Progress;
 use forecast::Forecast;
+use isotherm_scenario::{Progress, Scenario, ScenarioError};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use crate::{Advice, AdviceRow, CANDIDATES, Candidate, Question};
 use isotherm_report::{
     Axis, Callout, Chart, Emphasis, HtmlPage, PictureSize, Reference, Series, SeriesKind, Unit, Verdict,
 };
 use isotherm_scenario::Scenario;
-use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Candidate, Question};
 use isotherm_sim::reclaim::baselines;
 use isotherm_units::{Bytes, Duration};
 

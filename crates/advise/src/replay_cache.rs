@@ -4,15 +4,13 @@
 //! is a cache: a file that cannot be read or written, or holds something else, is ignored.
 
 use super::Question;
-use crate::Scenario;
+use isotherm_scenario::{Scenario, digest_of_file, digest_of_text};
 use isotherm_workload::WorkloadSpec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -28,8 +26,6 @@ pub struct Keep {
 const BYTES_MAX: u64 = 256 << 20;
 /// Most replays that are lost when a question is interrupted.
 const NEW_MAX: usize = 8;
-/// Characters of a digest that are kept: 128 bits.
-const DIGEST_LEN: usize = 32;
 
 #[derive(Serialize, Deserialize)]
 struct Line {
@@ -137,35 +133,7 @@ fn key_of(what: &str, scenario: &Scenario) -> String {
             trace.path = PathBuf::from("kept");
         }
     }
-    let mut hasher = Sha256::new();
-    hasher.update(what);
-    hasher.update([0]);
-    hasher.update(crate::print(&scenario));
-    hex(&hasher.finalize())
-}
-
-/// A digest of the bytes of a file, as used in file names.
-///
-/// # Errors
-/// It cannot be read.
-pub fn digest_of_file(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut hasher = Sha256::new();
-    let mut block = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut block)? {
-            0 => return Ok(hex(&hasher.finalize())),
-            read => hasher.update(&block[..read]),
-        }
-    }
-}
-
-fn hex(digest: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in &digest[..DIGEST_LEN / 2] {
-        write!(text, "{byte:02x}").expect("a string takes all");
-    }
-    text
+    digest_of_text(&[what, &isotherm_scenario::print(&scenario)])
 }
 
 /// Whole lines of a file; of a torn file, the lines before the torn one.

@@ -1,9 +1,7 @@
 //! Replays that differ in the limit alone, played as branches of one: they are the same until the smallest limit is first met.
 
-use super::replays::{alone, builder_of};
-use crate::assemble::{Limits, Peaks, group_path};
-use crate::error::ScenarioError;
-use crate::variant::Variant;
+use isotherm_scenario::ScenarioError;
+use isotherm_scenario::single::{Limits, Peaks, Variant, group_path};
 use isotherm_sim::machine::{Outcome, Running};
 use isotherm_units::{Amount, Instant};
 use isotherm_workload::BuildContext;
@@ -62,7 +60,7 @@ impl Branches<'_> {
             return Ok(Start::AllAlone);
         };
         let limit = limit.pages_floor();
-        if !trunk.play_below(group, limit).map_err(|source| alone().failed(variant, source))? {
+        if !trunk.play_below(group, limit).map_err(|source| variant.failed(source))? {
             return Ok(Start::Alone);
         }
         let Some(mut branch) = trunk.fork() else { return Ok(Start::AllAlone) };
@@ -78,12 +76,12 @@ impl Branches<'_> {
     }
 
     fn begin(&self, variant: &Variant) -> Result<Running, ScenarioError> {
-        let builder = builder_of(variant, self.context, Limits::Of(self.peaks))?;
+        let builder = variant.builder(self.context, Limits::Of(self.peaks))?;
         Ok(builder.build().begin(Instant::START + variant.scenario.until))
     }
 
     fn finish(&self, running: Running, at: usize) -> Result<(), ScenarioError> {
-        let outcome = running.finish().map_err(|source| alone().failed(&self.variants[at], source))?;
+        let outcome = running.finish().map_err(|source| self.variants[at].failed(source))?;
         (self.done)(at, outcome);
         Ok(())
     }
@@ -91,9 +89,8 @@ impl Branches<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::replays::play;
     use super::*;
-    use crate::{Scenario, WorkloadEntry};
+    use isotherm_scenario::{Scenario, WorkloadEntry};
     use isotherm_sim::counters::Counter;
     use isotherm_sim::reclaim::POLICIES;
     use isotherm_trace::{EventKind, MapKind, MapRange, TraceMeta, TraceRow, TraceWriter};
@@ -165,7 +162,7 @@ mod tests {
     }
 
     fn expected(trace: &Path, policy: &str, context: &BuildContext) -> Vec<Option<Outcome>> {
-        let of = |variant| Some(play(variant, context, Limits::Of(&Peaks::new()), None).unwrap());
+        let of = |variant: &Variant| Some(variant.play(context, Limits::Of(&Peaks::new()), None).unwrap());
         variants(trace, policy).iter().map(of).collect()
     }
 

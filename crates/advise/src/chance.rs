@@ -3,8 +3,8 @@
 //! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size
 //! spread their limits evenly, so that few of them already reach both ends.
 
-use crate::{Scenario, WorldSpec};
 use isotherm_core::monitor::context_seed;
+use isotherm_scenario::{Scenario, WorldSpec};
 use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 
 /// A limit is up to this many ten-thousandths above or below the size: another run of the same program takes a few pages more

@@ -1,7 +1,7 @@
 //! Effects of other devices on the answer.
 
 use super::replays::{Devices, Replays};
-use crate::error::ScenarioError;
+use isotherm_scenario::ScenarioError;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::Bytes;

@@ -7,7 +7,7 @@ use super::figures::{AdviceRow, Run, ppm};
 use super::replays::Replays;
 use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
 use super::search::{EQUAL_STEPS, lowest_safe, settle};
-use crate::error::ScenarioError;
+use isotherm_scenario::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! The advice in tables.
 
+use crate::{Advice, AdviceRow, CANDIDATES, HugePages, percent};
 use isotherm_report::{Align, Cell, Column, Table, Unit};
-use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, HugePages, percent};
 use isotherm_units::Bytes;
 
 use super::words;

@@ -5,7 +5,7 @@ pub mod tables;
 mod views;
 pub mod words;
 
-use isotherm_scenario::advise::Advice;
+use crate::Advice;
 
 /// The answers as a JSON document: one as it is, several in a list.
 ///

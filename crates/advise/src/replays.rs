@@ -12,21 +12,19 @@ use super::pool::Pool;
 use super::replay_cache::{CacheLookup, ReplayCache};
 use super::scale::Scale;
 use super::{CourseRow, KernelDefaults, Question, lists_requests};
-use crate::assemble::{self, Limits, Peaks};
-use crate::error::ScenarioError;
-use crate::monitoring::{MonitorSpec, Watching};
-use crate::run::{Progress, Unit, check_ended, without_limits};
-use crate::variant::{Variant, name_of};
-use crate::{ExpectationSpec, GenerationsSpec, RunMode, Scenario, VariantSpec, WorkloadEntry};
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::schemes::explain;
+use isotherm_scenario::monitoring::MonitorSpec;
+use isotherm_scenario::single::{Limits, Peaks, Variant, check_ended, group_path, name_of, without_limits};
+use isotherm_scenario::{
+    ExpectationSpec, GenerationsSpec, Progress, Scenario, ScenarioError, VariantSpec, WorkloadEntry, print_as,
+};
 use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{MachineBuilder, MachineConfig, NodeConfig, Outcome, SeriesRow};
+use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome, SeriesRow};
 use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_trace::{Event, EventKind, TraceReader};
-use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
+use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 use isotherm_workload::replay::{EpochOrder, PlayAs};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use rayon::prelude::*;
@@ -62,7 +60,7 @@ pub(super) struct Unlimited {
 impl Unlimited {
     /// In units of the recording or sample that is played; [`Unlimited::of_whole`] converts them to the whole.
     fn play(roomy: &Variant, has_files: bool, context: &BuildContext) -> Result<Self, ScenarioError> {
-        let outcome = play(roomy, context, Limits::Off, None)?;
+        let outcome = roomy.play(context, Limits::Off, None)?;
         check_ended(&outcome)?;
         // The root and the program's own group.
         let peak = Bytes::new(outcome.cgroups[1].peak_pages * PAGE_BYTES);
@@ -133,7 +131,7 @@ impl<'a> Replays<'a> {
         progress.done(units);
         let runtime = Duration::from_ns(played.runtime_ns);
         // The name of the program in the baseline run is used.
-        let peaks = Peaks::from([(assemble::group_path(&base, 0), played.peak)]);
+        let peaks = Peaks::from([(group_path(&base, 0), played.peak)]);
         if played.peak == Bytes::ZERO {
             let reason = "it takes no memory: it only reads what was never written".to_owned();
             return Err(ScenarioError::NoPeak { workload: question.name.clone(), reason });
@@ -317,7 +315,7 @@ impl<'a> Replays<'a> {
         let prepared = self.prepared(scenario, size, draw);
         let context = self.context.clone().with_seed(draw.seed);
         self.cache.or_play(&prepared.what, &prepared.variant.scenario, || {
-            let outcome = play(&prepared.variant, &context, Limits::Of(&self.peaks), None)?;
+            let outcome = prepared.variant.play(&context, Limits::Of(&self.peaks), None)?;
             Ok(self.run_of(outcome, draw, &prepared))
         })
     }
@@ -345,7 +343,7 @@ impl<'a> Replays<'a> {
         let sample = sample_every(self.recording.runtime);
         self.progress.planned(self.units());
         let course = self.cache.or_play("course", &variant.scenario, || {
-            let outcome = play(&variant, &self.context, Limits::Of(&self.peaks), Some(sample))?;
+            let outcome = variant.play(&self.context, Limits::Of(&self.peaks), Some(sample))?;
             Ok::<_, ScenarioError>(outcome.series.iter().map(|row| course_row(row, &self.scale)).collect::<Vec<_>>())
         })?;
         self.progress.done(self.units());
@@ -621,42 +619,6 @@ fn sample_every(runtime: Duration) -> Duration {
 
 fn meaning(error: impl ToString) -> ScenarioError {
     ScenarioError::Meaning { place: "advise".to_owned(), message: error.to_string() }
-}
-
-/// Plays a variant. `sample`: interval at which the memory charge is sampled.
-pub(super) fn play(
-    variant: &Variant,
-    context: &BuildContext,
-    limits: Limits<'_>,
-    sample: Option<Duration>,
-) -> Result<Outcome, ScenarioError> {
-    let mut builder = builder_of(variant, context, limits)?;
-    if let Some(sample) = sample {
-        builder.record_series(sample);
-    }
-    let outcome = builder.build().run(Instant::START + variant.scenario.until);
-    outcome.map_err(|source| alone().failed(variant, source))
-}
-
-/// The program has its machine for itself.
-pub(super) fn alone() -> Unit {
-    Unit { workloads: vec![0], mode: RunMode::Each }
-}
-
-/// The machine that plays a variant.
-pub(super) fn builder_of(
-    variant: &Variant,
-    context: &BuildContext,
-    limits: Limits<'_>,
-) -> Result<MachineBuilder, ScenarioError> {
-    let watching = match limits {
-        Limits::Off => Watching::Off,
-        Limits::Of(_) => Watching::On { period: None, emit: None },
-    };
-    // The outcome contains the schemes' effects.
-    let (builder, _observers) =
-        assemble::builder(variant, &alone(), context, limits, watching, &AddedPolicies::default())?;
-    Ok(builder)
 }
 
 /// The recording on a machine of the asked-for kind.

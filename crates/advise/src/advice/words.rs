@@ -1,8 +1,6 @@
 //! The advice as text.
 
-use isotherm_scenario::advise::{
-    Advice, AdviceRow, DeviceRole, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent,
-};
+use crate::{Advice, AdviceRow, DeviceRole, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent};
 use isotherm_sim::machine::Ending;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
@@ -282,7 +280,7 @@ pub fn notes(advice: &Advice) -> Vec<String> {
 
 /// Effects of combinations with the kernel's own parameters.
 pub fn kernel_defaults(advice: &Advice) -> Vec<String> {
-    let sentence = |defaults: &isotherm_scenario::advise::KernelDefaults| {
+    let sentence = |defaults: &crate::KernelDefaults| {
         let ratio = defaults
             .runtime_ratio_ppm
             .map_or_else(|| "killed".to_owned(), |ratio| format!("{} slower", signed_percent(ratio)));

@@ -7,7 +7,7 @@ use super::expected::Expected;
 use super::figures::Run;
 use super::replays::Replays;
 use super::search::EQUAL_STEPS;
-use crate::error::ScenarioError;
+use isotherm_scenario::ScenarioError;
 use isotherm_units::Bytes;
 
 /// Whether a configuration needs clearly more than `best` on one of these releases: with a little more than that it is too slow, even

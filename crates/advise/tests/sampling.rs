@@ -1,6 +1,6 @@
 //! Advice on samples, next to that on the whole (`docs/use/advise.md#samples`).
 
-use isotherm_scenario::advise::{Advice, Effort, Question, Sampling, advise};
+use isotherm_advise::{Advice, Effort, Question, Sampling, advise};
 use isotherm_scenario::{Progress, ScenarioError};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
@@ -72,9 +72,8 @@ fn a_sample_alone_answers_in_sizes_of_the_whole() {
     let (own, of_whole) = (recommended(&sample), recommended(whole()));
     assert!(own.abs_diff(of_whole) < of_whole / 20, "{own} {of_whole}");
     for row in sample.rows.iter().filter(|row| row.memory_share_ppm == 600_000) {
-        let same = |one: &&isotherm_scenario::advise::AdviceRow| {
-            (one.candidate, one.memory_share_ppm) == (row.candidate, 600_000)
-        };
+        let same =
+            |one: &&isotherm_advise::AdviceRow| (one.candidate, one.memory_share_ppm) == (row.candidate, 600_000);
         let whole = whole().rows.iter().find(same).expect("the same sizes were asked for");
         let (own, of_whole) = (row.major_faults.median, whole.major_faults.median);
         assert!(own.abs_diff(of_whole) < of_whole / 8, "{}: {own} {of_whole}", row.candidate);

@@ -2,11 +2,12 @@
 //! tools) is one line here, and a function below for a new part.
 
 use super::Question;
-use crate::monitoring::MonitorSpec;
-use crate::{GenerationsSpec, Scenario};
 use isotherm_core::generations::{ReclaimerConfig, Swappiness};
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::presets::{LruSort, Preset, Reclaim};
+use isotherm_scenario::monitoring::MonitorSpec;
+use isotherm_scenario::single::group_path;
+use isotherm_scenario::{GenerationsSpec, Scenario};
 use isotherm_sim::reclaim::{POLICIES, PolicyEntry, policy_by_name};
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
@@ -153,7 +154,7 @@ fn proactive(scenario: &mut Scenario, recording: &Recording) {
 /// Right-sizing of the program's group, which has the limit of the candidate above it. A recording of seconds has no time for steps of
 /// five seconds: a hundred steps are taken in its life, within the daemon's shortest and longest interval.
 fn limits(scenario: &mut Scenario, recording: &Recording) {
-    let usual = LimitsConfig::new(crate::assemble::group_path(scenario, 0));
+    let usual = LimitsConfig::new(group_path(scenario, 0));
     let step = recording.runtime.ns() / 100 / STEP.ns();
     let interval = Duration::from_ns(step.saturating_mul(STEP.ns())).clamp(STEP, usual.interval);
     // As many intervals as by default.
@@ -186,7 +187,7 @@ mod tests {
     /// A recording that is played.
     fn played() -> Scenario {
         let load = isotherm_workload::WorkloadSpec::Trace(isotherm_workload::TraceSpec::new("x.parquet"));
-        Scenario { workloads: vec![crate::WorkloadEntry::new("x", load)], ..Scenario::named("x") }
+        Scenario { workloads: vec![isotherm_scenario::WorkloadEntry::new("x", load)], ..Scenario::named("x") }
     }
 
     #[test]
@@ -260,8 +261,9 @@ mod tests {
             let mut scenario = played();
             scenario.machine.swap.device = DeviceKind::None.into();
             let scenario = candidate.apply(scenario, &Recording { runtime: LENGTHS[1] });
-            let text = crate::print(&scenario);
-            let read = crate::parse(&text, candidate.name).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let text = isotherm_scenario::print(&scenario);
+            let read =
+                isotherm_scenario::parse(&text, candidate.name).unwrap_or_else(|error| panic!("{error}\n{text}"));
             assert_eq!(read, scenario, "{}", candidate.name);
             assert_eq!(text.contains("swappiness = 0"), candidate.name.contains("proactive"), "{text}");
         }

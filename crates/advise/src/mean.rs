@@ -1,6 +1,6 @@
 //! Means with intervals, for figures that fall into one group.
 
-use crate::stats::Summary;
+use isotherm_scenario::Summary;
 
 /// A mean with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,5 @@
+//! Advice from question to answer. One program, so that it is linked once.
+
+mod advise;
+mod cold_memory;
+mod sampling;
