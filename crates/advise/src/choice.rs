@@ -3,10 +3,11 @@
 use super::Configuration;
 use super::candidate::{CANDIDATES, Candidate};
 use super::expected::Interval;
-use super::figures::{AdviceRow, Run, ppm};
-use super::replays::Replays;
+use super::figures::AdviceRow;
+use super::judge::{EQUAL_STEPS, Judge};
 use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
-use super::search::{EQUAL_STEPS, lowest_safe, settle};
+use super::run::{Run, ppm};
+use super::search::{lowest_safe, settle};
 use isotherm_scenario::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -95,17 +96,17 @@ pub(super) struct Choice {
 
 /// The smallest safe memory among configurations whose predictions were compared with real kernels of all these releases. Of configurations
 /// that are equal to the search, the one that loses least with 3 % less memory; then the smaller.
-pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, ScenarioError> {
-    let is_race = releases.iter().all(|replays| replays.question.effort.is_race());
+pub(super) fn choose(releases: &mut [Judge<'_>]) -> Result<Option<Choice>, ScenarioError> {
+    let is_race = releases.iter().all(|judge| judge.player.question.effort.is_race());
     let open = calibrated(releases);
     let settled = settle(releases, open, is_race)?;
     let safe: Vec<Choice> = settled.into_iter().map(|(index, size)| Choice { index, size }).collect();
     let Some(smallest) = safe.iter().map(|choice| choice.size).min() else { return Ok(None) };
-    let step = releases.iter().map(|replays| replays.step_at(smallest).get()).max().unwrap_or(0);
+    let step = releases.iter().map(|judge| judge.player.step_at(smallest).get()).max().unwrap_or(0);
     let is_as_small = |choice: &Choice| choice.size.get() <= smallest.get() + EQUAL_STEPS * step;
     let excess_with_less = |choice: &Choice| {
-        let worst = |replays: &Replays<'_>| {
-            let expected = replays.expected(choice.index, scaled(choice.size, 970));
+        let worst = |judge: &Judge<'_>| {
+            let expected = judge.expected(choice.index, scaled(choice.size, 970));
             expected.map_or(u64::MAX, |expected| expected.excess_ppm())
         };
         releases.iter().map(worst).max().unwrap_or(u64::MAX)
@@ -114,48 +115,48 @@ pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, Sce
 }
 
 /// Configurations whose predictions were compared with real kernels of all these releases.
-pub(super) fn calibrated(releases: &[Replays<'_>]) -> Vec<usize> {
-    let is_calibrated = |index: &usize| releases.iter().all(|replays| replays.model_error(*index).is_some());
+pub(super) fn calibrated(releases: &[Judge<'_>]) -> Vec<usize> {
+    let is_calibrated = |index: &usize| releases.iter().all(|judge| judge.model_error(*index).is_some());
     (0..CANDIDATES.len()).filter(is_calibrated).collect()
 }
 
 /// Plays all configurations at the size that will be recommended, and returns that size; without one, the largest that was tried.
-pub(super) fn compare(replays: &mut Replays<'_>, choice: Option<Choice>) -> Result<Bytes, ScenarioError> {
-    let size = compared(replays, choice);
-    let effort = replays.question.effort;
+pub(super) fn compare(judge: &mut Judge<'_>, choice: Option<Choice>) -> Result<Bytes, ScenarioError> {
+    let size = compared(judge, choice);
+    let effort = judge.player.question.effort;
     let (finalists, others): (Vec<usize>, Vec<usize>) =
-        replays.question.candidates().into_iter().partition(|&index| replays.model_error(index).is_some());
+        judge.player.question.candidates().into_iter().partition(|&index| judge.model_error(index).is_some());
     for (indices, times) in [(finalists, effort.to_compare()), (others, effort.to_show())] {
         let places: Vec<(usize, Bytes)> = indices.into_iter().map(|index| (index, size)).collect();
-        replays.play_up_to(times, &places)?;
+        judge.player.play_up_to(times, &places)?;
     }
     Ok(size)
 }
 
 /// The size at which all configurations are compared.
-pub(super) fn compared(replays: &Replays<'_>, choice: Option<Choice>) -> Bytes {
-    let largest = replays.pool.places().map(|(_, size)| size).max().unwrap_or_default();
+pub(super) fn compared(judge: &Judge<'_>, choice: Option<Choice>) -> Bytes {
+    let largest = judge.player.pool.places().map(|(_, size)| size).max().unwrap_or_default();
     choice.map_or(largest, |choice| choice.size)
 }
 
 /// The recommendation, with its gain on this release.
-pub(super) fn recommend(replays: &Replays<'_>, choice: Choice) -> Option<Recommendation> {
+pub(super) fn recommend(judge: &Judge<'_>, choice: Choice) -> Option<Recommendation> {
     let Choice { index, size } = choice;
-    let expected = replays.expected(index, size)?;
-    let runs = replays.pool.around(index, size);
+    let expected = judge.expected(index, size)?;
+    let runs = judge.player.pool.around(index, size);
     let is_unsafe =
-        |size: &Bytes| !replays.expected(index, *size).is_some_and(|expected| replays.is_fast_enough(&expected));
-    let too_slow = replays.pool.sizes(index).take_while(|&below| below < size).filter(is_unsafe).last();
-    let unlimited_mean = replays.unlimited.mean_bytes;
+        |size: &Bytes| !judge.expected(index, *size).is_some_and(|expected| judge.is_fast_enough(&expected));
+    let too_slow = judge.player.pool.sizes(index).take_while(|&below| below < size).filter(is_unsafe).last();
+    let unlimited_mean = judge.player.unlimited.mean_bytes;
     let mut saved: Vec<u64> = runs.iter().map(|run| unlimited_mean.saturating_sub(run.mean_bytes)).collect();
     let classic = CANDIDATES.iter().position(|candidate| candidate.name == "classic");
     let against_classic = classic.filter(|&classic| classic != index).and_then(|classic| {
-        let plain = replays.pool.at(classic, size);
+        let plain = judge.player.pool.at(classic, size);
         let pair = |run: &Run| {
             let base = plain.iter().find(|base| base.draw == run.draw)?;
             Some((run.ratio_ppm, base.ratio_ppm))
         };
-        let pairs = replays.pool.at(index, size).iter().filter_map(pair);
+        let pairs = judge.player.pool.at(index, size).iter().filter_map(pair);
         let ratios: Option<Vec<u64>> = pairs.map(|(own, base)| ppm(own?, base?)).collect();
         let mut ratios = ratios?;
         Some(AgainstClassic { n: ratios.len() as u64, runtime_ratio_ppm: Interval::of_chance(&mut ratios)? })
@@ -163,45 +164,44 @@ pub(super) fn recommend(replays: &Replays<'_>, choice: Choice) -> Option<Recomme
     Some(Recommendation {
         candidate: CANDIDATES[index].name,
         memory_bytes: size.get(),
-        memory_share_ppm: ppm(size.get(), replays.peak.get())?,
+        memory_share_ppm: ppm(size.get(), judge.player.peak.get())?,
         n: expected.n as u64,
         runtime_ratio_ppm: expected.ratio?,
         major_faults: expected.faults,
-        allowed_faults: replays.allowed_faults(index),
+        allowed_faults: judge.allowed_faults(index),
         gain: Gain {
-            saved_bytes: replays.peak.get().saturating_sub(size.get()),
-            saved_at_most_bytes: too_slow.map(|too_slow| replays.peak.get().saturating_sub(too_slow.get())),
+            saved_bytes: judge.player.peak.get().saturating_sub(size.get()),
+            saved_at_most_bytes: too_slow.map(|too_slow| judge.player.peak.get().saturating_sub(too_slow.get())),
             mean_saved_bytes: Interval::of_chance(&mut saved)?,
             against_classic,
-            classic_enough_bytes: classic.and_then(|classic| lowest_safe(replays, classic)).map(Bytes::get),
+            classic_enough_bytes: classic.and_then(|classic| lowest_safe(judge, classic)).map(Bytes::get),
         },
-        neighbours: neighbours(replays, index, size),
-        odds: odds(replays, index, size),
+        neighbours: neighbours(judge, index, size),
+        odds: odds(judge, index, size),
     })
 }
 
-pub(super) fn configuration(replays: &Replays<'_>, index: usize, candidate: &Candidate) -> Configuration {
+pub(super) fn configuration(judge: &Judge<'_>, index: usize, candidate: &Candidate) -> Configuration {
     Configuration {
         candidate: candidate.name,
         runs_on_linux: candidate.runs_on_linux(),
-        is_calibrated: replays.model_error(index).is_some(),
-        enough_bytes: lowest_safe(replays, index).map(Bytes::get),
-        presets: replays.presets(candidate),
+        is_calibrated: judge.model_error(index).is_some(),
+        enough_bytes: lowest_safe(judge, index).map(Bytes::get),
+        presets: judge.player.presets(candidate),
     }
 }
 
 /// Notes on unusual figures.
 pub(super) fn notes(
-    replays: &Replays<'_>,
+    judge: &Judge<'_>,
     rows: &[AdviceRow],
     best: Option<&Recommendation>,
     compared: Bytes,
 ) -> Vec<Note> {
-    let tried = replays.question.candidates();
+    let tried = judge.player.question.candidates();
     let linux =
         || tried.iter().map(|&index| (index, &CANDIDATES[index])).filter(|(_, candidate)| candidate.runs_on_linux());
-    let bands: Vec<GambleBand> =
-        linux().flat_map(|(index, candidate)| gambles(replays, index, candidate.name)).collect();
+    let bands: Vec<GambleBand> = linux().flat_map(|(index, candidate)| gambles(judge, index, candidate.name)).collect();
     let mut notes: Vec<Note> = bands.iter().map(gamble).collect();
     let is_gamble = |name: &str| bands.iter().any(|band| band.candidate == name);
     // A gamble rises and falls, which is reported already.
@@ -210,12 +210,10 @@ pub(super) fn notes(
             .filter(|(_, candidate)| !is_gamble(candidate.name))
             .filter_map(|(_, candidate)| not_monotonic(candidate.name, rows)),
     );
-    notes.extend(linux().filter_map(|(index, candidate)| too_uncertain(replays, index, candidate.name)));
+    notes.extend(linux().filter_map(|(index, candidate)| too_uncertain(judge, index, candidate.name)));
     if let Some(best) = best {
-        notes.extend(linux().filter_map(|(index, candidate)| not_calibrated(replays, index, candidate.name, best)));
-        notes.extend(
-            linux().filter_map(|(index, candidate)| uses_less(replays, index, candidate, rows, best, compared)),
-        );
+        notes.extend(linux().filter_map(|(index, candidate)| not_calibrated(judge, index, candidate.name, best)));
+        notes.extend(linux().filter_map(|(index, candidate)| uses_less(judge, index, candidate, rows, best, compared)));
     }
     notes
 }
@@ -274,20 +272,20 @@ fn not_monotonic(name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
 }
 
 /// A size below the safe one that is fast enough by the median, with all sizes in between.
-fn too_uncertain(replays: &Replays<'_>, index: usize, name: &'static str) -> Option<Note> {
+fn too_uncertain(judge: &Judge<'_>, index: usize, name: &'static str) -> Option<Note> {
     let is_so_by_median = |&size: &Bytes| {
-        let ratio = replays.expected(index, size).and_then(|expected| expected.ratio);
-        ratio.is_some_and(|ratio| ratio.median <= replays.allowed_ppm())
+        let ratio = judge.expected(index, size).and_then(|expected| expected.ratio);
+        ratio.is_some_and(|ratio| ratio.median <= judge.allowed_ppm())
     };
-    let by_median = replays.pool.sizes(index).rev().take_while(is_so_by_median).last()?;
-    let surely = lowest_safe(replays, index);
-    let expected = replays.expected(index, by_median)?;
+    let by_median = judge.player.pool.sizes(index).rev().take_while(is_so_by_median).last()?;
+    let surely = lowest_safe(judge, index);
+    let expected = judge.expected(index, by_median)?;
     if surely.is_some_and(|surely| surely <= by_median) || expected.gamble.is_some() {
         return None;
     }
     let ratio = expected.ratio?;
     let upper = ratio.high.saturating_sub(1_000_000);
-    let why = if ratio.chance_high <= replays.allowed_ppm() { "by what the model is off" } else { "by chance" };
+    let why = if ratio.chance_high <= judge.allowed_ppm() { "by what the model is off" } else { "by chance" };
     let message = format!(
         "{} would do in most replays, but not surely: up to {} slower {why}",
         by_median.approx(),
@@ -297,16 +295,16 @@ fn too_uncertain(replays: &Replays<'_>, index: usize, name: &'static str) -> Opt
 }
 
 /// A combination that would need clearly less memory than the recommended one, by the replays made.
-fn not_calibrated(replays: &Replays<'_>, index: usize, name: &'static str, best: &Recommendation) -> Option<Note> {
-    let enough = lowest_safe(replays, index)?;
+fn not_calibrated(judge: &Judge<'_>, index: usize, name: &'static str, best: &Recommendation) -> Option<Note> {
+    let enough = lowest_safe(judge, index)?;
     let less = best.memory_bytes.saturating_sub(enough.get());
-    if replays.model_error(index).is_some() || less <= EQUAL_STEPS * replays.step().get() {
+    if judge.model_error(index).is_some() || less <= EQUAL_STEPS * judge.player.step().get() {
         return None;
     }
     let message = format!(
         "{} would do by {} replays a size, {} less; it is not recommended, because it was not compared with real kernels",
         enough.approx(),
-        replays.pool.at(index, enough).len(),
+        judge.player.pool.at(index, enough).len(),
         Bytes::new(less).approx(),
     );
     Some(Note { candidate: name, kind: NoteKind::NotCalibrated, message })
@@ -314,7 +312,7 @@ fn not_calibrated(replays: &Replays<'_>, index: usize, name: &'static str, best:
 
 /// A combination that is fast enough at the recommended size and holds clearly less memory there, by 5 % and more.
 fn uses_less(
-    replays: &Replays<'_>,
+    judge: &Judge<'_>,
     index: usize,
     candidate: &Candidate,
     rows: &[AdviceRow],
@@ -323,7 +321,7 @@ fn uses_less(
 ) -> Option<Note> {
     let at = |name: &str| rows.iter().find(|row| row.candidate == name && row.memory_bytes == size.get());
     let (row, base) = (at(candidate.name)?, at(best.candidate)?);
-    let is_enough = lowest_safe(replays, index).is_some_and(|enough| enough <= size);
+    let is_enough = lowest_safe(judge, index).is_some_and(|enough| enough <= size);
     let (own, others) = (row.mean_bytes, base.mean_bytes);
     if !is_enough || own.high >= others.low || own.median + others.median / 20 > others.median {
         return None;

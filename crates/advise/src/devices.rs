@@ -1,6 +1,7 @@
 //! Effects of other devices on the answer.
 
-use super::replays::{Devices, Replays};
+use super::judge::Judge;
+use super::player::Devices;
 use isotherm_scenario::ScenarioError;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
@@ -36,8 +37,8 @@ const STORAGE: [DeviceKind; 3] = [DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind:
 const SWAP: [DeviceKind; 4] = [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk];
 
 /// Plays the configuration on every other kind of storage, and of swap.
-pub(super) fn others(replays: &Replays<'_>, index: usize, size: Bytes) -> Result<Vec<OtherDevice>, ScenarioError> {
-    let (storage, swap) = (replays.question.storage, replays.question.swap);
+pub(super) fn others(judge: &Judge<'_>, index: usize, size: Bytes) -> Result<Vec<OtherDevice>, ScenarioError> {
+    let (storage, swap) = (judge.player.question.storage, judge.player.question.swap);
     let of =
         |role, kinds: &[DeviceKind]| kinds.iter().map(|&kind| (role, DeviceConfig::Kind(kind))).collect::<Vec<_>>();
     let wanted = of(DeviceRole::Storage, &STORAGE).into_iter().chain(of(DeviceRole::Swap, &SWAP));
@@ -52,13 +53,13 @@ pub(super) fn others(replays: &Replays<'_>, index: usize, size: Bytes) -> Result
             DeviceRole::Storage => Devices { storage: device, swap },
             DeviceRole::Swap => Devices { storage, swap: device },
         };
-        let found = replays.elsewhere(index, size, devices)?;
+        let found = judge.player.elsewhere(index, size, devices)?;
         Ok(OtherDevice {
             role,
             device,
             runtime_ratio_ppm: found.map(|(ratio, _)| ratio),
             major_faults: found.map(|(_, faults)| faults),
-            is_fast_enough: found.is_some_and(|(ratio, _)| ratio <= replays.allowed_ppm()),
+            is_fast_enough: found.is_some_and(|(ratio, _)| ratio <= judge.allowed_ppm()),
         })
     });
     played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect()

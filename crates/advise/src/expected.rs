@@ -1,7 +1,7 @@
 //! Expected results of a configuration at a size: intervals over chance, widened by the model's error.
 
 use super::calibration::ModelError;
-use super::figures::{Run, ppm};
+use super::run::{Run, ppm};
 use serde::Serialize;
 
 /// A count or ratio over replays, with an interval that is meant to hold outcomes, not their mean. Of counts, 2.5 of 100 outcomes are
@@ -188,7 +188,7 @@ impl FaultCost {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::run;
+    use super::super::run::tests::run;
     use super::*;
     use isotherm_units::Bytes;
 

@@ -1,69 +1,14 @@
 //! From replays to figures.
 
 use super::candidate::CANDIDATES;
-use super::chance::Draw;
 use super::expected::{Expected, Gamble, Interval};
-use super::replays::Replays;
-use super::scale::Scale;
-use isotherm_core::generations::{GENERATION_REASONS, GenerationReason, GenerationWhy};
+use super::judge::Judge;
+use super::run::{Run, ppm};
+use isotherm_core::generations::{GENERATION_REASONS, GenerationReason};
 use isotherm_core::schemes::{REASONS, Reason, SchemeReport};
-use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{Ending, Outcome};
-use isotherm_units::{Bytes, PAGE_BYTES};
-use serde::{Deserialize, Serialize};
-
-/// Figures of one replay.
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Run {
-    /// Number of its draw.
-    pub(super) draw: u64,
-    /// Its `memory.max`, less the kernel's own charges.
-    pub(super) limit: Bytes,
-    pub(super) runtime_ns: u64,
-    /// Runtime against unlimited memory on as many processors, in millionths; `None` if it did not finish.
-    pub(super) ratio_ppm: Option<u64>,
-    pub(super) major_faults: u64,
-    pub(super) ending: Ending,
-    pub(super) pressure_some_ns: u64,
-    pub(super) reclaim_cpu_ns: u64,
-    pub(super) monitor_cpu_ns: u64,
-    /// Charge of the program's group, mean over time.
-    pub(super) mean_bytes: u64,
-    pub(super) schemes: Vec<SchemeReport>,
-    /// What tools over generations did.
-    pub(super) generations: Vec<GenerationWhy>,
-    /// Pages that each page of the replay represents: 1, or more in a sample. Bytes of schemes and tools are those of the sample.
-    pub(super) pages: u32,
-}
-
-impl Run {
-    /// `limit`: of the whole, like all figures except bytes of schemes and tools; `unlimited_ns`: the runtime without limits on as many
-    /// processors.
-    pub(super) fn of(outcome: Outcome, draw: &Draw, limit: Bytes, unlimited_ns: u64, scale: &Scale) -> Self {
-        let program = &outcome.programs[0];
-        // The root and the program's own group. If the run ends before the first sample, the maximum is known.
-        let group = &outcome.cgroups[1];
-        let mean_pages = group.mean_pages.unwrap_or(group.peak_pages);
-        let runtime_ns = program.runtime().ns();
-        let has_finished = program.ending == Ending::Finished;
-        Self {
-            draw: draw.number,
-            limit,
-            runtime_ns,
-            ratio_ppm: if has_finished { ppm(runtime_ns, unlimited_ns) } else { None },
-            major_faults: scale.count(outcome.system().counters.get(Counter::PgMajFault)),
-            ending: program.ending,
-            pressure_some_ns: outcome.system().pressure.memory_some_ns,
-            reclaim_cpu_ns: outcome.kernel.kswapd_ns + outcome.kernel.direct_ns,
-            monitor_cpu_ns: outcome.monitors.iter().map(|monitor| monitor.cpu_ns).sum::<u64>()
-                + outcome.generations.iter().map(|tool| tool.cpu_ns).sum::<u64>(),
-            mean_bytes: scale.whole(Bytes::new(mean_pages * PAGE_BYTES)).get(),
-            schemes: outcome.monitors.into_iter().flat_map(|monitor| monitor.schemes).collect(),
-            generations: outcome.generations.into_iter().map(|tool| tool.why).collect(),
-            pages: scale.pages,
-        }
-    }
-}
+use isotherm_sim::machine::Ending;
+use isotherm_units::Bytes;
+use serde::Serialize;
 
 /// The figures of a configuration at a size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -127,17 +72,17 @@ pub struct SchemeDid {
 }
 
 /// All rows, by configuration and size.
-pub(super) fn rows(replays: &Replays<'_>) -> Vec<AdviceRow> {
-    let places: Vec<(usize, Bytes)> = replays.pool.places().collect();
-    let mut rows: Vec<AdviceRow> = places.into_iter().map(|(index, size)| row(replays, index, size)).collect();
+pub(super) fn rows(judge: &Judge<'_>) -> Vec<AdviceRow> {
+    let places: Vec<(usize, Bytes)> = judge.player.pool.places().collect();
+    let mut rows: Vec<AdviceRow> = places.into_iter().map(|(index, size)| row(judge, index, size)).collect();
     relate_to_opt(&mut rows);
     rows
 }
 
-fn row(replays: &Replays<'_>, index: usize, size: Bytes) -> AdviceRow {
+fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
     let candidate = &CANDIDATES[index];
-    let runs = replays.pool.around(index, size);
-    let expected = replays.expected(index, size).expect("played at least once");
+    let runs = judge.player.pool.around(index, size);
+    let expected = judge.expected(index, size).expect("played at least once");
     let interval = |take: &dyn Fn(&Run) -> u64| {
         let mut values: Vec<u64> = runs.iter().map(|run| take(run)).collect();
         Interval::of_chance(&mut values).expect("played at least once")
@@ -147,14 +92,14 @@ fn row(replays: &Replays<'_>, index: usize, size: Bytes) -> AdviceRow {
     AdviceRow {
         candidate: candidate.name,
         runs_on_linux: candidate.runs_on_linux(),
-        is_calibrated: replays.model_error(index).is_some(),
+        is_calibrated: judge.model_error(index).is_some(),
         memory_bytes: size.get(),
-        memory_share_ppm: ppm(size.get(), replays.peak.get()).unwrap_or(0),
+        memory_share_ppm: ppm(size.get(), judge.player.peak.get()).unwrap_or(0),
         n: n as u64,
         sample: runs.iter().map(|run| run.pages).max().unwrap_or(1),
         runtime_ns: interval(&|run| run.runtime_ns).median,
         runtime_ratio_ppm: ratio,
-        is_fast_enough: replays.is_fast_enough(&expected),
+        is_fast_enough: judge.is_fast_enough(&expected),
         major_faults: faults,
         gamble,
         faults_to_opt_ppm: None,
@@ -250,32 +195,9 @@ fn relate_to_opt(rows: &mut [AdviceRow]) {
     }
 }
 
-pub(super) fn ppm(part: u64, whole: u64) -> Option<u64> {
-    let ratio = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
-    u64::try_from(ratio).ok()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-
-    pub(crate) fn run(limit: Bytes, major_faults: u64) -> Run {
-        Run {
-            draw: 0,
-            limit,
-            runtime_ns: 1,
-            ratio_ppm: Some(1_000_000),
-            major_faults,
-            ending: Ending::Finished,
-            pressure_some_ns: 0,
-            reclaim_cpu_ns: 0,
-            monitor_cpu_ns: 0,
-            mean_bytes: 0,
-            schemes: Vec::new(),
-            generations: Vec::new(),
-            pages: 1,
-        }
-    }
 
     pub(crate) fn exactly(value: u64) -> Interval {
         Interval { median: value, low: value, high: value, chance_low: value, chance_high: value }

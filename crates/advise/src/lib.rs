@@ -12,6 +12,7 @@ mod candidate;
 mod chance;
 mod choice;
 pub mod cold_memory;
+mod config;
 mod defaults;
 mod devices;
 mod effort;
@@ -21,13 +22,15 @@ mod figures;
 mod forecast;
 mod fragmented;
 mod huge;
+mod judge;
 mod mean;
+mod player;
 mod pool;
 mod predict;
 mod race;
 mod replay_cache;
-mod replays;
 mod robust;
+mod run;
 mod scale;
 mod scout;
 mod search;
@@ -56,12 +59,12 @@ use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::analysis::page_cache_pages;
 use isotherm_trace::{TraceMeta, TraceReader};
-use isotherm_units::Bytes;
-use isotherm_units::{Amount, Ratio};
+use isotherm_units::{Amount, Bytes, Ratio};
 use isotherm_workload::BuildContext;
 use isotherm_workload::replay::EpochOrder;
+use judge::Judge;
+use player::Player;
 use replay_cache::ReplayCache;
-use replays::Replays;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -225,7 +228,7 @@ pub fn huge_pages(
 ) -> Result<(isotherm_units::Bytes, HugePages), ScenarioError> {
     in_pool(question.threads, || {
         let kernel = question.kernels.first().copied().unwrap_or_default();
-        let replays = Replays::new(
+        let player = Player::new(
             question,
             &question.trace,
             (kernel, EpochOrder::Recorded),
@@ -234,7 +237,7 @@ pub fn huge_pages(
             None,
             progress,
         )?;
-        Ok((replays.peak, HugePages::of(question, replays.peak, &replays.cache, progress)?))
+        Ok((player.peak, HugePages::of(question, player.peak, &player.cache, progress)?))
     })
 }
 
@@ -253,16 +256,17 @@ fn releases<'a>(
     trace: &Path,
     peak: Option<Bytes>,
     progress: &'a dyn Progress,
-) -> Result<Vec<Replays<'a>>, ScenarioError> {
+) -> Result<Vec<Judge<'a>>, ScenarioError> {
     let context = BuildContext::new(".");
     let has_order = TraceReader::open(trace).is_ok_and(|reader| !reader.meta().has_no_order_within_epochs());
     let ways = if has_order { &[EpochOrder::Recorded][..] } else { &[EpochOrder::Recorded, EpochOrder::Scattered] };
     let cache = Arc::new(ReplayCache::of(question));
-    let mut releases: Vec<Replays<'a>> = Vec::new();
+    let mut releases: Vec<Judge<'a>> = Vec::new();
     for &kernel in &question.kernels {
         for &order in ways {
-            let peak = peak.or_else(|| releases.first().map(|first| first.peak));
-            releases.push(Replays::new(question, trace, (kernel, order), &context, &cache, peak, progress)?);
+            let peak = peak.or_else(|| releases.first().map(|first| first.player.peak));
+            let player = Player::new(question, trace, (kernel, order), &context, &cache, peak, progress)?;
+            releases.push(Judge::of(player));
         }
     }
     Ok(releases)
@@ -278,7 +282,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
     };
     let played = sample.as_ref().map_or(question.trace.as_path(), NamedTempFile::path);
     let mut whole = releases(question, played, None, progress)?;
-    let Some((peak, cache)) = whole.first().map(|first| (first.peak, Arc::clone(&first.cache))) else {
+    let Some((peak, cache)) = whole.first().map(|first| (first.player.peak, Arc::clone(&first.player.cache))) else {
         return Ok(Vec::new());
     };
     if let Sampling::Only(rate) = question.sampling {
@@ -287,7 +291,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
     let rate = scout::scout_for(question, peak);
     match rate {
         Some(rate) => forecast.expect_scouted(question, rate),
-        None => forecast.expect_search(question, whole.first().and_then(Replays::sample).unwrap_or(1)),
+        None => forecast.expect_search(question, whole.first().and_then(|first| first.player.sample()).unwrap_or(1)),
     }
     let scout = rate.map(|rate| scout::sampled(&question.trace, rate, progress)).transpose()?;
     let mut scouts = match &scout {
@@ -300,9 +304,11 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
         || HugePages::of(question, peak, &cache, progress),
     );
     let (choice, huge_pages) = (choice?, huge_pages?);
-    let answers = worst_of_each(whole, choice).into_iter().map(|mut replays| {
-        let scout = scouts.iter().find(|scout| (scout.kernel, scout.order) == (replays.kernel, replays.order));
-        advice(&mut replays, scout, choice, &huge_pages)
+    let answers = worst_of_each(whole, choice).into_iter().map(|mut judge| {
+        let scout = scouts
+            .iter()
+            .find(|scout| (scout.player.kernel, scout.player.order) == (judge.player.kernel, judge.player.order));
+        advice(&mut judge, scout, choice, &huge_pages)
     });
     answers.collect()
 }
@@ -310,8 +316,8 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
 /// The whole search: by `whole` alone, or by its `scouts` first.
 fn search_all<'a>(
     question: &Question,
-    whole: &mut [Replays<'a>],
-    scouts: &mut [Replays<'a>],
+    whole: &mut [Judge<'a>],
+    scouts: &mut [Judge<'a>],
 ) -> Result<Option<choice::Choice>, ScenarioError> {
     let all = question.candidates();
     if !scouts.is_empty() {
@@ -320,27 +326,27 @@ fn search_all<'a>(
         scout::compare(whole, scouts, choice)?;
         return Ok(choice);
     }
-    for replays in whole.iter_mut() {
-        search::survey(replays, &all)?;
+    for judge in whole.iter_mut() {
+        search::survey(judge, &all)?;
     }
     let choice = choice::choose(whole)?;
-    for replays in whole {
-        search::survey_combinations(replays, choice.map(|choice| choice.size))?;
+    for judge in whole {
+        search::survey_combinations(judge, choice.map(|choice| choice.size))?;
     }
     Ok(choice)
 }
 
 /// For each release the replays with the worst result for a choice, in the order of releases.
-fn worst_of_each(releases: Vec<Replays<'_>>, choice: Option<choice::Choice>) -> Vec<Replays<'_>> {
-    let excess = |replays: &Replays<'_>| {
-        let expected = choice.and_then(|choice| replays.expected(choice.index, choice.size));
+fn worst_of_each(releases: Vec<Judge<'_>>, choice: Option<choice::Choice>) -> Vec<Judge<'_>> {
+    let excess = |judge: &Judge<'_>| {
+        let expected = choice.and_then(|choice| judge.expected(choice.index, choice.size));
         expected.map_or(0, |expected| expected.excess_ppm())
     };
-    let mut worst: Vec<Replays<'_>> = Vec::new();
-    for replays in releases {
-        match worst.last_mut().filter(|last| last.kernel == replays.kernel) {
-            None => worst.push(replays),
-            Some(last) if excess(&replays) > excess(last) => *last = replays,
+    let mut worst: Vec<Judge<'_>> = Vec::new();
+    for judge in releases {
+        match worst.last_mut().filter(|last| last.player.kernel == judge.player.kernel) {
+            None => worst.push(judge),
+            Some(last) if excess(&judge) > excess(last) => *last = judge,
             Some(_) => {}
         }
     }
@@ -349,49 +355,52 @@ fn worst_of_each(releases: Vec<Replays<'_>>, choice: Option<choice::Choice>) -> 
 
 /// The answer of one release for a choice. Figures that take a single replay are played by the `scout`, where there is one.
 fn advice(
-    replays: &mut Replays<'_>,
-    scout: Option<&Replays<'_>>,
+    judge: &mut Judge<'_>,
+    scout: Option<&Judge<'_>>,
     choice: Option<choice::Choice>,
     huge_pages: &HugePages,
 ) -> Result<Advice, ScenarioError> {
-    let question = replays.question;
+    let question = judge.player.question;
     let mut trace = TraceReader::open(&question.trace).ok();
     let meta = trace.as_ref().map(|trace| trace.meta().clone()).unwrap_or_default();
     let page_cache_pages = trace.as_mut().and_then(|trace| page_cache_pages(trace).ok()).flatten();
-    let compared = choice::compare(replays, choice)?;
-    let rows = figures::rows(replays);
-    let recommendation = choice.and_then(|choice| choice::recommend(replays, choice));
-    let notes = choice::notes(replays, &rows, recommendation.as_ref(), compared);
+    let compared = choice::compare(judge, choice)?;
+    let rows = figures::rows(judge);
+    let recommendation = choice.and_then(|choice| choice::recommend(judge, choice));
+    let notes = choice::notes(judge, &rows, recommendation.as_ref(), compared);
     let configurations =
-        question.candidates().into_iter().map(|index| choice::configuration(replays, index, &CANDIDATES[index]));
+        question.candidates().into_iter().map(|index| choice::configuration(judge, index, &CANDIDATES[index]));
     // The source of a sample in a file is not known here, so the whole cannot be played.
     let config = choice
         .filter(|_| recommendation.is_some() && meta.sample.is_none())
-        .map(|choice| replays.config(choice.index, choice.size));
-    let single: &Replays<'_> = scout.unwrap_or(replays);
-    let choice = choice.filter(|_| !single.is_stopped());
+        .map(|choice| config::scenario_for(judge, choice.index, choice.size));
+    let single: &Judge<'_> = scout.unwrap_or(judge);
+    let choice = choice.filter(|_| !single.player.is_stopped());
     let (other_devices, (kernel_defaults, course)) = rayon::join(
         || choice.map_or(Ok(Vec::new()), |choice| devices::others(single, choice.index, choice.size)),
         || {
-            let defaults = || if single.is_stopped() { Ok(Vec::new()) } else { single.kernel_defaults(compared) };
-            rayon::join(defaults, || choice.map_or(Ok(Vec::new()), |choice| single.course(choice.index, choice.size)))
+            let defaults =
+                || if single.player.is_stopped() { Ok(Vec::new()) } else { single.player.kernel_defaults(compared) };
+            rayon::join(defaults, || {
+                choice.map_or(Ok(Vec::new()), |choice| single.player.course(choice.index, choice.size))
+            })
         },
     );
     Ok(Advice {
         program: question.name.clone(),
-        kernel: replays.kernel,
+        kernel: judge.player.kernel,
         effort: question.effort,
-        replays: replays.pool.nr_played().0,
-        sampled_replays: replays.pool.nr_played().1,
-        sample: scout.unwrap_or(replays).sample(),
-        is_partial: replays.is_stopped(),
+        replays: judge.player.pool.nr_played().0,
+        sampled_replays: judge.player.pool.nr_played().1,
+        sample: scout.unwrap_or(judge).player.sample(),
+        is_partial: judge.player.is_stopped(),
         holds_on: question.kernels.clone(),
-        peak_bytes: replays.peak.get(),
+        peak_bytes: judge.player.peak.get(),
         measured_peak_bytes: meta.native.map(|native| native.peak_rss_bytes),
         page_cache_bytes: page_cache_pages.map(|pages| pages.saturating_mul(meta.page_bytes)),
-        unlimited_mean_bytes: replays.unlimited.mean_bytes,
-        unlimited_runtime_ns: replays.unlimited.runtime_ns,
-        unlimited_major_faults: replays.unlimited.major_faults,
+        unlimited_mean_bytes: judge.player.unlimited.mean_bytes,
+        unlimited_runtime_ns: judge.player.unlimited.runtime_ns,
+        unlimited_major_faults: judge.player.unlimited.major_faults,
         storage: question.storage,
         swap: question.swap,
         slowdown_allowed_ppm: question.slowdown.ppm(),
@@ -403,7 +412,7 @@ fn advice(
         notes,
         kernel_defaults: kernel_defaults?,
         huge_pages: huge_pages.clone(),
-        unknowns: unknowns(question, replays.order, &meta),
+        unknowns: unknowns(question, judge.player.order, &meta),
         config,
         course: course?,
     })

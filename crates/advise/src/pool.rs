@@ -1,7 +1,7 @@
 //! All replays of one question on one release, and which of them count for a size.
 
 use super::chance::{KERNEL_CHARGE_BP, LIMIT_SPREAD_BP};
-use super::figures::Run;
+use super::run::Run;
 use isotherm_units::Bytes;
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::run;
+    use super::super::run::tests::run;
     use super::*;
 
     #[test]

@@ -39,21 +39,21 @@ pub fn predict(
 ) -> Result<Vec<Prediction>, ScenarioError> {
     in_pool(question.threads, || {
         let mut predictions = Vec::new();
-        for mut replays in releases(question, &question.trace, None, progress)? {
+        for mut judge in releases(question, &question.trace, None, progress)? {
             let index_of = |name: &str| CANDIDATES.iter().position(|candidate| candidate.name == name);
             let places: Vec<(usize, Bytes)> =
                 wanted.iter().filter_map(|&(name, size)| Some((index_of(name)?, size))).collect();
-            replays.play_up_to(draws, &places)?;
+            judge.player.play_up_to(draws, &places)?;
             for (index, size) in places {
-                let Some(expected) = replays.expected(index, size) else { continue };
+                let Some(expected) = judge.expected(index, size) else { continue };
                 predictions.push(Prediction {
-                    kernel: replays.kernel,
+                    kernel: judge.player.kernel,
                     candidate: CANDIDATES[index].name,
                     memory_bytes: size.get(),
                     n: expected.n as u64,
                     major_faults: expected.faults,
                     runtime_ratio_ppm: expected.ratio,
-                    allowed_faults: replays.allowed_faults(index),
+                    allowed_faults: judge.allowed_faults(index),
                 });
             }
         }
@@ -76,12 +76,12 @@ pub fn recommend_each(
         let mut recommended = Vec::new();
         for &slowdown in slowdowns {
             let configurations = choice::calibrated(&releases);
-            for replays in &mut releases {
-                replays.slowdown = slowdown;
-                search::survey(replays, &configurations)?;
+            for judge in &mut releases {
+                judge.slowdown = slowdown;
+                search::survey(judge, &configurations)?;
             }
             let choice = choice::choose(&mut releases)?;
-            let on_first = |choice| releases.first().and_then(|replays| choice::recommend(replays, choice));
+            let on_first = |choice| releases.first().and_then(|judge| choice::recommend(judge, choice));
             recommended.push(choice.and_then(on_first));
         }
         Ok(recommended)

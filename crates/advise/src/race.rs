@@ -4,26 +4,25 @@
 //! its own border. Its replays of a size are numbered as those of the other were, and so have its draws.
 
 use super::expected::Expected;
-use super::figures::Run;
-use super::replays::Replays;
-use super::search::EQUAL_STEPS;
+use super::judge::{EQUAL_STEPS, Judge};
+use super::run::Run;
 use isotherm_scenario::ScenarioError;
 use isotherm_units::Bytes;
 
 /// Whether a configuration needs clearly more than `best` on one of these releases: with a little more than that it is too slow, even
 /// without the slowest of its replays there. Intervals of up to 39 replays leave out at most one, so more replays could not save it.
-pub(super) fn is_beaten(releases: &mut [Replays<'_>], index: usize, best: Bytes) -> Result<bool, ScenarioError> {
-    for replays in releases {
-        let size = replays.on_lattice(Bytes::new(best.get() + EQUAL_STEPS * replays.step_at(best).get()));
-        let lacks = replays.question.effort.to_compare().saturating_sub(replays.nr_judging(index, size));
+pub(super) fn is_beaten(releases: &mut [Judge<'_>], index: usize, best: Bytes) -> Result<bool, ScenarioError> {
+    for judge in releases {
+        let size = judge.player.on_lattice(Bytes::new(best.get() + EQUAL_STEPS * judge.player.step_at(best).get()));
+        let lacks = judge.player.question.effort.to_compare().saturating_sub(judge.nr_judging(index, size));
         if lacks > 0 {
-            replays.play_more(&[(index, size, lacks)])?;
+            judge.player.play_more(&[(index, size, lacks)])?;
         }
-        let runs = without_slowest(replays.pool.around(index, size));
-        let is_fast_enough = |rest: Expected| replays.is_fast_enough(&rest);
-        let needs_more = replays.expected_of(index, &runs).is_some_and(|rest| !is_fast_enough(rest));
+        let runs = without_slowest(judge.player.pool.around(index, size));
+        let is_fast_enough = |rest: Expected| judge.is_fast_enough(&rest);
+        let needs_more = judge.expected_of(index, &runs).is_some_and(|rest| !is_fast_enough(rest));
         // If the user stopped it, there may be too few replays to decide.
-        if needs_more && replays.nr_judging(index, size) >= replays.question.effort.to_compare() {
+        if needs_more && judge.nr_judging(index, size) >= judge.player.question.effort.to_compare() {
             return Ok(true);
         }
     }
@@ -39,7 +38,7 @@ fn without_slowest(mut runs: Vec<&Run>) -> Vec<&Run> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::run;
+    use super::super::run::tests::run;
     use super::*;
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::chance::LIMIT_MIN;
 use super::expected::{Gamble, Interval};
-use super::figures::ppm;
-use super::replays::Replays;
+use super::judge::Judge;
+use super::run::ppm;
 use isotherm_units::Bytes;
 use serde::Serialize;
 
@@ -52,17 +52,17 @@ pub(super) struct GambleBand {
 const PERMIL: [u64; 3] = [970, 1030, 1100];
 
 /// With 3 % less, 3 % more and 10 % more memory. A neighbour without replays is left out.
-pub(super) fn neighbours(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Neighbour> {
+pub(super) fn neighbours(judge: &Judge<'_>, index: usize, size: Bytes) -> Vec<Neighbour> {
     let neighbour = |&permil: &u64| {
         let memory = scaled(size, permil);
-        let expected = replays.expected(index, memory)?;
+        let expected = judge.expected(index, memory)?;
         Some(Neighbour {
             of_recommended_permil: permil,
             memory_bytes: memory.get(),
             n: expected.n as u64,
             runtime_ratio_ppm: expected.ratio,
             major_faults: expected.faults,
-            is_fast_enough: replays.is_fast_enough(&expected),
+            is_fast_enough: judge.is_fast_enough(&expected),
         })
     };
     PERMIL.iter().filter_map(neighbour).collect()
@@ -78,19 +78,18 @@ pub(super) fn scaled(size: Bytes, permil: u64) -> Bytes {
 const ODDS_STEPS: (u64, u64) = (4, 2);
 
 /// The odds around the recommended size.
-pub(super) fn odds(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Odds> {
-    let step = replays.step_at(size).get();
+pub(super) fn odds(judge: &Judge<'_>, index: usize, size: Bytes) -> Vec<Odds> {
+    let step = judge.player.step_at(size).get();
     let low = size.get().saturating_sub(ODDS_STEPS.0 * step);
     let high = size.get() + ODDS_STEPS.1 * step;
-    let sizes = replays.pool.sizes(index).filter(|size| (low..=high).contains(&size.get()));
+    let sizes = judge.player.pool.sizes(index).filter(|size| (low..=high).contains(&size.get()));
     sizes
         .map(|size| {
-            let runs = replays.pool.around(index, size);
-            let slow =
-                runs.iter().filter(|run| run.ratio_ppm.is_none_or(|ratio| ratio > replays.allowed_ppm())).count();
+            let runs = judge.player.pool.around(index, size);
+            let slow = runs.iter().filter(|run| run.ratio_ppm.is_none_or(|ratio| ratio > judge.allowed_ppm())).count();
             Odds {
                 memory_bytes: size.get(),
-                memory_share_ppm: ppm(size.get(), replays.peak.get()).unwrap_or(0),
+                memory_share_ppm: ppm(size.get(), judge.player.peak.get()).unwrap_or(0),
                 n: runs.len() as u64,
                 too_slow_ppm: ppm(slow as u64, runs.len() as u64).unwrap_or(0),
             }
@@ -99,11 +98,11 @@ pub(super) fn odds(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Odds
 }
 
 /// Bands of sizes at which a configuration is a gamble.
-pub(super) fn gambles(replays: &Replays<'_>, index: usize, candidate: &'static str) -> Vec<GambleBand> {
+pub(super) fn gambles(judge: &Judge<'_>, index: usize, candidate: &'static str) -> Vec<GambleBand> {
     let mut bands: Vec<GambleBand> = Vec::new();
     let mut is_open = false;
-    for size in replays.pool.sizes(index) {
-        let gamble = replays.expected(index, size).and_then(|expected| expected.gamble);
+    for size in judge.player.pool.sizes(index) {
+        let gamble = judge.expected(index, size).and_then(|expected| expected.gamble);
         match (gamble, bands.last_mut().filter(|_| is_open)) {
             (Some(gamble), Some(band)) => {
                 band.to_bytes = size.get();

@@ -6,7 +6,7 @@
 use super::Question;
 use super::choice::{self, Choice};
 use super::effort::Effort;
-use super::replays::Replays;
+use super::judge::Judge;
 use super::search;
 use isotherm_scenario::{Progress, ScenarioError};
 use isotherm_trace::sample::{SampleRate, write_sample};
@@ -96,8 +96,8 @@ pub(super) fn check_size(question: &Question, rate: SampleRate, peak: Bytes) -> 
 
 /// The search on the scouts, one for each of `releases`, and takes over their results.
 pub(super) fn scout<'a>(
-    releases: &mut [Replays<'a>],
-    scouts: &mut [Replays<'a>],
+    releases: &mut [Judge<'a>],
+    scouts: &mut [Judge<'a>],
     configurations: &[usize],
 ) -> Result<(), ScenarioError> {
     for scout in scouts.iter_mut() {
@@ -108,8 +108,8 @@ pub(super) fn scout<'a>(
         search::survey_combinations(scout, choice.map(|choice| choice.size))?;
     }
     for (whole, scout) in releases.iter_mut().zip(scouts.iter_mut()) {
-        whole.know_unlimited_by(scout)?;
-        whole.pool.take_samples_of(&scout.pool);
+        whole.player.know_unlimited_by(&mut scout.player)?;
+        whole.player.pool.take_samples_of(&scout.player.pool);
         whole.is_scouted = true;
     }
     Ok(())
@@ -117,14 +117,14 @@ pub(super) fn scout<'a>(
 
 /// All configurations at the recommended size, played by the scouts.
 pub(super) fn compare(
-    releases: &mut [Replays<'_>],
-    scouts: &mut [Replays<'_>],
+    releases: &mut [Judge<'_>],
+    scouts: &mut [Judge<'_>],
     choice: Option<Choice>,
 ) -> Result<(), ScenarioError> {
     for (whole, scout) in releases.iter_mut().zip(scouts.iter_mut()) {
         let size = choice::compared(whole, choice);
         choice::compare(scout, Some(Choice { index: 0, size }))?;
-        whole.pool.take_samples_of(&scout.pool);
+        whole.player.pool.take_samples_of(&scout.player.pool);
     }
     Ok(())
 }

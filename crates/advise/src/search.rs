@@ -7,8 +7,8 @@
 
 use super::candidate::CANDIDATES;
 use super::chance::LIMIT_MIN;
+use super::judge::{EQUAL_STEPS, Judge};
 use super::race;
-use super::replays::Replays;
 use isotherm_scenario::ScenarioError;
 use isotherm_units::Bytes;
 
@@ -20,8 +20,6 @@ const STEPS_BELOW: u64 = 4;
 const STEPS_NEAR: u64 = 5;
 /// Most steps in a gap, regardless of the results at its ends.
 const GAP_STEPS_MAX: u64 = 5;
-/// Sizes within this number of steps of the smallest count as equal: the search is no finer.
-pub(super) const EQUAL_STEPS: u64 = 1;
 /// Replays that are played at once, at least, where sizes are tried one after the other.
 const TOGETHER: usize = 4;
 /// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
@@ -32,48 +30,48 @@ const BISECTIONS: u32 = 4;
 ///
 /// In a race, configurations that are only shown, except `opt`, are played [downwards](survey_down): below a size that is too slow none
 /// would be safe.
-pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Result<(), ScenarioError> {
-    let is_race = replays.question.effort.is_race();
+pub(super) fn survey(judge: &mut Judge<'_>, configurations: &[usize]) -> Result<(), ScenarioError> {
+    let is_race = judge.player.question.effort.is_race();
     let can_win: Vec<usize> =
-        configurations.iter().copied().filter(|&index| replays.model_error(index).is_some()).collect();
+        configurations.iter().copied().filter(|&index| judge.model_error(index).is_some()).collect();
     // `opt`, the fewest faults that any policy could have, is shown next to each of the others.
     let is_shape = |index: &usize| !is_race || can_win.contains(index) || CANDIDATES[*index].name == "opt";
     let (shape, shown): (Vec<usize>, Vec<usize>) = configurations.iter().partition(|&index| is_shape(index));
-    let sizes = replays.sizes.clone();
+    let sizes = judge.player.sizes.clone();
     let mut places = at_each(&shape, &sizes);
     // If the peak itself is asked for, so is room for chance above it: a program may need all of its memory.
-    let above = replays.above_peak();
-    if sizes.last().is_some_and(|&largest| largest >= replays.peak && largest < above) {
+    let above = judge.player.above_peak();
+    if sizes.last().is_some_and(|&largest| largest >= judge.player.peak && largest < above) {
         places.extend(at_each(&can_win, &[above]));
     }
-    let of_shape = replays.question.effort.of_shape();
-    replays.play_up_to(of_shape, &places)?;
-    survey_down(replays, &can_win, shown, &sizes)?;
-    bisect(replays, &can_win, None)
+    let of_shape = judge.player.question.effort.of_shape();
+    judge.player.play_up_to(of_shape, &places)?;
+    survey_down(judge, &can_win, shown, &sizes)?;
+    bisect(judge, &can_win, None)
 }
 
 /// Plays the configurations in `shown` at the sizes that are enough for those that can win. A configuration that is safe down to there is
 /// played on below, to the first size that is too slow or a few further.
 fn survey_down(
-    replays: &mut Replays<'_>,
+    judge: &mut Judge<'_>,
     can_win: &[usize],
     mut shown: Vec<usize>,
     sizes: &[Bytes],
 ) -> Result<(), ScenarioError> {
-    let of_shape = replays.question.effort.of_shape();
+    let of_shape = judge.player.question.effort.of_shape();
     // They fail at about the same sizes as the configurations that can win.
     let is_enough =
-        |&size: &Bytes| can_win.iter().any(|&index| lowest_safe(replays, index).is_some_and(|low| low <= size));
+        |&size: &Bytes| can_win.iter().any(|&index| lowest_safe(judge, index).is_some_and(|low| low <= size));
     let mut from = sizes.iter().position(is_enough).unwrap_or(sizes.len().saturating_sub(1));
-    replays.play_up_to(of_shape, &at_each(&shown, &sizes[from..]))?;
-    while from > 0 && !replays.is_stopped() {
-        shown.retain(|&index| lowest_safe(replays, index).is_some_and(|lowest| lowest <= sizes[from]));
+    judge.player.play_up_to(of_shape, &at_each(&shown, &sizes[from..]))?;
+    while from > 0 && !judge.player.is_stopped() {
+        shown.retain(|&index| lowest_safe(judge, index).is_some_and(|lowest| lowest <= sizes[from]));
         if shown.is_empty() {
             break;
         }
         // If few are left, each goes down by several sizes, so that several threads have work.
         let next = from.saturating_sub(TOGETHER.div_ceil(shown.len()));
-        replays.play_up_to(of_shape, &at_each(&shown, &sizes[next..from]))?;
+        judge.player.play_up_to(of_shape, &at_each(&shown, &sizes[next..from]))?;
         from = next;
     }
     Ok(())
@@ -84,63 +82,62 @@ fn at_each(configurations: &[usize], sizes: &[Bytes]) -> Vec<(usize, Bytes)> {
 }
 
 /// Whether a configuration runs on Linux but cannot be recommended.
-fn is_combination(replays: &Replays<'_>, index: usize) -> bool {
-    CANDIDATES[index].runs_on_linux() && replays.model_error(index).is_none()
+fn is_combination(judge: &Judge<'_>, index: usize) -> bool {
+    CANDIDATES[index].runs_on_linux() && judge.model_error(index).is_none()
 }
 
 /// The same border for combinations, where it may be clearly below `best`: no more precision is needed.
-pub(super) fn survey_combinations(replays: &mut Replays<'_>, best: Option<Bytes>) -> Result<(), ScenarioError> {
-    let candidates = replays.question.candidates().into_iter();
-    let combinations: Vec<usize> = candidates.filter(|&index| is_combination(replays, index)).collect();
-    let best = best.filter(|_| replays.question.effort.is_race());
-    bisect(replays, &combinations, best)
+pub(super) fn survey_combinations(judge: &mut Judge<'_>, best: Option<Bytes>) -> Result<(), ScenarioError> {
+    let candidates = judge.player.question.candidates().into_iter();
+    let combinations: Vec<usize> = candidates.filter(|&index| is_combination(judge, index)).collect();
+    let best = best.filter(|_| judge.player.question.effort.is_race());
+    bisect(judge, &combinations, best)
 }
 
 /// Halves the gap in which the smallest safe size of each of these configurations lies, while that could be clearly below `best`.
-fn bisect(replays: &mut Replays<'_>, configurations: &[usize], best: Option<Bytes>) -> Result<(), ScenarioError> {
-    let of_shape = replays.question.effort.of_shape();
+fn bisect(judge: &mut Judge<'_>, configurations: &[usize], best: Option<Bytes>) -> Result<(), ScenarioError> {
+    let of_shape = judge.player.question.effort.of_shape();
     for _ in 0..BISECTIONS {
         let wanted: Vec<(usize, Bytes)> =
-            configurations.iter().filter_map(|&index| Some((index, between(replays, index, best)?))).collect();
-        if wanted.is_empty() || replays.is_stopped() {
+            configurations.iter().filter_map(|&index| Some((index, between(judge, index, best)?))).collect();
+        if wanted.is_empty() || judge.player.is_stopped() {
             break;
         }
-        replays.play_up_to(of_shape, &wanted)?;
+        judge.player.play_up_to(of_shape, &wanted)?;
     }
     Ok(())
 }
 
 /// The middle between the smallest size that is fast enough and the next smaller one, if they are far enough apart and that one is
 /// clearly below `best`.
-fn between(replays: &Replays<'_>, index: usize, best: Option<Bytes>) -> Option<Bytes> {
-    let high = lowest_safe(replays, index)?;
+fn between(judge: &Judge<'_>, index: usize, best: Option<Bytes>) -> Option<Bytes> {
+    let high = lowest_safe(judge, index)?;
     // Below the smallest size tried nothing is known: half of it comes next.
-    let low = replays.pool.sizes(index).take_while(|&size| size < high).last().unwrap_or_default();
-    if best.is_some_and(|best| low.get() + EQUAL_STEPS * replays.step_at(best).get() >= best.get()) {
+    let low = judge.player.pool.sizes(index).take_while(|&size| size < high).last().unwrap_or_default();
+    if best.is_some_and(|best| low.get() + EQUAL_STEPS * judge.player.step_at(best).get() >= best.get()) {
         return None;
     }
-    let middle = replays.on_lattice(Bytes::new(low.get().midpoint(high.get())));
+    let middle = judge.player.on_lattice(Bytes::new(low.get().midpoint(high.get())));
     (middle > low && middle < high && middle >= LIMIT_MIN).then_some(middle)
 }
 
 /// The smallest size tried that is safe, by the replays made.
-pub(super) fn lowest_safe(replays: &Replays<'_>, index: usize) -> Option<Bytes> {
-    let is_safe =
-        |&size: &Bytes| replays.expected(index, size).is_some_and(|expected| replays.is_fast_enough(&expected));
-    replays.pool.sizes(index).rev().take_while(is_safe).last()
+pub(super) fn lowest_safe(judge: &Judge<'_>, index: usize) -> Option<Bytes> {
+    let is_safe = |&size: &Bytes| judge.expected(index, size).is_some_and(|expected| judge.is_fast_enough(&expected));
+    judge.player.pool.sizes(index).rev().take_while(is_safe).last()
 }
 
 /// The smallest size that is safe on each of these releases, by the replays made.
-fn lowest_on_all(releases: &[Replays<'_>], index: usize) -> Option<Bytes> {
-    let each: Option<Vec<Bytes>> = releases.iter().map(|replays| lowest_safe(replays, index)).collect();
+fn lowest_on_all(releases: &[Judge<'_>], index: usize) -> Option<Bytes> {
+    let each: Option<Vec<Bytes>> = releases.iter().map(|judge| lowest_safe(judge, index)).collect();
     each.and_then(|each| each.into_iter().max())
 }
 
 /// Whether a configuration cannot come near `best` any more, by the replays made. More replays widen its intervals; a settled size lies
 /// below the lowest that was found safe before by no more than the steps that are tried there. A scout has tried them already.
-fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
-    let steps = |size: Bytes| releases.iter().map(|replays| replays.step_at(size).get()).max().unwrap_or(0);
-    let is_scouted = releases.iter().all(|replays| replays.is_scouted);
+fn cannot_win(releases: &[Judge<'_>], index: usize, best: Bytes) -> bool {
+    let steps = |size: Bytes| releases.iter().map(|judge| judge.player.step_at(size).get()).max().unwrap_or(0);
+    let is_scouted = releases.iter().all(|judge| judge.is_scouted);
     let near = if is_scouted { STEPS_BELOW / 2 } else { STEPS_BELOW } + 1;
     lowest_on_all(releases, index).is_none_or(|lowest| lowest.get() > best.get() + near * steps(lowest))
 }
@@ -152,7 +149,7 @@ fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
 /// near any more, or is [beaten](race::is_beaten), is dropped. Only sizes of the lattice come up, each with a bounded number of replays,
 /// so that it ends.
 pub(super) fn settle(
-    releases: &mut [Replays<'_>],
+    releases: &mut [Judge<'_>],
     mut open: Vec<usize>,
     is_race: bool,
 ) -> Result<Vec<(usize, Bytes)>, ScenarioError> {
@@ -171,7 +168,7 @@ pub(super) fn settle(
         }
         let promise = |&index: &usize| Some((lowest_on_all(releases, index)?, index));
         let Some((at, index)) = open.iter().filter_map(promise).min() else { return Ok(settled) };
-        if releases.iter().any(Replays::is_stopped) || !play_round(releases, index, at)? {
+        if releases.iter().any(|judge| judge.player.is_stopped()) || !play_round(releases, index, at)? {
             settled.push((index, at));
             open.retain(|&one| one != index);
         }
@@ -179,41 +176,41 @@ pub(super) fn settle(
 }
 
 /// Plays the replays that are missing before `at` can be called safe; returns whether there were any.
-fn play_round(releases: &mut [Replays<'_>], index: usize, at: Bytes) -> Result<bool, ScenarioError> {
+fn play_round(releases: &mut [Judge<'_>], index: usize, at: Bytes) -> Result<bool, ScenarioError> {
     let mut has_played = false;
-    for replays in releases.iter_mut() {
-        let wanted = lacking(replays, index, at);
+    for judge in releases.iter_mut() {
+        let wanted = lacking(judge, index, at);
         has_played |= !wanted.is_empty();
-        replays.play_more(&wanted)?;
+        judge.player.play_more(&wanted)?;
     }
     Ok(has_played)
 }
 
 /// The next replays before `at` can be called safe: configuration, size, number of further replays. First those that judge `at` itself,
 /// which may show that it is not safe; then the band above.
-fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
-    let wanted = lacking_in_all(replays, index, at);
-    let near = STEPS_NEAR * replays.step_at(at).get();
+fn lacking(judge: &Judge<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
+    let wanted = lacking_in_all(judge, index, at);
+    let near = STEPS_NEAR * judge.player.step_at(at).get();
     let first: Vec<_> = wanted.iter().copied().filter(|(_, size, _)| size.get() <= at.get() + near).collect();
     if first.is_empty() { wanted } else { first }
 }
 
-fn lacking_in_all(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
-    let top = replays.pool.sizes(index).last().unwrap_or(replays.peak);
-    let step = replays.step_at(at).get();
-    let played = |size: Bytes| replays.pool.at(index, size).len();
+fn lacking_in_all(judge: &Judge<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
+    let top = judge.player.pool.sizes(index).last().unwrap_or(judge.player.peak);
+    let step = judge.player.step_at(at).get();
+    let played = |size: Bytes| judge.player.pool.at(index, size).len();
     let mut wanted = Vec::new();
     let mut want = |size: Bytes, more: usize| {
         if more > 0 {
             wanted.push((index, size, more));
         }
     };
-    let effort = replays.question.effort;
+    let effort = judge.player.question.effort;
     let of_band = effort.of_band();
-    let sure = effort.to_be_sure().saturating_sub(replays.nr_judging(index, at));
+    let sure = effort.to_be_sure().saturating_sub(judge.nr_judging(index, at));
     want(at, of_band.saturating_sub(played(at)).max(sure));
     let lowest = at.get().saturating_sub(STEPS_BELOW * step).max(LIMIT_MIN.get());
-    let coarse = replays.step().get();
+    let coarse = judge.player.step().get();
     let fine_to = (at.get() + STEPS_ABOVE * step).min(top.get());
     let dense_to = (at.get() + STEPS_ABOVE * coarse).min(top.get());
     let fine = (lowest.div_ceil(step)..=fine_to / step).map(|number| number * step);
@@ -221,13 +218,13 @@ fn lacking_in_all(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize,
     for size in fine.chain(coarser).map(Bytes::new).filter(|&size| size != at) {
         want(size, of_band.saturating_sub(played(size)));
     }
-    let above: Vec<Bytes> = replays.pool.sizes(index).filter(|size| size.get() >= dense_to).collect();
+    let above: Vec<Bytes> = judge.player.pool.sizes(index).filter(|size| size.get() >= dense_to).collect();
     for &size in above.iter().filter(|size| size.get() > dense_to) {
         want(size, of_band.saturating_sub(played(size)));
     }
     for pair in above.windows(2) {
-        let middle = replays.on_lattice(Bytes::new(pair[0].get().midpoint(pair[1].get())));
-        if middle > pair[0] && middle < pair[1] && could_hide(replays, index, (pair[0], pair[1])) {
+        let middle = judge.player.on_lattice(Bytes::new(pair[0].get().midpoint(pair[1].get())));
+        if middle > pair[0] && middle < pair[1] && could_hide(judge, index, (pair[0], pair[1])) {
             want(middle, of_band);
         }
     }
@@ -240,11 +237,11 @@ fn lacking_in_all(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize,
 
 /// Whether a size that is too slow could lie between two that are not: where the gap is wide, an end is close to the allowed slow-down, or
 /// the ends differ.
-fn could_hide(replays: &Replays<'_>, index: usize, (low, high): (Bytes, Bytes)) -> bool {
-    let allowed = replays.slowdown.ppm();
-    let excess = |size| replays.expected(index, size).map_or(u64::MAX, |expected| expected.excess_ppm());
+fn could_hide(judge: &Judge<'_>, index: usize, (low, high): (Bytes, Bytes)) -> bool {
+    let allowed = judge.slowdown.ppm();
+    let excess = |size| judge.expected(index, size).map_or(u64::MAX, |expected| expected.excess_ppm());
     let (below, above) = (excess(low), excess(high));
-    high.get() - low.get() > GAP_STEPS_MAX * replays.step().get()
+    high.get() - low.get() > GAP_STEPS_MAX * judge.player.step().get()
         || below.max(above) > allowed / 2
         || below.abs_diff(above) > allowed / 4
 }

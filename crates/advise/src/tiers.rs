@@ -6,10 +6,10 @@
 //! policy is played five times, with a fast tier within 1 % of the size and another seed for random choices.
 
 use super::effort::Effort;
-use super::figures::ppm;
 use super::mean::Figure;
-use super::replays::scenario_of;
+use super::player::scenario_of;
 use super::robust::scaled;
+use super::run::ppm;
 use super::{Question, Sampling, in_pool, lists_requests};
 use isotherm_scenario::single::{Limits, Variant, check_ended, fast_settled_ns, fast_shares, without_limits};
 use isotherm_scenario::{Progress, Scenario, ScenarioError};

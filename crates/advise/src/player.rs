@@ -1,30 +1,25 @@
-//! Playing: a recording under configurations at sizes, each replay in a world of its own.
+//! The player: a recording under configurations at sizes, each replay in a world of its own.
 
 use super::branches::Branches;
-use super::calibration::{ModelError, model_error};
 use super::candidate::{CANDIDATES, Candidate, Recording};
 use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
-use super::choice::percent;
-use super::expected::{Expected, FaultCost};
 use super::families::{Family, families};
-use super::figures::Run;
 use super::pool::Pool;
 use super::replay_cache::{CacheLookup, ReplayCache};
+use super::run::{Run, ppm};
 use super::scale::Scale;
 use super::{CourseRow, KernelDefaults, Question, lists_requests};
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::schemes::explain;
 use isotherm_scenario::monitoring::MonitorSpec;
 use isotherm_scenario::single::{Limits, Peaks, Variant, check_ended, group_path, name_of, without_limits};
-use isotherm_scenario::{
-    ExpectationSpec, GenerationsSpec, Progress, Scenario, ScenarioError, VariantSpec, WorkloadEntry, print_as,
-};
+use isotherm_scenario::{GenerationsSpec, Progress, Scenario, ScenarioError, WorkloadEntry};
 use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome, SeriesRow};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_trace::{Event, EventKind, TraceReader};
-use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
+use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES};
 use isotherm_workload::replay::{EpochOrder, PlayAs};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use rayon::prelude::*;
@@ -82,20 +77,18 @@ impl Unlimited {
 }
 
 /// A question on one release of the kernel, with all that is known of its recording and all its replays.
-pub(super) struct Replays<'a> {
+pub(super) struct Player<'a> {
     pub(super) question: &'a Question,
     pub(super) kernel: KernelRelease,
     /// Assumed order of accesses within an epoch, where the recording has none.
     pub(super) order: EpochOrder,
-    /// Allowed slow-down against unlimited memory.
-    pub(super) slowdown: Ratio,
     progress: &'a dyn Progress,
     /// Whether the whole is played or a sample: sizes here are of the whole, those of [`base`](Self::base) of the trace that is played.
     scale: Scale,
     base: Scenario,
     context: BuildContext,
     peaks: Peaks,
-    recording: Recording,
+    pub(super) recording: Recording,
     /// The sizes asked for, ascending, each once.
     pub(super) sizes: Vec<Bytes>,
     /// Highest charge.
@@ -105,11 +98,9 @@ pub(super) struct Replays<'a> {
     unlimited_ns: BTreeMap<(u32, u64), u64>,
     pub(super) cache: Arc<ReplayCache>,
     pub(super) pool: Pool,
-    /// Whether replays of a sample have found the sizes to try.
-    pub(super) is_scouted: bool,
 }
 
-impl<'a> Replays<'a> {
+impl<'a> Player<'a> {
     /// Plays the recording, or `trace`, a sample of it, without limits. `peak`: base of shares, if it is known from another release, or
     /// from the whole.
     pub(super) fn new(
@@ -148,7 +139,6 @@ impl<'a> Replays<'a> {
             question,
             kernel,
             order,
-            slowdown: question.slowdown,
             progress,
             scale,
             base,
@@ -161,7 +151,6 @@ impl<'a> Replays<'a> {
             unlimited_ns,
             cache: Arc::clone(cache),
             pool: Pool::default(),
-            is_scouted: false,
         })
     }
 
@@ -298,7 +287,7 @@ impl<'a> Replays<'a> {
     }
 
     /// The same of the whole recording.
-    fn whole_scenario(&self, candidate: &Candidate, size: Bytes) -> Scenario {
+    pub(super) fn whole_scenario(&self, candidate: &Candidate, size: Bytes) -> Scenario {
         let mut plain = Scenario { limit: Some(Amount::Absolute(size)), ..self.base.clone() };
         plain.machine.sample = 1;
         let largest = self.sizes.last().copied().unwrap_or_default().max(self.peak);
@@ -366,25 +355,8 @@ impl<'a> Replays<'a> {
         let play = || Unlimited::play(&roomy, has_files, &self.context);
         let free = self.cache.or_play("without limits", &roomy.scenario, play)?;
         let run = self.run(&scenario, size, &draw)?;
-        let ratio = super::figures::ppm(run.runtime_ns, free.runtime_ns);
+        let ratio = ppm(run.runtime_ns, free.runtime_ns);
         Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
-    }
-
-    /// The model's error for a configuration, if that was measured: for policies alone, by release.
-    pub(super) fn model_error(&self, index: usize) -> Option<&'static ModelError> {
-        let candidate = &CANDIDATES[index];
-        let is_plain = candidate.nr_parts() == 0;
-        is_plain.then(|| model_error(candidate.name, self.kernel, "major_faults")).flatten()
-    }
-
-    /// Expected results of a configuration at a size, from the replays made; `None` without any.
-    pub(super) fn expected(&self, index: usize, size: Bytes) -> Option<Expected> {
-        self.expected_of(index, &self.pool.around(index, size))
-    }
-
-    /// The same from a subset of its replays.
-    pub(super) fn expected_of(&self, index: usize, runs: &[&Run]) -> Option<Expected> {
-        Expected::of(runs, self.model_error(index), self.fault_cost(index))
     }
 
     /// Effect of presets with the kernel's own parameters, each in the first combination that has it.
@@ -441,35 +413,6 @@ impl<'a> Replays<'a> {
         presets.chain(tools).collect()
     }
 
-    /// A configuration with a limit, for a user to play: in the worlds of the replays behind its figures, next to the program without
-    /// limits.
-    pub(super) fn config(&self, index: usize, size: Bytes) -> Scenario {
-        let scenario = self.whole_scenario(&CANDIDATES[index], size);
-        let (runtime, cpus) = (self.recording.runtime, self.question.cpus);
-        let runs = self.pool.around(index, size);
-        let worlds = runs.iter().map(|run| Draw::of(run.draw, cpus).world(run.limit, runtime));
-        let own = name_of(&scenario.policy, scenario.limit);
-        let is_fast_enough = ExpectationSpec {
-            workload: self.question.name.clone(),
-            variant: own.clone(),
-            metric: "runtime_ns".to_owned(),
-            against: Some(WITHOUT_LIMITS.to_owned()),
-            at_least: None,
-            at_most: Some(self.allowed_ppm() as f64 / 1e6),
-            source: format!("at most {} slower was asked for", percent(self.slowdown.ppm())),
-        };
-        Scenario {
-            worlds: worlds.collect(),
-            against: Some(WITHOUT_LIMITS.to_owned()),
-            variants: vec![
-                VariantSpec { name: own, only: Vec::new(), patch: toml::Table::new() },
-                VariantSpec { name: WITHOUT_LIMITS.to_owned(), only: Vec::new(), patch: patch_without_limits() },
-            ],
-            expectations: vec![is_fast_enough],
-            ..scenario
-        }
-    }
-
     /// Step between sizes: a hundredth of the peak, in whole pages.
     pub(super) fn step(&self) -> Bytes {
         Bytes::new((self.peak.get() / 100).max(PAGE_BYTES)).pages_floor().bytes()
@@ -498,18 +441,6 @@ impl<'a> Replays<'a> {
         Bytes::new((size.get() + step / 2) / step * step)
     }
 
-    /// All major faults that cost the allowed slow-down, by the cost of a fault under this configuration; `None` where no replay had more
-    /// faults than without limits.
-    pub(super) fn allowed_faults(&self, index: usize) -> Option<u64> {
-        let in_all = self.fault_cost(index).faults_in(self.slowdown.ppm())?;
-        Some(self.unlimited.major_faults.saturating_add(in_all))
-    }
-
-    /// Number of replays that judge a size: with a sample as a scout, those of the whole alone.
-    pub(super) fn nr_judging(&self, index: usize, size: Bytes) -> usize {
-        if self.is_scouted { self.pool.nr_whole_around(index, size) } else { self.pool.around(index, size).len() }
-    }
-
     /// Pages that each page of the trace played represents, if that is a sample.
     pub(super) fn sample(&self) -> Option<u32> {
         Some(self.scale.pages).filter(|&pages| pages > 1)
@@ -518,20 +449,6 @@ impl<'a> Replays<'a> {
     /// Whether the user asked to stop with what is known.
     pub(super) fn is_stopped(&self) -> bool {
         self.progress.is_stopped()
-    }
-
-    /// Cost of a major fault under a configuration.
-    fn fault_cost(&self, index: usize) -> FaultCost {
-        FaultCost::of(self.pool.of(index), self.unlimited.major_faults, self.slowdown.ppm())
-    }
-
-    pub(super) fn allowed_ppm(&self) -> u64 {
-        Ratio::ONE.ppm() + self.slowdown.ppm()
-    }
-
-    /// Whether even the upper end of its interval is within the allowed slow-down, and it is no gamble.
-    pub(super) fn is_fast_enough(&self, expected: &Expected) -> bool {
-        expected.gamble.is_none() && expected.ratio.is_some_and(|ratio| ratio.high <= self.allowed_ppm())
     }
 }
 
@@ -542,22 +459,6 @@ struct Prepared {
     unlimited_ns: u64,
     /// Cache key.
     what: String,
-}
-
-/// Name of the program without limits, in the scenario that advice writes.
-const WITHOUT_LIMITS: &str = "without limits";
-
-/// The changes of [`without_limits`], as a patch.
-fn patch_without_limits() -> toml::Table {
-    toml::toml! {
-        policy = "fifo"
-        limit = "256GiB"
-        other-tasks = "0"
-        machine.nodes = [{ memory = "256GiB" }]
-        monitors = []
-        generations = []
-        limits = []
-    }
 }
 
 /// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. Not more,

@@ -1,0 +1,92 @@
+//! Figures of one replay.
+
+use super::chance::Draw;
+use super::scale::Scale;
+use isotherm_core::generations::GenerationWhy;
+use isotherm_core::schemes::SchemeReport;
+use isotherm_sim::counters::Counter;
+use isotherm_sim::machine::{Ending, Outcome};
+use isotherm_units::{Bytes, PAGE_BYTES};
+use serde::{Deserialize, Serialize};
+
+/// Figures of one replay.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Run {
+    /// Number of its draw.
+    pub(super) draw: u64,
+    /// Its `memory.max`, less the kernel's own charges.
+    pub(super) limit: Bytes,
+    pub(super) runtime_ns: u64,
+    /// Runtime against unlimited memory on as many processors, in millionths; `None` if it did not finish.
+    pub(super) ratio_ppm: Option<u64>,
+    pub(super) major_faults: u64,
+    pub(super) ending: Ending,
+    pub(super) pressure_some_ns: u64,
+    pub(super) reclaim_cpu_ns: u64,
+    pub(super) monitor_cpu_ns: u64,
+    /// Charge of the program's group, mean over time.
+    pub(super) mean_bytes: u64,
+    pub(super) schemes: Vec<SchemeReport>,
+    /// What tools over generations did.
+    pub(super) generations: Vec<GenerationWhy>,
+    /// Pages that each page of the replay represents: 1, or more in a sample. Bytes of schemes and tools are those of the sample.
+    pub(super) pages: u32,
+}
+
+impl Run {
+    /// `limit`: of the whole, like all figures except bytes of schemes and tools; `unlimited_ns`: the runtime without limits on as many
+    /// processors.
+    pub(super) fn of(outcome: Outcome, draw: &Draw, limit: Bytes, unlimited_ns: u64, scale: &Scale) -> Self {
+        let program = &outcome.programs[0];
+        // The root and the program's own group. If the run ends before the first sample, the maximum is known.
+        let group = &outcome.cgroups[1];
+        let mean_pages = group.mean_pages.unwrap_or(group.peak_pages);
+        let runtime_ns = program.runtime().ns();
+        let has_finished = program.ending == Ending::Finished;
+        Self {
+            draw: draw.number,
+            limit,
+            runtime_ns,
+            ratio_ppm: if has_finished { ppm(runtime_ns, unlimited_ns) } else { None },
+            major_faults: scale.count(outcome.system().counters.get(Counter::PgMajFault)),
+            ending: program.ending,
+            pressure_some_ns: outcome.system().pressure.memory_some_ns,
+            reclaim_cpu_ns: outcome.kernel.kswapd_ns + outcome.kernel.direct_ns,
+            monitor_cpu_ns: outcome.monitors.iter().map(|monitor| monitor.cpu_ns).sum::<u64>()
+                + outcome.generations.iter().map(|tool| tool.cpu_ns).sum::<u64>(),
+            mean_bytes: scale.whole(Bytes::new(mean_pages * PAGE_BYTES)).get(),
+            schemes: outcome.monitors.into_iter().flat_map(|monitor| monitor.schemes).collect(),
+            generations: outcome.generations.into_iter().map(|tool| tool.why).collect(),
+            pages: scale.pages,
+        }
+    }
+}
+
+/// `part` of `whole` in millionths; `None` of nothing, or beyond 64 bits.
+pub(super) fn ppm(part: u64, whole: u64) -> Option<u64> {
+    let ratio = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
+    u64::try_from(ratio).ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn run(limit: Bytes, major_faults: u64) -> Run {
+        Run {
+            draw: 0,
+            limit,
+            runtime_ns: 1,
+            ratio_ppm: Some(1_000_000),
+            major_faults,
+            ending: Ending::Finished,
+            pressure_some_ns: 0,
+            reclaim_cpu_ns: 0,
+            monitor_cpu_ns: 0,
+            mean_bytes: 0,
+            schemes: Vec::new(),
+            generations: Vec::new(),
+            pages: 1,
+        }
+    }
+}
