@@ -226,15 +226,138 @@ fn a_journal_that_is_missing_or_of_another_user_is_no_empty_one() {
     assert_eq!(machine.knobs(), before);
 }
 
+/// Runs a script in a mount namespace of its own; `None` if this user may not.
+fn in_own_mounts(script: &str, machine: &Machine) -> Option<Output> {
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_isotherm")]).current_dir(machine.folder.path());
+    let output = command.output().ok()?;
+    (output.status.code() != Some(99) && !said(&output).contains("unshare failed")).then_some(output)
+}
+
+/// A journal on a disk that is full, or that can only be read: all knobs are put back, and nothing stops the second time.
+#[test]
+fn a_disk_that_takes_no_line_keeps_no_knob_changed() {
+    for (spoil, mend, why) in [
+        ("head -c 1M /dev/zero > disk/rest", "rm disk/rest", "No space left"),
+        ("mount -o remount,ro disk", "mount -o remount,rw disk", "read-only filesystem"),
+    ] {
+        let machine = Machine::new();
+        let before = machine.knobs();
+        let advice = machine.advice(&scenario(LIMITED));
+        let limit = machine.run(&["apply", &advice, "--cgroup", "/app.slice/web.service", "--yes"]);
+        assert!(limit.status.success(), "{}", said(&limit));
+        assert_ne!(machine.knobs(), before);
+        fs::create_dir(machine.path("disk")).unwrap();
+        // The journal fills whole pages, so that not one more byte fits.
+        let script = format!(
+            "mount -t tmpfs -o size=8k,mode=700 none disk || exit 99
+             journal=disk/journal; cp -p journal $journal
+             printf '{{\"kind\":\"closed\",\"number\":9,\"why\":\"%s\"}}\n' $(head -c $((4096 - $(stat -c %s journal) - 38)) /dev/zero | tr '\\0' x) >> $journal
+             stat -c 'size %s' $journal
+             {spoil}
+             restore() {{ $1 restore --root . --journal $journal --color never $2; echo code $?; }}
+             restore $1 --dry-run; restore $1; cat {GROUP}/memory.high; restore $1; {mend} 2>&1; restore $1; restore $1"
+        );
+        let Some(output) = in_own_mounts(&script, &machine) else {
+            return crate::roots::skip("only root can mount a disk that fills");
+        };
+        let (out, error) = (String::from_utf8_lossy(&output.stdout).into_owned(), said(&output));
+        assert_eq!(machine.knobs(), before, "{out}\n{error}");
+        let codes: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("code ")).collect();
+        assert_eq!(codes, ["0", "4", "4", "0", "0"], "{out}\n{error}");
+        assert!(error.contains(why) && error.contains("could not note it"), "{error}");
+        assert!(out.contains("size 4096") || why.starts_with("read"), "{out}");
+        assert!(error.ends_with("has no open change\n"), "{error}");
+    }
+}
+
+/// What systemd calls when the daemon has ended.
+#[test]
+fn restoring_what_the_daemon_changed_keeps_what_was_applied() {
+    let machine = Machine::new();
+    let advice = machine.advice(&scenario(LIMITED));
+    assert!(machine.run(&["apply", &advice, "--cgroup", "/app.slice/web.service", "--yes"]).status.success());
+    let applied = machine.knobs();
+    let none = machine.run(&["restore", "--of-daemon"]);
+    assert!(none.status.success() && said(&none).contains("no open change of the daemon"), "{}", said(&none));
+    assert_eq!(machine.knobs(), applied);
+    let unit = include_str!("../../../contrib/systemd/isotherm.service");
+    assert!(unit.contains("ExecStopPost=/usr/bin/isotherm restore --of-daemon\n"), "{unit}");
+}
+
+/// A journal that was cut off by a power cut, with zeros in place of its last bytes.
+#[test]
+fn zeros_behind_the_journal_are_no_part_of_it() {
+    let machine = Machine::new();
+    let before = machine.knobs();
+    machine.write("journal", &"\0".repeat(4096));
+    fs::set_permissions(machine.path("journal"), fs::Permissions::from_mode(0o600)).unwrap();
+    let advice = machine.advice(&scenario(LIMITED));
+    let applied = machine.run(&["apply", &advice, "--cgroup", "/app.slice/web.service", "--yes"]);
+    assert!(applied.status.success(), "{}", said(&applied));
+    assert!(!fs::read(machine.path("journal")).unwrap().contains(&0));
+    let restored = machine.run(&["restore"]);
+    assert!(restored.status.success(), "{}", said(&restored));
+    assert_eq!(machine.knobs(), before);
+}
+
+/// The group of a service that was restarted holds what its unit says.
+#[test]
+fn a_group_that_was_made_again_is_not_the_one_that_was_limited() {
+    let machine = Machine::new();
+    let advice = machine.advice(&scenario(LIMITED));
+    assert!(machine.run(&["apply", &advice, "--cgroup", "/app.slice/web.service", "--yes"]).status.success());
+    let limited = machine.read(&format!("{GROUP}/memory.high"));
+    assert_eq!(limited, "104857600");
+    let place = machine.path(GROUP);
+    let again = place.with_extension("again");
+    fs::create_dir(&again).unwrap();
+    for entry in fs::read_dir(&place).unwrap().flatten() {
+        fs::copy(entry.path(), again.join(entry.file_name())).unwrap();
+    }
+    fs::remove_dir_all(&place).unwrap();
+    fs::rename(&again, &place).unwrap();
+    let restored = machine.run(&["restore"]);
+    assert!(restored.status.success(), "{}", said(&restored));
+    assert!(String::from_utf8_lossy(&restored.stdout).contains("gone with its group"));
+    assert_eq!(machine.read(&format!("{GROUP}/memory.high")), limited, "its unit says so");
+}
+
+/// Whatever a journal says, no other file is written.
+#[test]
+fn a_journal_cannot_have_another_file_written() {
+    let machine = Machine::new();
+    machine.write("etc/secret", "kept\n");
+    let link = machine.path("sys/fs/cgroup/app.slice/web.service/memory.high");
+    for (path, link_to) in
+        [("/etc/secret", None), ("/sys/fs/cgroup/app.slice/web.service/memory.high", Some("etc/secret"))]
+    {
+        if let Some(target) = link_to {
+            fs::remove_file(&link).unwrap();
+            std::os::unix::fs::symlink(machine.path(target), &link).unwrap();
+        }
+        let line = format!(
+            "{{\"kind\":\"journal\",\"version\":1}}\n{{\"kind\":\"set\",\"number\":1,\"boot\":\"b1\",\"section\":\"apply\",\
+             \"path\":\"{path}\",\"old\":\"max\",\"new\":\"kept\"}}\n"
+        );
+        machine.write("journal", &line);
+        fs::set_permissions(machine.path("journal"), fs::Permissions::from_mode(0o600)).unwrap();
+        let restored = machine.run(&["restore"]);
+        assert_eq!(restored.status.code(), Some(1), "{path}: {}", said(&restored));
+        assert_eq!(machine.read("etc/secret"), "kept", "{path}");
+    }
+}
+
 const NOBODY: u32 = 65_534;
 
 /// As root: for another user, who may not look, no answer is an error.
 #[test]
 fn another_user_is_told_that_nothing_can_be_seen() {
     let machine = Machine::new();
-    machine.write("journal", "");
-    machine.write("run/lock", "1 1");
-    fs::set_permissions(machine.path("run/lock"), fs::Permissions::from_mode(0o600)).unwrap();
+    for (file, text) in [("journal", ""), ("run/lock", "1 1")] {
+        machine.write(file, text);
+        fs::set_permissions(machine.path(file), fs::Permissions::from_mode(0o600)).unwrap();
+    }
     if std::os::unix::fs::chown(machine.path("journal"), Some(0), Some(0)).is_err() {
         return crate::roots::skip("only root can be another user");
     }

@@ -198,7 +198,7 @@ fn a_scrubbed_tape_comes_to_the_same_decisions() {
 #[test]
 fn what_it_cannot_scrub_is_refused_and_nothing_is_written() {
     let folder = Folder::new();
-    let tape = "{\"isotherm-tape\":1,\"build\":\"x\",\"config\":{},\"length\":null}\n";
+    let tape = "{\"isotherm-tape\":2,\"build\":\"x\",\"config\":{},\"length\":null}\n";
     for (name, text, words) in [
         ("empty", "", "is empty"),
         ("garbage", "garbage\n", "scrub takes page traces"),
@@ -206,7 +206,7 @@ fn what_it_cannot_scrub_is_refused_and_nothing_is_written() {
         ("audit", "{\"event\":\"paused\",\"why\":\"x\"}\n[1]\n", "audit:2: a line of the audit"),
         ("half", "{\"event\":\"paused\",\"why\":\"x\"}\n{\"event\n", "half:2: it is no line of JSON"),
         ("tape", &format!("{tape}[\"now\",null]\n"), "tape:2: a line of a tape"),
-        ("later", &tape.replace(":1,", ":9,"), "version 9"),
+        ("later", &tape.replace(":2,", ":9,"), "version 9"),
         ("wrong", &tape.replace("\"config\":{}", "\"config\":{\"x\":1}"), "unknown field"),
     ] {
         folder.write(name, text);

@@ -86,7 +86,7 @@ impl<'a> Document<'a> {
         reading::read(&self.root).map_err(|error| self.misread::<T>(&error))
     }
 
-    /// Serde reports the place, but for tables that it buffered only where they begin; there the key is found by trying.
+    /// Serde reports the place. Of tables that it buffered it reports only where they begin; there the key is found by trying.
     fn misread<T: DeserializeOwned>(&self, error: &ReadError) -> DocumentError {
         let container = error.span().and_then(|span| self.container_at(&span));
         let key = container.and_then(|container| {

@@ -100,6 +100,34 @@ impl Hierarchy {
         }
     }
 
+    /// The group with guaranteed memory (`memory.min`, `memory.low`) that reclaim from this one would take from: this one or one above
+    /// it, or, `with_below`, one directly below it. A guarantee counts as the kernel counts it (`mem_cgroup_calculate_protection`,
+    /// mm/memcontrol.c, Linux 6.12): not beyond those of the groups above, except directly below the group that memory is
+    /// reclaimed from. One that the owner of a group below wrote into a file of his own counts for nothing.
+    ///
+    /// # Errors
+    /// As of [`group`](Self::group).
+    pub fn guaranteed(&self, path: &str, with_below: bool) -> Result<Option<String>, LiveError> {
+        let group = self.group(path)?;
+        let owner = std::fs::metadata(self.root.path(&self.mount)).map_or(0, |data| data.uid());
+        let mut found = None;
+        let mut above = String::new();
+        for name in group.path.split('/').filter(|name| !name.is_empty()) {
+            above = format!("{above}/{name}");
+            match self.group(&above)?.guarantee(owner) {
+                Some(true) => found = Some(above.clone()),
+                Some(false) => break,
+                None => {}
+            }
+        }
+        if found.is_none() && with_below {
+            let is_guaranteed =
+                |path: &String| self.group(path).is_ok_and(|group| group.guarantee(owner) == Some(true));
+            found = group.below().into_iter().find(is_guaranteed);
+        }
+        Ok(found)
+    }
+
     /// A path in the hierarchy, with one leading slash and no trailing one; `/` is the root.
     fn normal(&self, path: &str) -> Result<String, LiveError> {
         let inside = match Path::new(path).strip_prefix(&self.mount) {
@@ -214,6 +242,23 @@ impl Group {
         limit.map_err(|error| self.explained(file, error))
     }
 
+    /// Whether its own files guarantee memory to it; `None` if it has no such files. One that cannot be read may guarantee some.
+    /// `owner`: user whose files count.
+    fn guarantee(&self, owner: u32) -> Option<bool> {
+        let mut has_file = false;
+        for file in ["memory.min", "memory.low"] {
+            let is_owners =
+                std::fs::metadata(self.root.path(self.folder.join(file))).is_ok_and(|data| data.uid() == owner);
+            match self.limit(file) {
+                Ok(Limit::At(bytes)) if bytes == Bytes::new(0) => has_file = true,
+                Err(LiveError::NotHere { .. } | LiveError::Gone(_)) => {}
+                _ if is_owners => return Some(true),
+                _ => has_file = true,
+            }
+        }
+        has_file.then_some(false)
+    }
+
     /// Why a file of the memory controller is missing.
     fn explained(&self, file: &str, error: LiveError) -> LiveError {
         if !error.is_missing() {
@@ -285,6 +330,44 @@ mod tests {
         assert!(matches!(all.group("/absent"), Err(LiveError::Gone(_))));
         fs::remove_dir_all(root.path("/sys/fs/cgroup/app.slice")).unwrap();
         assert!(!web.is_there() && matches!(web.current(), Err(LiveError::Gone(_))));
+    }
+
+    #[test]
+    fn guarantees_count_by_their_effect() {
+        let (_folder, root) = tree(&[
+            ("cgroup.controllers", "memory\n"),
+            ("app/memory.low", "0\n"),
+            ("app/memory.min", "0\n"),
+            ("app/db/memory.low", "1073741824\n"),
+            ("app/db/memory.min", "0\n"),
+            ("app/db/x/memory.low", "0\n"),
+            ("app/web/memory.low", "0\n"),
+            ("app/web/u/memory.low", "4096\n"),
+            ("kept/memory.min", "4096\n"),
+            ("kept/in/memory.min", "0\n"),
+            ("old/cgroup.procs", ""),
+            ("old/in/memory.low", "max\n"),
+        ]);
+        let all = Hierarchy::find(&root).unwrap();
+        for (path, with_below, found) in [
+            ("/app", true, Some("/app/db")),
+            ("/app", false, None),
+            // Nothing is guaranteed to what is below a group without a guarantee.
+            ("/app/db", true, None),
+            ("/app/web/u", true, None),
+            ("/kept", false, Some("/kept")),
+            ("/kept/in", true, Some("/kept")),
+            ("/old/in", false, Some("/old/in")),
+            ("/", false, None),
+            ("/", true, Some("/kept")),
+        ] {
+            assert_eq!(all.guaranteed(path, with_below).unwrap().as_deref(), found, "{path}");
+        }
+        // What the owner of a group below wrote. Only root can give a file away.
+        let own = root.path("/sys/fs/cgroup/app/db/memory.low");
+        if std::os::unix::fs::chown(&own, Some(65_534), None).is_ok() {
+            assert_eq!(all.guaranteed("/app", true).unwrap(), None);
+        }
     }
 
     #[test]

@@ -115,10 +115,14 @@ impl Drop for Knobs {
 /// # Errors
 /// [`LiveError::Io`].
 pub fn value_of(root: &Root, path: impl AsRef<Path>) -> Result<String, LiveError> {
-    let text = root.read(path)?;
+    root.read(path).map(|text| selected(&text).to_owned())
+}
+
+/// The value in the text of a knob.
+pub fn selected(text: &str) -> &str {
     let text = text.trim();
-    let selected = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-    Ok(selected.unwrap_or(text).to_owned())
+    let word = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    word.unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{LiveError, Workers};
 use isotherm_texts::shortened;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 
 /// Most bytes that are read of one file: far more than kernels write, and far less than would exhaust
 /// memory.
@@ -77,17 +79,17 @@ impl Root {
     /// # Errors
     /// [`LiveError::Io`] with the path; a file of more than 64 MiB is an error too.
     pub fn read(&self, from_root: impl AsRef<Path>) -> Result<String, LiveError> {
-        use io::Read as _;
         let path = self.path(from_root);
-        let read = || {
-            let mut bytes = Vec::new();
-            fs::File::open(&path)?.take(READ_MAX + 1).read_to_end(&mut bytes)?;
-            if bytes.len() as u64 > READ_MAX {
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 64 MiB"));
-            }
-            Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
-        };
-        read().map_err(|error| LiveError::io("read", &path, error))
+        read_opened(&path, fs::File::open(&path))
+    }
+
+    /// The text of a knob that a journal names: no link leads to it.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), and a link.
+    pub fn read_knob(&self, from_root: impl AsRef<Path>) -> Result<String, LiveError> {
+        let path = self.path(from_root);
+        read_opened(&path, open_beneath(&self.folder, &path, OFlags::RDONLY))
     }
 
     /// The single value of a file, without surrounding white space.
@@ -110,12 +112,32 @@ impl Root {
         self.write_on(&path.to_string_lossy(), from_root, text)
     }
 
-    /// The same, for a file that takes commands for several objects; `on` names the object.
+    /// The same, for a knob that a journal names: no link leads to it.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write), and a link.
+    pub fn write_knob(&self, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
+        let (path, folder) = (self.path(&from_root), self.folder.clone());
+        let on = path.to_string_lossy().into_owned();
+        self.write_opened(&on, from_root, text, move |path| open_beneath(&folder, path, OFlags::WRONLY))
+    }
+
+    /// [`write`](Self::write), for a file that takes commands for several objects; `on` names the object.
     pub(crate) fn write_on(&self, on: &str, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
+        self.write_opened(on, from_root, text, |path| fs::OpenOptions::new().write(true).open(path))
+    }
+
+    fn write_opened(
+        &self,
+        on: &str,
+        from_root: impl AsRef<Path>,
+        text: &str,
+        open: impl FnOnce(&Path) -> io::Result<fs::File> + Send + 'static,
+    ) -> Result<(), LiveError> {
         let (path, text, is_real) = (self.path(from_root), text.to_owned(), self.is_real());
         let place = path.clone();
         let write = move || {
-            let mut file = fs::OpenOptions::new().write(true).open(&path)?;
+            let mut file = open(&path)?;
             if !is_real {
                 // A knob never holds part of a value, even if we are killed.
                 let beside = path.with_added_extension("new");
@@ -131,6 +153,33 @@ impl Root {
             }
         };
         self.blocking("write", on, write)?.map_err(|error| LiveError::io("write", &place, error))
+    }
+}
+
+fn read_opened(path: &Path, opened: io::Result<fs::File>) -> Result<String, LiveError> {
+    use io::Read as _;
+    let read = || {
+        let mut bytes = Vec::new();
+        opened?.take(READ_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > READ_MAX {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 64 MiB"));
+        }
+        Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    };
+    read().map_err(|error| LiveError::io("read", path, error))
+}
+
+/// Opens a file below a folder, to which no link leads.
+fn open_beneath(folder: &Path, path: &Path, access: OFlags) -> io::Result<fs::File> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let inside = path.strip_prefix(folder).unwrap_or(path);
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = openat2(fs::File::open(folder)?, inside, flags, Mode::empty(), resolve);
+    match opened {
+        Err(Errno::LOOP | Errno::XDEV) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "a link leads to it, and it leads elsewhere"))
+        }
+        opened => Ok(opened?.into()),
     }
 }
 
@@ -163,6 +212,27 @@ mod tests {
         let own = "/proc/self/oom_score_adj";
         let now = Root::default().read(own).unwrap();
         Root::default().write(own, now.trim()).unwrap();
+    }
+
+    #[test]
+    fn no_link_leads_to_a_knob_that_a_journal_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::below(folder.path());
+        fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        fs::write(folder.path().join("a/b/knob"), "1").unwrap();
+        fs::write(folder.path().join("secret"), "kept").unwrap();
+        std::os::unix::fs::symlink("b", folder.path().join("a/link")).unwrap();
+        std::os::unix::fs::symlink("../../secret", folder.path().join("a/b/file")).unwrap();
+        root.write_knob("/a/b/knob", "2").unwrap();
+        assert_eq!(root.read_knob("/a/b/knob").unwrap(), "2");
+        for path in ["/a/link/knob", "/a/b/file", "/a/../../a/b/knob"] {
+            assert!(root.read_knob(path).is_err() && root.write_knob(path, "3").is_err(), "{path}");
+        }
+        assert!(root.read_knob("/a/gone").unwrap_err().is_missing());
+        assert_eq!((root.read("/secret").unwrap().as_str(), root.read("/a/b/knob").unwrap().as_str()), ("kept", "2"));
+        // The machine itself.
+        let boot = Root::default().read_knob("/proc/sys/kernel/random/boot_id").unwrap();
+        assert!(!boot.is_empty());
     }
 
     #[test]

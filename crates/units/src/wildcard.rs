@@ -32,6 +32,16 @@ pub fn is_within(pattern: &str, path: &str) -> bool {
         .all(|pattern| parts.next().is_some_and(|part| fits(pattern, part)))
 }
 
+/// Whether some path below this one belongs to the group of paths.
+pub fn reaches_below(pattern: &str, path: &str) -> bool {
+    let mut parts = pattern.split('/').filter(|part| !part.is_empty());
+    let fits_all = path
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .all(|part| parts.next().is_some_and(|pattern| fits(pattern, part)));
+    fits_all && parts.next().is_some()
+}
+
 /// Whether some path may belong to both of two groups of paths. Of two patterns in one part only what comes before the first `*` or `?`
 /// is compared, so that it may say yes where no name fits both.
 pub fn may_meet(one: &str, other: &str) -> bool {
@@ -53,6 +63,21 @@ pub fn may_meet(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_below() {
+        for (pattern, path, is_below) in [
+            ("/app.slice/db", "/app.slice", true),
+            ("/app.slice/db", "/", true),
+            ("/*/db*", "/app.slice", true),
+            ("/app.slice/db", "/app.slice/db", false),
+            ("/app.slice/db", "/app.slice/db/x", false),
+            ("/app.slice/db", "/app", false),
+            ("/app/db", "/app.slice", false),
+        ] {
+            assert_eq!(reaches_below(pattern, path), is_below, "{pattern} {path}");
+        }
+    }
 
     #[test]
     fn patterns() {

@@ -2,7 +2,7 @@
 
 use crate::target::{Scratch, Target, text};
 use isotherm_core::monitor::OTHER_NAMES;
-use isotherm_daemon::changes::{Journal, Store};
+use isotherm_daemon::changes::Journal;
 use isotherm_daemon::config::Config;
 use isotherm_daemon::control_loop::{Environment, steer};
 use isotherm_daemon::tape::{NoHost, Tape, Taped};
@@ -12,7 +12,6 @@ use isotherm_scenario::{parse, print};
 use isotherm_trace::region::kdamonds::parse_kdamonds;
 use isotherm_workload::{BuildContext, WorkloadSpec};
 use serde::Deserialize;
-use std::io;
 use std::path::Path;
 
 const TOML: &[&str] = &[
@@ -182,22 +181,8 @@ fn workload(scratch: &Scratch, input: &[u8]) {
     }
 }
 
-/// A journal in memory.
-#[derive(Debug)]
-struct Kept(Vec<u8>);
-
-impl Store for Kept {
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        Ok(self.0.clone())
-    }
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-}
-
 fn journal(_: &Scratch, input: &[u8]) {
-    if let Ok(journal) = Journal::read(Kept(input.to_vec())) {
+    if let Ok(journal) = Journal::read(input.to_vec()) {
         for open in journal.open() {
             for value in [&*open.old, &*open.new, "", "0x7", "18446744073709551615"] {
                 open.wrote(value);

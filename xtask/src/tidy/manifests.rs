@@ -24,8 +24,8 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     (
         "crates/cli",
         &[
-            "units", "core", "document", "texts", "trace", "workload", "sim", "scenario", "report", "answers", "advise", "sweep",
-            "linux", "daemon", "recorder", "top", "terminal",
+            "units", "core", "document", "texts", "trace", "workload", "sim", "scenario", "report", "answers",
+            "advise", "sweep", "linux", "daemon", "recorder", "top", "terminal",
         ],
     ),
     ("crates/sweep", &["units", "document", "trace", "workload", "scenario"]),

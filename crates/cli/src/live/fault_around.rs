@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use isotherm_daemon::changes::{Returned, same_value};
+use isotherm_daemon::changes::{Restored, Returned, same_value};
 use isotherm_linux::{Root, page_bytes};
 
-use super::knobs::{MachineKnobs, hands};
+use super::knobs::{MachineKnobs, Use, hands};
 use super::to_cli;
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -39,7 +39,7 @@ impl NoFaultAround {
                 format!("--no-fault-around: {}", to_cli(error))
             }));
         }
-        let mut hands = hands(root, journal, true)?
+        let mut hands = hands(root, journal, Use::Write)?
             .ok_or_else(|| CliError::failed("there is no journal, and none could be made"))?;
         let one_page = page_bytes().to_string();
         hands
@@ -51,7 +51,11 @@ impl NoFaultAround {
     /// Restores it. Reports what could not be restored.
     pub(crate) fn put_back(mut self, ui: &Ui) -> Result<(), CliError> {
         let Some(mut hands) = self.0.take() else { return Ok(()) };
-        for (open, returned) in hands.restore_section(SECTION).map_err(CliError::failed)? {
+        let Restored { changes, not_noted } = hands.restore_sections(&[SECTION.to_owned()]);
+        if let Some(why) = not_noted {
+            ui.warn(format_args!("{KNOB} is put back, and stays open in the journal: {why}"));
+        }
+        for (open, returned) in changes {
             match returned {
                 Returned::Failed(why) => {
                     return Err(CliError::failed(format!(
@@ -73,7 +77,7 @@ impl Drop for NoFaultAround {
     fn drop(&mut self) {
         if let Some(hands) = &mut self.0 {
             // Another error is already being returned; open changes stay in the journal.
-            let _ = hands.restore_section(SECTION);
+            let _ = hands.restore_sections(&[SECTION.to_owned()]);
         }
     }
 }
@@ -104,12 +108,12 @@ mod tests {
         drop(off);
         assert_eq!(fault_around_bytes(&root), Some(65536));
         // Open changes of another verb stay open.
-        let mut other = hands(&root, &journal, true).unwrap().unwrap();
+        let mut other = hands(&root, &journal, Use::Write).unwrap().unwrap();
         other.set("apply", KNOB, "32768", |now| now == "32768").unwrap();
         drop(other);
         NoFaultAround::new(&root, &journal).unwrap().put_back(&Ui::new(true, ColourChoice::Never)).unwrap();
         assert_eq!(fault_around_bytes(&root), Some(32768));
-        let open = hands(&root, &journal, false).unwrap().unwrap();
+        let open = hands(&root, &journal, Use::Read).unwrap().unwrap();
         assert_eq!(open.journal().open().map(|open| open.section.as_str()).collect::<Vec<_>>(), ["apply"]);
     }
 

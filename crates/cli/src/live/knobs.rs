@@ -1,13 +1,13 @@
 //! The knob writer on this machine: a journal in a file, and knobs as files.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io::{self, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use isotherm_daemon::changes::{Journal, JournaledKnobs, KnobError, KnobStore, Store, same_value};
 use isotherm_linux::Root;
-use isotherm_linux::knobs::value_of;
+use isotherm_linux::knobs::selected;
 
 use super::to_cli;
 use crate::error::CliError;
@@ -20,11 +20,25 @@ pub(crate) const JOURNAL: &str = "/var/lib/isotherm/journal";
 #[derive(Debug)]
 pub(crate) struct JournalFile {
     file: File,
+    path: PathBuf,
+    /// It can only be read: its file system is.
+    is_fixed: bool,
+}
+
+/// What to do with a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Make it if it is not there.
+    Write,
+    /// Note what is undone. Where its file system can only be read, knobs are still undone.
+    Restore,
+    Read,
 }
 
 impl JournalFile {
-    /// Opens it; creates it and its folder if `makes` is set. `None` if there is none.
-    fn open(path: &Path, makes: bool) -> Result<Option<Self>, CliError> {
+    /// Opens it. `None` if there is none.
+    fn open(path: &Path, meant: Use) -> Result<Option<Self>, CliError> {
+        let makes = meant == Use::Write;
         let failed = |error: io::Error| {
             let what = format!("cannot open the journal {}", path.display());
             match error.kind() {
@@ -42,9 +56,18 @@ impl JournalFile {
         if is_new && !makes {
             return Ok(None);
         }
-        let file =
-            private_file::open(OpenOptions::new().read(true).append(true).create(makes), path).map_err(failed)?;
-        if file.try_lock().is_err() {
+        let written = || private_file::open(OpenOptions::new().read(true).append(true).create(makes), path);
+        let fixed = || private_file::open(OpenOptions::new().read(true), path);
+        let (file, is_fixed) = match meant {
+            Use::Read => (fixed().map_err(failed)?, true),
+            Use::Write => (written().map_err(failed)?, false),
+            Use::Restore => match written() {
+                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (fixed().map_err(failed)?, true),
+                opened => (opened.map_err(failed)?, false),
+            },
+        };
+        // Another one may have rewritten it, and hold the new file.
+        if file.try_lock().is_err() || !is_at(&file, path).map_err(failed)? {
             return Err(CliError::failed(format!(
                 "another isotherm is at work: it holds the journal {}; wait until it has ended",
                 path.display()
@@ -54,21 +77,68 @@ impl JournalFile {
         if is_new && let Some(folder) = folder {
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
         }
-        Ok(Some(Self { file }))
+        Ok(Some(Self { file, path: path.to_owned(), is_fixed }))
+    }
+
+    /// Whether it can be written: the name still leads to this file.
+    fn check(&self) -> io::Result<()> {
+        if self.is_fixed {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        if is_at(&self.file, &self.path)? {
+            return Ok(());
+        }
+        let (what, who) = (self.path.display(), "somebody removed the journal, and another stands there now");
+        Err(io::Error::other(format!("{who}: {what}; `isotherm restore --journal` reads either")))
     }
 }
 
+/// Whether a path leads to an open file. An error of kind `NotFound`: it leads to none.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (ours, there) = (file.metadata()?, std::fs::symlink_metadata(path)?);
+    Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+}
+
 impl Store for JournalFile {
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        // Reads one byte more than the largest journal, which is then refused.
-        (&self.file).take((64 << 20) + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
+    fn reader(&mut self) -> io::Result<Box<dyn io::Read + '_>> {
+        self.file.rewind()?;
+        Ok(Box::new(&self.file))
+    }
+
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.check()?;
+        self.file.set_len(bytes)
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.check()?;
         self.file.write_all(bytes)?;
         self.file.sync_data()
+    }
+
+    /// Made next to it, and moved over it.
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.check() {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let beside = self.path.with_added_extension("new");
+        // What a power cut left of an earlier one.
+        match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let made = private_file::open(OpenOptions::new().read(true).append(true).create_new(true), &beside);
+        let moved = made.and_then(|mut file| {
+            file.try_lock()?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            std::fs::rename(&beside, &self.path)?;
+            Ok(file)
+        });
+        self.file = moved.inspect_err(|_| drop(std::fs::remove_file(&beside)))?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()
     }
 }
 
@@ -78,19 +148,31 @@ pub(crate) struct KnobFiles(pub(crate) Root);
 
 impl KnobStore for KnobFiles {
     fn value(&mut self, path: &str) -> Result<Option<String>, KnobError> {
-        match value_of(&self.0, path) {
-            Ok(value) => Ok(Some(value)),
+        match self.0.read_knob(path) {
+            Ok(text) => Ok(Some(selected(&text).to_owned())),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(KnobError::machine(error)),
         }
     }
 
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
-        match self.0.write(path, value) {
+        match self.0.write_knob(path, value) {
             // The new `memory.high` takes effect before the kernel has reclaimed the excess.
-            Err(error) if error.is_slow() && value_of(&self.0, path).is_ok_and(|now| same_value(&now, value)) => Ok(()),
+            Err(error)
+                if error.is_slow() && self.0.read_knob(path).is_ok_and(|now| same_value(selected(&now), value)) =>
+            {
+                Ok(())
+            }
             written => written.map_err(KnobError::machine),
         }
+    }
+
+    fn group(&mut self, path: &str) -> Option<u64> {
+        let (folder, file) = path.rsplit_once('/')?;
+        // Knobs of groups alone have such names.
+        let is_of_group = file.starts_with("memory.");
+        let data = is_of_group.then(|| std::fs::metadata(self.0.path(folder)).ok())??;
+        Some(data.ino())
     }
 
     fn is_being_written(&mut self, path: &str) -> bool {
@@ -101,11 +183,10 @@ impl KnobStore for KnobFiles {
 /// Knob writer for this machine.
 pub(crate) type MachineKnobs = JournaledKnobs<JournalFile, KnobFiles>;
 
-/// Knob writer for a machine, with the journal in a file; `None` if there is none and `makes` is
-/// not set.
-pub(crate) fn hands(root: &Root, journal: &Path, makes: bool) -> Result<Option<MachineKnobs>, CliError> {
+/// Knob writer for a machine, with the journal in a file; `None` if there is none.
+pub(crate) fn hands(root: &Root, journal: &Path, meant: Use) -> Result<Option<MachineKnobs>, CliError> {
     let boot: String = root.value("/proc/sys/kernel/random/boot_id").map_err(to_cli)?;
-    let Some(file) = JournalFile::open(journal, makes)? else { return Ok(None) };
+    let Some(file) = JournalFile::open(journal, meant)? else { return Ok(None) };
     let named = |error| CliError::failed(error).while_doing(format!("journal {}", journal.display()));
     Ok(Some(JournaledKnobs::new(Journal::read(file).map_err(named)?, KnobFiles(root.clone()), boot)))
 }

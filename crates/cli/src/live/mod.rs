@@ -18,7 +18,7 @@ pub(crate) use damon::{DamonSource, system_ram};
 pub(crate) use fault_around::{NoFaultAround, fault_around_bytes};
 pub(crate) use following::Following;
 pub(crate) use group::GroupWatch;
-pub(crate) use knobs::{HandsArgs, JOURNAL, MachineKnobs, hands};
+pub(crate) use knobs::{HandsArgs, JOURNAL, MachineKnobs, Use, hands};
 pub(crate) use probed::{child, probed};
 pub(crate) use scanner::LiveScanner;
 pub(crate) use target::{Target, TargetArgs};

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{HandsArgs, hands, private_file, to_cli};
+use crate::live::{HandsArgs, Use, hands, private_file, to_cli};
 use crate::ui::Ui;
 
 mod daemon_config;
@@ -116,7 +116,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         writes.extend(module::plan(&scenario, module, &args, &root)?);
     }
     if acts {
-        let hands = hands(&root, &args.hands.journal, true)?;
+        let hands = hands(&root, &args.hands.journal, Use::Write)?;
         let mut hands = hands.ok_or_else(|| CliError::failed("there is no journal"))?;
         for write in &mut writes {
             let accepts = |now: &str| same_value(now, &write.new);
@@ -279,9 +279,16 @@ fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, Cli
 
 /// The write that limits a group, if that can hurt nobody who must not be hurt.
 fn limit_of(root: &Root, path: &str, limit: Bytes, max: bool) -> Result<Write, CliError> {
-    let group = Hierarchy::unified(root).and_then(|all| all.group(path)).map_err(to_cli)?;
+    let hierarchy = Hierarchy::unified(root).map_err(to_cli)?;
+    let group = hierarchy.group(path).map_err(to_cli)?;
     if let Some(why) = protected(group.path()) {
         return Err(CliError::usage(format!("the group {} is left alone: {why}", group.path())));
+    }
+    if let Some(guaranteed) = hierarchy.guaranteed(group.path(), true).map_err(to_cli)? {
+        return Err(CliError::usage(format!(
+            "the group {} is left alone: memory is guaranteed to {guaranteed} (memory.min or memory.low), from which a limit would take",
+            group.path()
+        )));
     }
     let file = if max { "memory.max" } else { "memory.high" };
     let now = group.limit(file).map_err(to_cli)?;

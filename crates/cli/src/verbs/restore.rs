@@ -3,30 +3,35 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use isotherm_daemon::changes::{Open, Returned};
+use isotherm_daemon::changes::{Open, Restored, Returned};
 use isotherm_report::{Cell, Column, Table};
 use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{HandsArgs, JOURNAL, hands};
+use crate::live::{HandsArgs, JOURNAL, Use, hands};
 use crate::ui::Ui;
 
 /// Take back every change that isotherm made to this machine and did not take back itself.
 ///
 /// Each change stands in a journal before it is made, so this works after a crash, `kill -9` or a power cut. A knob that
-/// somebody else has written since is left alone, and told. Changes of another boot are gone with it, and closed. Exit code 0:
-/// nothing of ours is left; 4: something was left alone; 1: something could not be put back, and stays in the journal.
+/// somebody else has written since is left alone, and told. Changes of another boot are gone with it, and closed. On a disk that is
+/// full, or that can only be read, knobs are put back all the same. Exit code 0: nothing of ours is left; 4: something was left
+/// alone, or could not be noted; 1: something could not be put back, and stays in the journal.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   sudo isotherm restore
   sudo isotherm restore --dry-run
+  sudo isotherm restore --of-daemon     what `isotherm apply` set stays
   sudo isotherm restore --format json")]
 pub(crate) struct Args {
     /// Say what would be put back, and write nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Only what the daemon changed. The unit of systemd calls this when the daemon has ended.
+    #[arg(long)]
+    of_daemon: bool,
     #[command(flatten)]
     hands: HandsArgs,
     #[command(flatten)]
@@ -65,15 +70,21 @@ impl Row {
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let root = args.hands.root();
     let journal = args.hands.journal.display();
-    let (returned, nothing) = match hands(&root, &args.hands.journal, false)? {
+    let is_asked = |open: &Open| !args.of_daemon || open.is_of_daemon();
+    let meant = if args.dry_run { Use::Read } else { Use::Restore };
+    let done = |changes| Restored { changes, not_noted: None };
+    let (Restored { changes, not_noted }, nothing) = match hands(&root, &args.hands.journal, meant)? {
         None if args.hands.journal != Path::new(JOURNAL) => {
             return Err(CliError::usage(format!("there is no journal {journal}; the usual one is {JOURNAL}")));
         }
-        None => (Vec::new(), format!("there is no journal {journal}: isotherm has changed nothing here")),
-        Some(mut hands) if args.dry_run => (hands.would_restore(), format!("{journal} has no open change")),
-        Some(mut hands) => (hands.restore().map_err(CliError::failed)?, format!("{journal} has no open change")),
+        None => (done(Vec::new()), format!("there is no journal {journal}: isotherm has changed nothing here")),
+        Some(mut hands) => {
+            let done = if args.dry_run { done(hands.would_restore(is_asked)) } else { hands.restore_where(is_asked) };
+            let whose = if args.of_daemon { " of the daemon" } else { "" };
+            (done, format!("{journal} has no open change{whose}"))
+        }
     };
-    let rows: Vec<Row> = returned.into_iter().map(|(open, what)| Row::new(open, what, args.dry_run)).collect();
+    let rows: Vec<Row> = changes.into_iter().map(|(open, what)| Row::new(open, what, args.dry_run)).collect();
     match args.format.format {
         Format::Json => {
             let text = serde_json::to_string_pretty(&rows).map_err(CliError::failed)?;
@@ -90,6 +101,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             rows.iter().find_map(|row| row.why.as_deref().filter(|_| row.result == "failed")).unwrap_or_default();
         return Err(CliError::failed(format!(
             "{failed} changes could not be put back and stay in the journal; the first: {first}"
+        )));
+    }
+    if let Some(why) = not_noted {
+        return Err(CliError::partial(format!(
+            "all is put back, and stays open in the journal, which could not note it: {why}; once it can be written, \
+             `isotherm restore` closes what is put back"
         )));
     }
     if alone > 0 {

@@ -16,7 +16,7 @@ use crate::live::daemon::{
     AUDIT, Audit, Configuration, DaemonClock, Exporter, InForce, Lock, Machine, Manager, RUN, StatusFile, checksum,
     configuration, take_back, tape,
 };
-use crate::live::{HandsArgs, OwnCpu, hands};
+use crate::live::{HandsArgs, OwnCpu, Use, hands};
 use crate::ui::Ui;
 use crate::verbs::compact::COMPACTOR;
 
@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Stopwatch::start_reloadable().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let _lock = Lock::take(&args.run_dir)?;
     let status = StatusFile { folder: args.run_dir, configuration: file.clone(), dry_run: args.dry_run };
-    let mut hands = if args.dry_run { None } else { hands(&root, &args.hands.journal, true)? };
+    let mut hands = if args.dry_run { None } else { hands(&root, &args.hands.journal, Use::Write)? };
     if let Some(hands) = &mut hands {
         take_back(hands, ui)?;
     }
@@ -146,7 +146,7 @@ impl Knobs for NoKnobs {
         self.set(section, path, value)
     }
 
-    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
+    fn set_often(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
         self.set(section, path, &value.to_string())
     }
 
@@ -154,7 +154,7 @@ impl Knobs for NoKnobs {
         Ok(())
     }
 
-    fn put_back(&mut self, _: &str) -> Result<(), Refusal> {
-        Ok(())
+    fn put_back(&mut self, _: &[String]) -> Result<Option<String>, Refusal> {
+        Ok(None)
     }
 }

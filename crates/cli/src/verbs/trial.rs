@@ -20,7 +20,7 @@ use crate::format::{Format, FormatArg};
 use crate::live::daemon::{
     AUDIT, Audit, DaemonClock, InForce, Lock, Machine, Manager, RUN, StatusFile, configuration_alone, take_back,
 };
-use crate::live::{HandsArgs, MachineKnobs, OwnCpu, hands, private_file};
+use crate::live::{HandsArgs, MachineKnobs, OwnCpu, Use, hands, private_file};
 use crate::ui::{ColourChoice, Ui};
 use crate::verbs::compact::COMPACTOR;
 use metrics::{Metrics, UserMetric};
@@ -137,7 +137,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let output = args.output.as_deref().map(|path| open(path).map(|file| (path, file))).transpose()?;
     let status = StatusFile { folder: args.run_dir.clone(), configuration: args.b.clone(), dry_run: false };
-    let mut hands = hands(&root, &args.hands.journal, true)?.ok_or_else(|| CliError::failed("there is no journal"))?;
+    let mut hands =
+        hands(&root, &args.hands.journal, Use::Write)?.ok_or_else(|| CliError::failed("there is no journal"))?;
     take_back(&mut hands, ui)?;
     let quiet = Ui::new(true, ColourChoice::Never);
     let audit = Audit::open(&args.audit, status.clone(), &quiet)?;

@@ -1,8 +1,11 @@
 //! Writes knobs, and restores their old values.
 
 use super::error::{KnobError, Refusal};
-use super::journal::{Journal, JournalError, Open, Store, band, is_rounded};
-use std::collections::{BTreeMap, BTreeSet};
+use super::journal::{Journal, JournalError, Store};
+use super::knob_table;
+use super::line::{Open, is_rounded};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// The knobs of a machine: small files that hold a value.
 pub trait KnobStore {
@@ -17,6 +20,9 @@ pub trait KnobStore {
     /// # Errors
     /// [`KnobError`].
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError>;
+
+    /// Inode of the group that a knob belongs to; `None` if it belongs to none, or the group is gone.
+    fn group(&mut self, path: &str) -> Option<u64>;
 
     /// Whether a write that timed out is still under way, and so may still take effect.
     fn is_being_written(&mut self, _path: &str) -> bool {
@@ -44,12 +50,36 @@ pub enum Returned {
     WasSo,
     /// The machine was rebooted since, which reset the value.
     OtherBoot,
-    /// The knob no longer exists: its group was removed, or its module unloaded. The value went with it.
+    /// The knob no longer exists: its group was removed, or its module unloaded. The value went with it. A group that was made again
+    /// under the same name is another one.
     Gone,
     /// The knob holds a value that another program wrote, and is left alone.
     Foreign(String),
     /// It could not be read or written; the change stays open.
     Failed(KnobError),
+}
+
+impl Returned {
+    /// With which words the journal closes the change; `None` if it stays open.
+    fn closes(&self) -> Option<&'static str> {
+        match self {
+            Self::Back => Some("back"),
+            Self::WasSo => Some("it was so"),
+            Self::OtherBoot => Some("of another boot"),
+            Self::Gone => Some("the knob is gone"),
+            Self::Foreign(_) => Some("somebody else wrote it since"),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+/// What a restore did.
+#[derive(Debug)]
+pub struct Restored {
+    /// The changes, newest first, with what became of each.
+    pub changes: Vec<(Open, Returned)>,
+    /// Why the journal could not note it, and still calls all of them open. Another restore finds that they are undone.
+    pub not_noted: Option<JournalError>,
 }
 
 /// Writes knobs, each only after a line in the journal.
@@ -93,7 +123,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         if accepts(&old) {
             return Ok(Changed { path: path.to_owned(), now: old.clone(), old, was_so: true });
         }
-        let number = self.journal.will_set(&self.boot, section, path, &old, value)?;
+        let number = self.will_set(section, path, &old, value)?;
         let written = self.write(path, value).and_then(|()| self.held(path));
         match written {
             Ok(now) if accepts(&now) => {
@@ -125,114 +155,130 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         }
     }
 
-    /// Writes a number into a knob that is written often. The journal records a range from half to twice the first number, and gets
-    /// another line only when a number leaves it.
+    /// Writes a number into a knob that is written often: the journal has one change of it, with the last value.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
+    pub fn set_often(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
         let refused = |why: KnobError| Refusal::Knob { path: path.to_owned(), why };
         let old = self.held(path).map_err(refused)?;
-        let is_covered =
-            |open: &Open| open.section == section && open.path == path && open.boot == self.boot && open.covers(value);
+        let group = self.machine.group(path);
+        let text = value.to_string();
+        let is_ours = |open: &&Open| open.section == section && open.boot == self.boot && open.group == group;
         // Only the newest change of the knob says what it holds.
-        let covers = self.journal.open().rev().find(|open| open.path == path).is_some_and(is_covered);
-        if !covers {
-            self.journal.will_set(&self.boot, section, path, &old, &band(value))?;
+        let number = self.journal.open_of(path).next_back().filter(is_ours).map(|open| open.number);
+        match number {
+            Some(number) => self.journal.will_set_again(number, &text)?,
+            None => drop(self.will_set(section, path, &old, &text)?),
         }
-        self.write(path, &value.to_string()).map_err(refused)?;
+        self.write(path, &text).map_err(refused)?;
         let now = self.held(path).map_err(refused)?;
-        if is_rounded(&value.to_string(), &now) {
+        if is_rounded(&text, &now) {
             return Ok(());
         }
-        let error = Box::new(KnobError::holds(&value.to_string(), now));
+        let error = Box::new(KnobError::holds(&text, now));
         Err(refused(match self.put_back(path, &old) {
             Ok(()) => KnobError::Undone(error),
-            Err(worse) => KnobError::StuckInBand { error, worse: Box::new(worse) },
+            Err(worse) => KnobError::StuckAgain { error, worse: Box::new(worse) },
         }))
     }
 
+    fn will_set(&mut self, section: &str, path: &str, old: &str, new: &str) -> Result<u64, Refusal> {
+        let refused = |words| Refusal::Knob { path: path.to_owned(), why: KnobError::NotOurs(words) };
+        if let Some(words) = [old, new].iter().find_map(|value| knob_table::refusal(path, value)) {
+            return Err(refused(words));
+        }
+        let group = self.machine.group(path);
+        let [boot, section, path, old, new] = [&self.boot, section, path, old, new].map(str::to_owned);
+        let open = Open { number: 0, boot, section, path, old, new, holds: None, before: None, group };
+        Ok(self.journal.will_set(open)?)
+    }
+
     /// Undoes all open changes, newest first, so a knob written twice ends at its first value.
-    ///
-    /// # Errors
-    /// [`JournalError`]: later changes stay open.
-    pub fn restore(&mut self) -> Result<Vec<(Open, Returned)>, JournalError> {
+    pub fn restore(&mut self) -> Restored {
         self.restore_where(|_| true)
     }
 
-    /// Undoes what one section wrote in this boot, newest first. Writes of other sections stay.
-    ///
-    /// # Errors
-    /// [`JournalError`]: later changes stay open.
-    pub fn restore_section(&mut self, section: &str) -> Result<Vec<(Open, Returned)>, JournalError> {
+    /// Undoes what these sections wrote in this boot, newest first. Writes of other sections stay.
+    pub fn restore_sections(&mut self, sections: &[String]) -> Restored {
+        let sections: BTreeSet<&str> = sections.iter().map(String::as_str).collect();
         let boot = self.boot.clone();
-        self.restore_where(|open| open.section == section && open.boot == boot)
+        self.restore_where(|open| sections.contains(open.section.as_str()) && open.boot == boot)
     }
 
-    /// Undoes the open changes that `is_asked` selects, newest first.
-    ///
-    /// # Errors
-    /// [`JournalError`]: later changes stay open.
-    pub fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Result<Vec<(Open, Returned)>, JournalError> {
-        let all: Vec<Open> = self.journal.open().rev().filter(|open| is_asked(open)).cloned().collect();
-        debug_assert!(all.is_sorted_by(|one, next| one.number > next.number), "changes are undone newest first");
-        let mut returned = Vec::with_capacity(all.len());
-        let mut stuck = BTreeSet::<String>::new();
-        let mut jumped = BTreeSet::<String>::new();
-        for open in all.clone() {
-            // A knob written several times is set to its first value directly: a value in between could do harm. Until then all of its
-            // changes are open. If we end right after it, each of them can still be closed.
-            if !jumped.contains(&open.path)
-                && let Some(first) = self.first_of(&open.path, &all)
-                && self.put_back(&open.path, &first).is_ok()
-            {
-                jumped.insert(open.path.clone());
-            }
-            let what = if jumped.contains(&open.path) {
-                Returned::Back
-            } else if stuck.contains(&open.path) {
-                Returned::Failed(KnobError::LaterChange)
-            } else {
-                self.take_back(&open)
-            };
-            if let Returned::Failed(_) = what {
-                stuck.insert(open.path.clone());
-            }
-            let why = match &what {
-                Returned::Back => Some("back"),
-                Returned::WasSo => Some("it was so"),
-                Returned::OtherBoot => Some("of another boot"),
-                Returned::Gone => Some("the knob is gone"),
-                Returned::Foreign(_) => Some("somebody else wrote it since"),
-                Returned::Failed(_) => None,
-            };
-            if let Some(why) = why {
-                self.journal.close(open.number, why)?;
-            }
-            returned.push((open, what));
-        }
-        let is_told =
-            |(open, what): &(Open, Returned)| matches!(what, Returned::Failed(_)) == self.journal.is_open(open.number);
-        assert!(returned.iter().all(is_told), "what stays open after a restore is told, and nothing else is");
-        Ok(returned)
+    /// Undoes the open changes that `is_asked` selects, newest first. The journal notes it afterwards: on a full disk, or one that can
+    /// only be read, knobs are restored all the same.
+    pub fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Restored {
+        let changes = self.undo_where(is_asked, true);
+        let closed: Vec<(u64, &str)> =
+            changes.iter().filter_map(|(open, what)| Some((open.number, what.closes()?))).collect();
+        let not_noted = self.journal.close_all(&closed).err();
+        let is_told = |(open, what): &(Open, Returned)| what.closes().is_none() == self.journal.is_open(open.number);
+        assert!(
+            not_noted.is_some() || changes.iter().all(is_told),
+            "what stays open after a restore is told, and nothing else is"
+        );
+        Restored { changes, not_noted }
     }
 
-    /// First value of a knob that was changed several times, if each change, newest first, can be undone.
-    fn first_of(&mut self, path: &str, all: &[Open]) -> Option<String> {
-        let chain: Vec<&Open> = all.iter().filter(|open| open.path == path).collect();
-        if chain.len() < 2 {
-            return None;
+    /// What a restore would do, newest first, without writing anything.
+    pub fn would_restore(&mut self, is_asked: impl Fn(&Open) -> bool) -> Vec<(Open, Returned)> {
+        self.undo_where(is_asked, false)
+    }
+
+    fn undo_where(&mut self, is_asked: impl Fn(&Open) -> bool, writes: bool) -> Vec<(Open, Returned)> {
+        let mut paths = BTreeSet::new();
+        let newest_first = self.journal.open().rev().filter(|open| is_asked(open));
+        let order: Vec<String> =
+            newest_first.filter(|open| paths.insert(&open.path)).map(|open| open.path.clone()).collect();
+        let mut changes = Vec::new();
+        for path in order {
+            let asked = self.journal.open_of(&path).rev().filter(|open| is_asked(open));
+            let chain: Vec<Open> = asked.cloned().collect();
+            changes.append(&mut self.undo(&path, chain, writes));
         }
-        let oldest = chain.last().map(|open| open.old.clone());
-        let mut value = self.machine.value(path).ok()??;
+        changes.sort_by_key(|(open, _)| Reverse(open.number));
+        changes
+    }
+
+    /// Undoes the changes of one knob, newest first. It is written once, with the value that the last of them leaves: one in between
+    /// could do harm.
+    fn undo(&mut self, path: &str, chain: Vec<Open>, writes: bool) -> Vec<(Open, Returned)> {
+        let is_of_now = chain.iter().any(|open| open.boot == self.boot);
+        let is_knob = knob_table::is_knob(path);
+        let held = match is_of_now && is_knob {
+            true if self.machine.is_being_written(path) => Err(KnobError::Pending),
+            true => self.machine.value(path),
+            false => Ok(None),
+        };
+        let group = if is_knob { self.machine.group(path) } else { None };
+        let is_of_now = |open: &&Open| open.boot == self.boot && open.group == group;
+        let first = chain.iter().rev().find(is_of_now).map(|open| open.old.clone());
+        // Undone already, by a restore that the journal could not note.
+        let is_back = matches!(&held, Ok(Some(value)) if Some(value) == first.as_ref());
+        let (mut changes, mut value) = (Vec::with_capacity(chain.len()), held.clone());
         for open in chain {
-            match self.judge(open, Ok(Some(value))) {
-                Returned::Back | Returned::WasSo => value = open.old.clone(),
-                _ => return None,
+            let what = match self.judge(&open, group, value.clone()) {
+                Returned::Foreign(_) if is_back => Returned::WasSo,
+                what => what,
+            };
+            match &what {
+                Returned::Back => value = Ok(Some(open.old.clone())),
+                Returned::Failed(_) => value = Err(KnobError::LaterChange),
+                _ => {}
             }
+            changes.push((open, what));
         }
-        debug_assert_eq!(Some(&value), oldest.as_ref(), "of several changes the oldest value wins");
-        Some(value)
+        let target = value.ok().flatten().filter(|value| held.as_ref() != Ok(&Some(value.clone())));
+        if writes
+            && let Some(target) = target
+            && let Err(why) = self.put_back(path, &target)
+        {
+            let backs = changes.iter_mut().map(|(_, what)| what).filter(|what| **what == Returned::Back);
+            let whys = std::iter::once(why).chain(std::iter::repeat(KnobError::LaterChange));
+            backs.zip(whys).for_each(|(what, why)| *what = Returned::Failed(why));
+        }
+        changes
     }
 
     /// Drops the changes of one section: another program owns these values by now.
@@ -241,39 +287,23 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
     /// [`JournalError`]: later changes stay open.
     pub fn forget(&mut self, section: &str) -> Result<(), JournalError> {
         let open = self.journal.open().filter(|open| open.section == section && open.boot == self.boot);
-        let numbers: Vec<u64> = open.map(|open| open.number).collect();
-        numbers.into_iter().try_for_each(|number| self.journal.close(number, "somebody else wrote it since"))?;
+        let closed: Vec<(u64, &str)> = open.map(|open| (open.number, "somebody else wrote it since")).collect();
+        self.journal.close_all(&closed)?;
         let is_left = self.journal.open().any(|open| open.section == section && open.boot == self.boot);
         assert!(!is_left, "a section owns no change after its changes are dropped");
         Ok(())
     }
 
-    /// The steps of a restore, in order, without writing anything.
-    pub fn would_restore(&mut self) -> Vec<(Open, Returned)> {
-        // Values that later changes would have restored, by path.
-        let mut after = BTreeMap::<String, String>::new();
-        let all: Vec<Open> = self.journal.open().rev().cloned().collect();
-        let mut returned = Vec::with_capacity(all.len());
-        for open in all {
-            let now = match after.get(&open.path) {
-                Some(value) => Ok(Some(value.clone())),
-                None => self.machine.value(&open.path),
-            };
-            let what = self.judge(&open, now);
-            if what == Returned::Back {
-                after.insert(open.path.clone(), open.old.clone());
-            }
-            returned.push((open, what));
-        }
-        returned
-    }
-
-    fn judge(&self, open: &Open, now: Result<Option<String>, KnobError>) -> Returned {
+    fn judge(&self, open: &Open, group: Option<u64>, now: Result<Option<String>, KnobError>) -> Returned {
         if open.boot != self.boot {
             return Returned::OtherBoot;
         }
+        if let Some(words) = knob_table::refusal(&open.path, &open.old) {
+            return Returned::Failed(KnobError::NotOurs(words));
+        }
         match now {
             Ok(None) => Returned::Gone,
+            Ok(Some(_)) if open.group.is_some() && open.group != group => Returned::Gone,
             Ok(Some(now)) if now == open.old => Returned::WasSo,
             Ok(Some(now)) if open.wrote(&now) => Returned::Back,
             Ok(Some(now)) => Returned::Foreign(now),
@@ -281,23 +311,9 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         }
     }
 
-    fn take_back(&mut self, open: &Open) -> Returned {
-        if open.boot == self.boot && self.machine.is_being_written(&open.path) {
-            return Returned::Failed(KnobError::Pending);
-        }
-        let now = if open.boot == self.boot { self.machine.value(&open.path) } else { Ok(None) };
-        match self.judge(open, now) {
-            Returned::Back => match self.put_back(&open.path, &open.old) {
-                Ok(()) => Returned::Back,
-                Err(why) => Returned::Failed(why),
-            },
-            other => other,
-        }
-    }
-
     /// The only place that writes a knob.
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
-        let is_noted = self.journal.open().rev().any(|open| open.path == path && open.boot == self.boot);
+        let is_noted = self.journal.open_of(path).rev().any(|open| open.boot == self.boot);
         assert!(is_noted, "{path} is written only while the journal holds its old value");
         self.machine.write(path, value)
     }

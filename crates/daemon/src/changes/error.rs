@@ -11,6 +11,9 @@ pub enum KnobError {
     Machine(String),
     #[error("there is no such knob")]
     NoKnob,
+    /// What is allowed, in words.
+    #[error("{0}")]
+    NotOurs(String),
     /// Of a file that exists only because of a knob.
     #[error("there is no such file")]
     NoFile,
@@ -23,9 +26,9 @@ pub enum KnobError {
     /// A write could not be undone at once, and stays in the journal.
     #[error("{error}, and cannot be put back: {worse}")]
     Stuck { error: Box<Self>, worse: Box<Self> },
-    /// The same within a range that the journal holds already.
+    /// The same, of a knob that we wrote before.
     #[error("{error}; it cannot be put back: {worse}")]
-    StuckInBand { error: Box<Self>, worse: Box<Self> },
+    StuckAgain { error: Box<Self>, worse: Box<Self> },
     #[error("a later change of it was not taken back")]
     LaterChange,
     /// The write may still take effect.
@@ -115,7 +118,7 @@ mod tests {
                 "`2` was written, and it holds `1`, and cannot be put back: EIO",
             ),
             (
-                KnobError::StuckInBand { error: Box::new(holds()), worse: eio() },
+                KnobError::StuckAgain { error: Box::new(holds()), worse: eio() },
                 "`2` was written, and it holds `1`; it cannot be put back: EIO",
             ),
             (KnobError::LaterChange, "a later change of it was not taken back"),

@@ -6,11 +6,14 @@
 mod change;
 mod error;
 mod journal;
+mod knob_table;
+mod line;
 mod protected;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Changed, JournaledKnobs, KnobStore, Returned};
+pub use change::{Changed, JournaledKnobs, KnobStore, Restored, Returned};
 pub use error::{KnobError, NotRestored, Refusal};
-pub use journal::{Journal, JournalError, Open, Store, is_rounded, same_value};
-pub use protected::{protected, protected_command};
+pub use journal::{Journal, JournalError, Store};
+pub use line::{Open, is_rounded, same_value};
+pub use protected::{is_protected_name, protected, protected_command};

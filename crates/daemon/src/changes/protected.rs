@@ -16,17 +16,26 @@ const PROTECTED: &[(&str, &str)] = &[
     ("kubelet.service", "it runs the node"),
 ];
 
+/// Groups at the top of the tree in which services of the machine run. Root alone makes groups there.
+const SLICES: [&str; 3] = ["system.slice", "runtime.slice", "podruntime.slice"];
+
 /// Why a group must not be touched; `None` if it may be. `path` as in `/proc/PID/cgroup`. Acting on a parent group acts on its
-/// children, so the usual parents of protected groups are refused too.
+/// children, so the usual parents of protected groups are refused too. A name counts at the top of the tree: below that, whoever a
+/// group was handed over to gives names as they like.
 pub fn protected(path: &str) -> Option<&'static str> {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
-    let all: Vec<&str> = parts.clone().collect();
-    match all.as_slice() {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let name = match parts.as_slice() {
         [] => return Some("it is the whole machine"),
-        ["system.slice"] => return Some("all services of the machine are in it; name one of them"),
-        _ => {}
-    }
-    parts.find_map(|part| PROTECTED.iter().find(|(name, _)| *name == part).map(|(_, why)| *why))
+        [slice] if SLICES.contains(slice) => return Some("services of the machine are in it; name one of them"),
+        [slice, name, ..] if SLICES.contains(slice) => name,
+        [name, ..] => name,
+    };
+    PROTECTED.iter().find(|(protected, _)| protected == name).map(|(_, why)| *why)
+}
+
+/// Whether a group is left alone by such a name, where it counts.
+pub fn is_protected_name(part: &str) -> bool {
+    SLICES.contains(&part) || PROTECTED.iter().any(|(name, _)| *name == part)
 }
 
 /// Names of programs that are never acted on, in any group.
@@ -65,9 +74,15 @@ mod tests {
         {
             assert!(protected(path).is_some(), "{path}");
         }
-        for path in
-            ["/app.slice/web.service", "/system.slice/nginx.service", "/user.slice", "/system.slice/my-ssh.service"]
-        {
+        for path in [
+            "/app.slice/web.service",
+            "/system.slice/nginx.service",
+            "/user.slice",
+            "/system.slice/my-ssh.service",
+            // Names that a user gave in a tree of their own.
+            "/user.slice/u1/ssh.service",
+            "/system.slice/web.service/ssh.service",
+        ] {
             assert_eq!(protected(path), None, "{path}");
         }
         assert!(protected_command("sshd").is_some());

@@ -2,7 +2,7 @@
 
 use super::{Config, LimitsConfig};
 use crate::changes::protected;
-use isotherm_units::wildcard::may_meet;
+use isotherm_units::wildcard::{may_meet, reaches_below};
 use isotherm_units::{Bytes, Ratio};
 
 /// Something that makes no sense.
@@ -117,6 +117,18 @@ impl Config {
             absolute(&place, &cgroup)?;
             if let Some(why) = protected(&cgroup).filter(|_| section.enable) {
                 return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
+            }
+            let is_one = !cgroup.contains(['*', '?']);
+            let below = self.daemon.protect.iter().position(|pattern| reaches_below(pattern, &cgroup));
+            if let Some(at) = below.filter(|_| section.enable && is_one) {
+                return Err(Contradiction {
+                    key: place,
+                    other: Some(format!("daemon.protect[{at}]")),
+                    message: format!(
+                        "a limit on `{target}` takes memory from all below it, and `{}` is protected; name the groups beside that one",
+                        self.daemon.protect[at]
+                    ),
+                });
             }
             let is_shared = |other: &LimitsConfig| {
                 self.cgroup_of(&other.limits.target, "").is_ok_and(|other| may_meet(&other, &cgroup))

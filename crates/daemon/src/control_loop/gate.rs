@@ -8,11 +8,14 @@ use isotherm_core::host::{
     Listing, Lruvec, TargetId,
 };
 use isotherm_units::PAGE_BYTES;
-use isotherm_units::wildcard::is_within;
+use isotherm_units::wildcard::{is_within, reaches_below};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most pages in one system call: 16 MiB, so that no call takes long.
 const PIECE_PAGES: u64 = 4096;
+
+/// Most groups that one look names as left alone: whoever makes groups must not fill the audit.
+const NAMED: usize = 16;
 
 /// Whether a section may act.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,9 +93,11 @@ pub(super) struct Gate<'a> {
 pub(super) struct Skipped {
     /// The section may act, so some groups must be left alone.
     pub(super) acts: bool,
+    /// What it does to a group it does to all groups below it too.
+    reaches_below: bool,
     /// Groups that the configuration protects: paths, with `*` and `?`.
-    pub(super) protected: Vec<String>,
-    /// Those that were met, with why.
+    protected: Vec<String>,
+    /// Those that were met since the last look for groups, with why.
     pub(super) met: BTreeMap<String, String>,
     /// Those already reported.
     told: BTreeSet<String>,
@@ -103,14 +108,35 @@ impl Skipped {
         Self { acts, ..Self::default() }
     }
 
-    /// Lines about groups that were met and not reported yet.
+    /// For a section whose actions on a group act on the groups below it too.
+    pub(super) fn with_below(acts: bool) -> Self {
+        Self { reaches_below: true, ..Self::new(acts) }
+    }
+
+    /// A look for groups begins: those that are gone are forgotten.
+    pub(super) fn begin(&mut self, protected: &[String]) {
+        protected.clone_into(&mut self.protected);
+        self.met.clear();
+    }
+
+    /// Lines about groups that were met and not reported yet. Of many, the first are named and the others counted.
     pub(super) fn news(&mut self, section: &str) -> Vec<Line> {
-        let mut lines = Vec::new();
-        for (target, why) in &self.met {
-            if self.told.insert(target.clone()) {
-                lines.push(Line::LeftAlone { section: section.to_owned(), target: target.clone(), why: why.clone() });
-            }
-        }
+        self.told.retain(|target| self.met.contains_key(target));
+        let new: Vec<(String, String)> = self
+            .met
+            .iter()
+            .filter(|(target, _)| !self.told.contains(*target))
+            .map(|(target, why)| (target.clone(), why.clone()))
+            .collect();
+        self.told.extend(new.iter().map(|(target, _)| target.clone()));
+        let more = new.len().saturating_sub(NAMED) as u64;
+        let section = || section.to_owned();
+        let mut lines: Vec<Line> = new
+            .into_iter()
+            .take(NAMED)
+            .map(|(target, why)| Line::LeftAlone { section: section(), target, why })
+            .collect();
+        lines.extend((more > 0).then(|| Line::MoreLeftAlone { section: section(), groups: more }));
         lines
     }
 
@@ -119,7 +145,7 @@ impl Skipped {
         if !self.acts {
             return false;
         }
-        let why = protected(path).or_else(|| self.why_group(path, world));
+        let why = protected(path).map(str::to_owned).or_else(|| self.why_group(path, world));
         self.note(path, why)
     }
 
@@ -130,23 +156,44 @@ impl Skipped {
         }
         // Naming a process does not include all of its group.
         let of_group = || protected(group).filter(|_| !matches!(group, "/" | "/system.slice"));
-        let why = protected_command(command).or_else(of_group).or_else(|| self.why_group(group, world));
+        let built_in = protected_command(command).or_else(of_group).map(str::to_owned);
+        let why = built_in.or_else(|| self.why_group(group, world));
         self.note(name, why)
     }
 
-    fn why_group(&self, path: &str, world: &mut dyn System) -> Option<&'static str> {
+    fn why_group(&self, path: &str, world: &mut dyn System) -> Option<String> {
         if self.protected.iter().any(|pattern| is_within(pattern, path)) {
-            return Some("[daemon] protect names it");
+            return Some("[daemon] protect names it".to_owned());
         }
-        world.is_guaranteed(path).then_some("memory is guaranteed to it (memory.min or memory.low)")
+        if self.reaches_below
+            && let Some(below) = self.protected.iter().find_map(|pattern| there_below(pattern, path, world))
+        {
+            return Some(format!("[daemon] protect names {below}, which is below it: name the groups beside that one"));
+        }
+        let guaranteed = world.guaranteed(path, self.reaches_below)?;
+        Some(if guaranteed == path {
+            "memory is guaranteed to it (memory.min or memory.low)".to_owned()
+        } else {
+            let place = if is_below(path, &guaranteed) { "below" } else { "above" };
+            format!("memory is guaranteed to {guaranteed}, {place} it (memory.min or memory.low)")
+        })
     }
 
-    fn note(&mut self, name: &str, why: Option<&'static str>) -> bool {
-        match why {
-            Some(why) => self.met.insert(name.to_owned(), why.to_owned()),
-            None => self.met.remove(name),
-        };
-        why.is_some()
+    fn note(&mut self, name: &str, why: Option<String>) -> bool {
+        let is_noted = why.is_some();
+        self.met.extend(why.map(|why| (name.to_owned(), why)));
+        is_noted
+    }
+}
+
+/// A group below a path that a pattern means; one that cannot be looked for may be there.
+fn there_below(pattern: &str, path: &str, world: &mut dyn System) -> Option<String> {
+    if !reaches_below(pattern, path) {
+        return None;
+    }
+    match world.groups(pattern) {
+        Ok(groups) => groups.into_iter().find(|group| is_below(path, group)),
+        Err(_) => Some(pattern.to_owned()),
     }
 }
 
@@ -274,6 +321,7 @@ impl Gauging for Gate<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tape::NoHost;
 
     #[test]
     fn each_reason_to_hold_back_has_its_words() {
@@ -291,5 +339,31 @@ mod tests {
         ] {
             assert_eq!(HostError::from(held), HostError::Failed(words.to_owned()));
         }
+    }
+
+    /// A user makes groups, new ones each time.
+    #[test]
+    fn those_that_are_gone_are_forgotten_and_many_are_counted() {
+        let mut spared = Skipped::new(true);
+        for round in 0..3 {
+            for is_again in [false, true] {
+                spared.begin(&[]);
+                assert!((0..1000).all(|group| spared.has(&format!("/u/{round}-{group}"), &mut NoHost)));
+                let lines = spared.news("limits.x");
+                if is_again {
+                    assert!(lines.is_empty(), "{lines:?}");
+                } else {
+                    assert_eq!(lines.len(), NAMED + 1);
+                    assert!(matches!(lines.last(), Some(Line::MoreLeftAlone { groups: 984, .. })), "{lines:?}");
+                }
+                assert_eq!((spared.met.len(), spared.told.len()), (1000, 1000));
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_only_begins_like_a_group_is_not_below_it() {
+        assert!(is_below("/a", "/a/b") && is_below("/a", "/a") && is_below("/", "/ab"));
+        assert!(!is_below("/a", "/ab") && !is_below("/a/b", "/a"));
     }
 }

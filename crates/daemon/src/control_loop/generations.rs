@@ -77,7 +77,7 @@ impl Section for GenerationsSection {
         let before: BTreeSet<String> = self.groups.drain(..).collect();
         let mut lines = self.head.moves(&before, &found);
         self.groups = found.into_iter().collect();
-        self.spared.protected.clone_from(&context.config.daemon.protect);
+        self.spared.begin(&context.config.daemon.protect);
         if trouble != self.not_followed {
             self.not_followed.clone_from(&trouble);
             lines.extend(trouble.map(|why| Line::Trouble { section: self.head.label.clone(), why: why.to_string() }));

@@ -4,7 +4,7 @@ use super::gate::{Held, Skipped};
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
-use super::trouble::{AuditError, TargetError, Trouble};
+use super::trouble::{AuditError, NotNoted, TargetError, Trouble};
 use super::{Knobs, Log, LoopHost, System, SystemError};
 use crate::changes::{Refusal, is_rounded};
 use crate::config::{Config, LimitsConfig};
@@ -29,6 +29,8 @@ const TELL_SHARE: u64 = 20;
 struct Sized {
     daemon: LimitsDaemon,
     ran: Instant,
+    /// Inode of the group, after its first run.
+    number: Option<u64>,
     /// The file, and the value that we wrote; `None` if it is unchanged.
     file: String,
     held: Option<u64>,
@@ -63,7 +65,7 @@ impl Kind for LimitsSection {
             totals: Totals::default(),
             spec: spec.clone(),
             groups: BTreeMap::new(),
-            spared: Skipped::new(true),
+            spared: Skipped::with_below(true),
         })
     }
 
@@ -80,7 +82,7 @@ impl Section for LimitsSection {
     /// The limit of a removed group is removed with it.
     fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
-        self.spared.protected.clone_from(&context.config.daemon.protect);
+        self.spared.begin(&context.config.daemon.protect);
         let mut found = BTreeSet::new();
         match context.config.cgroup_of(&self.spec.limits.target, "").map(|pattern| context.world.groups(&pattern)) {
             Ok(Ok(groups)) => found.extend(groups),
@@ -93,9 +95,18 @@ impl Section for LimitsSection {
         }
         found.retain(|path| !self.spared.has(path, context.world));
         lines.extend(self.spared.news(&self.head.label));
-        let gone: Vec<String> = self.groups.keys().filter(|path| !found.contains(*path)).cloned().collect();
+        // One that was left alone, and has been made again since, is another group.
+        let is_another =
+            |path: &str, sized: &Sized| sized.foreign.is_some() && context.host.memcg(path) != sized.number;
+        let is_gone = |(path, sized): &(&String, &Sized)| !found.contains(*path) || is_another(path, sized);
+        let gone: Vec<String> = self.groups.iter().filter(is_gone).map(|(path, _)| path.clone()).collect();
+        let held: Vec<String> = gone
+            .iter()
+            .filter(|path| self.groups.get(*path).is_some_and(|sized| sized.held.is_some()))
+            .cloned()
+            .collect();
+        lines.extend(self.lift(&held, context.knobs));
         for path in gone {
-            lines.extend(self.lift(&path, context.knobs));
             self.groups.remove(&path);
             lines.push(Line::Went { section: self.head.label.clone(), target: path });
         }
@@ -106,8 +117,16 @@ impl Section for LimitsSection {
             // The values were checked when the section was made; only the target differs.
             let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), context.now) else { continue };
             let Ok(file) = context.world.group_file(&path, "memory.high") else { continue };
-            let sized =
-                Sized { daemon, ran: context.now, file, held: None, foreign: None, told: None, is_refusal_told: false };
+            let sized = Sized {
+                daemon,
+                ran: context.now,
+                number: None,
+                file,
+                held: None,
+                foreign: None,
+                told: None,
+                is_refusal_told: false,
+            };
             lines.push(Line::Came { section: self.head.label.clone(), target: path.clone() });
             self.groups.insert(path, sized);
         }
@@ -153,6 +172,7 @@ impl Section for LimitsSection {
                 section: &section,
                 enabled: self.head.enabled,
                 file: &sized.file,
+                number: &mut sized.number,
                 held: &mut sized.held,
                 foreign: &mut sized.foreign,
                 told: &mut sized.told,
@@ -191,13 +211,13 @@ impl Section for LimitsSection {
     }
 
     fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, AuditError> {
-        let paths: Vec<String> = self.groups.keys().cloned().collect();
+        let held = self.groups.iter().filter(|(_, sized)| sized.held.is_some());
+        let paths: Vec<String> = held.map(|(path, _)| path.clone()).collect();
         let (mut left, mut lines) = (Vec::new(), Vec::new());
-        for path in paths {
-            match self.lift(&path, context.knobs) {
-                Some(Line::Trouble { why, .. }) => left.push(why),
-                Some(line) => lines.push(line),
-                None => {}
+        for line in self.lift(&paths, context.knobs) {
+            match line {
+                Line::Trouble { why, .. } => left.push(why),
+                line => lines.push(line),
             }
         }
         lines.iter().try_for_each(|line| context.log.line(line))?;
@@ -226,18 +246,33 @@ impl LimitsSection {
         format!("{} {group}", self.head.label)
     }
 
-    /// Restores the limit of one group.
-    fn lift(&mut self, path: &str, knobs: &mut dyn Knobs) -> Option<Line> {
-        let section = self.section_of(path);
-        let sized = self.groups.get_mut(path)?;
-        sized.held?;
-        match knobs.put_back(&section) {
-            Ok(()) => {
-                sized.held = None;
-                Some(Line::PutBack { section })
-            }
-            Err(why) => Some(Line::Trouble { section, why: why.to_string() }),
+    /// Restores the limits of groups that hold one, in one write of the journal.
+    fn lift(&mut self, paths: &[String], knobs: &mut dyn Knobs) -> Vec<Line> {
+        if paths.is_empty() {
+            return Vec::new();
         }
+        let sections: Vec<String> = paths.iter().map(|path| self.section_of(path)).collect();
+        let (mut lines, refusal) = match knobs.put_back(&sections) {
+            Ok(None) => (Vec::new(), None),
+            Ok(Some(why)) => (vec![self.head.not_noted(why)], None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        // Of several, each is asked again: one that is stuck keeps no other one.
+        if refusal.is_some() && paths.len() > 1 {
+            return paths.iter().flat_map(|path| self.lift(std::slice::from_ref(path), knobs)).collect();
+        }
+        for (path, section) in paths.iter().zip(sections) {
+            match &refusal {
+                Some(why) => lines.push(Line::Trouble { section, why: why.to_string() }),
+                None => {
+                    if let Some(sized) = self.groups.get_mut(path) {
+                        sized.held = None;
+                    }
+                    lines.push(Line::PutBack { section });
+                }
+            }
+        }
+        lines
     }
 
     /// Restarts the controllers, because their limits are restored.
@@ -283,6 +318,7 @@ struct Bound<'a> {
     section: &'a str,
     enabled: bool,
     file: &'a str,
+    number: &'a mut Option<u64>,
     held: &'a mut Option<u64>,
     foreign: &'a mut Option<String>,
     told: &'a mut Option<u64>,
@@ -311,6 +347,15 @@ impl Bound<'_> {
         Ok(Some(anon.saturating_add(shmem).saturating_sub(swap.get())))
     }
 
+    /// A group that was removed and made again under the same name has no limit of ours: that went with the other one.
+    fn heed(&mut self, number: u64) {
+        if self.number.replace(number).is_some_and(|before| before != number) {
+            (*self.held, *self.told) = (None, None);
+            // The journal sees that the group is another one, and closes the change.
+            let _ = self.knobs.put_back(&[self.section.to_owned()]);
+        }
+    }
+
     /// Whether the file holds an expected value: its original one, or the one that we wrote.
     fn is_ours(&mut self) -> Result<bool, LimitError> {
         let Some(now) = self.world.value(self.file)? else { return Err(LimitError::NoFile) };
@@ -332,9 +377,13 @@ impl Bound<'_> {
         if self.held.is_none() {
             return Ok(());
         }
-        self.tell(&Line::PutBack { section: self.section.to_owned() })?;
+        // Giving memory back waits for no line, and no disk.
+        let not_noted = self.knobs.put_back(&[self.section.to_owned()])?;
         *self.held = None;
-        Ok(self.knobs.put_back(self.section)?)
+        if let Some(why) = not_noted {
+            self.tell(&Line::Trouble { section: self.section.to_owned(), why: NotNoted(why).to_string() })?;
+        }
+        Ok(self.tell(&Line::PutBack { section: self.section.to_owned() })?)
     }
 
     fn tell(&mut self, line: &Line) -> Result<(), AuditError> {
@@ -361,7 +410,7 @@ impl Bound<'_> {
         let mut next = usage.max(high);
         let outcome = loop {
             next = high.max(next.saturating_sub(PIECE) / PAGE_BYTES * PAGE_BYTES);
-            if let Err(why) = self.knobs.set_within_band(self.section, self.file, next) {
+            if let Err(why) = self.knobs.set_often(self.section, self.file, next) {
                 break Err(why);
             }
             *self.held = Some(next);
@@ -391,7 +440,8 @@ impl Bound<'_> {
 }
 
 impl Limiting for Bound<'_> {
-    fn set_memory_high(&mut self, _: u64, high: Option<Bytes>) -> Result<(), HostError> {
+    fn set_memory_high(&mut self, memcg: u64, high: Option<Bytes>) -> Result<(), HostError> {
+        self.heed(memcg);
         let whole = |high: Bytes| high.get() / PAGE_BYTES * PAGE_BYTES;
         let set = match self.is_ours() {
             Ok(false) => Err(LimitError::Foreign),

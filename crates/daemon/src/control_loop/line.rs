@@ -50,6 +50,8 @@ pub enum Line {
     Went { section: String, target: String },
     /// A configured group is left alone.
     LeftAlone { section: String, target: String, why: String },
+    /// So are further groups, in the same look.
+    MoreLeftAlone { section: String, groups: u64 },
     /// An action follows; this line is written before it.
     Asks { section: String, target: String, write: String },
     /// An action was carried out, or would have been.
@@ -128,6 +130,7 @@ impl Line {
         // No `..` here, so each new field must be handled.
         match self {
             Self::Began { sections: _, acting: _ } | Self::Resumed | Self::Paced { stretch: _ } => {}
+            Self::MoreLeftAlone { section, groups: _ } => texts.section(section),
             Self::Section { section, engine: _, enabled: _, why } | Self::Trouble { section, why } => {
                 texts.section(section);
                 texts.words(why);

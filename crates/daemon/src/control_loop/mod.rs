@@ -26,7 +26,9 @@ pub use line::{Act, Effect, Line, SectionStatus, Status, Texts};
 pub use run::{Ended, Environment, LoopEnd, LoopError, steer};
 pub use trouble::{AuditError, SystemError, TargetError};
 
-use crate::changes::{JournaledKnobs, KnobError, KnobStore, NotRestored, Refusal, Returned, Store, same_value};
+use crate::changes::{
+    JournaledKnobs, KnobError, KnobStore, NotRestored, Refusal, Restored, Returned, Store, same_value,
+};
 use crate::config::{Config, Target};
 use isotherm_core::compaction::{HUGE_ORDER, node_score};
 use isotherm_core::host::{AddressRange, Adopting, Compacting, GenerationsHost, MonitorHost, PromotionHost, ZoneState};
@@ -53,6 +55,9 @@ pub struct Running {
     pub process: u32,
     /// Its own name for itself.
     pub command: String,
+    /// Name of the file of its program, if it can be read.
+    #[serde(default)]
+    pub file: Option<String>,
     /// Path of its cgroup v2; `/` if it has none.
     pub group: String,
 }
@@ -121,8 +126,9 @@ pub trait System {
     /// [`SystemError`].
     fn command(&mut self, path: &str, word: &str) -> Result<(), SystemError>;
 
-    /// Whether this group is guaranteed memory (`memory.min`, `memory.low`).
-    fn is_guaranteed(&mut self, path: &str) -> bool;
+    /// The group with guaranteed memory (`memory.min`, `memory.low`) that acting on this one would take from: this one, one above it,
+    /// or, `with_below`, one directly below it. A guarantee counts by its effective value.
+    fn guaranteed(&mut self, path: &str, with_below: bool) -> Option<String>;
 
     /// Total time in which all tasks waited for memory: `full` of `/proc/pressure/memory`. `None`: not known here.
     fn full_stall(&mut self) -> Option<Duration>;
@@ -188,12 +194,11 @@ pub trait Knobs {
     /// [`Refusal`].
     fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), Refusal>;
 
-    /// Writes a number into a knob that is written often. The journal records a range around it, and gets a line only when a number
-    /// leaves the range. On restore, any number in the range counts as ours.
+    /// Writes a number into a knob that is written often. The journal has one change of it, with the last number.
     ///
     /// # Errors
     /// [`Refusal`].
-    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal>;
+    fn set_often(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal>;
 
     /// Drops the changes of a section: another program owns these values by now.
     ///
@@ -201,11 +206,12 @@ pub trait Knobs {
     /// [`Refusal`].
     fn forget(&mut self, section: &str) -> Result<(), Refusal>;
 
-    /// Restores all that a section wrote, newest first.
+    /// Restores all that sections wrote, newest first. Returns why the journal could not note it, if it could not: knobs do not wait for
+    /// a disk.
     ///
     /// # Errors
     /// [`Refusal::Left`]: what could not be restored.
-    fn put_back(&mut self, section: &str) -> Result<(), Refusal>;
+    fn put_back(&mut self, sections: &[String]) -> Result<Option<String>, Refusal>;
 }
 
 impl<S: Store, M: KnobStore> Knobs for JournaledKnobs<S, M> {
@@ -223,22 +229,23 @@ impl<S: Store, M: KnobStore> Knobs for JournaledKnobs<S, M> {
         }
     }
 
-    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
-        JournaledKnobs::set_within_band(self, section, path, value)
+    fn set_often(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
+        JournaledKnobs::set_often(self, section, path, value)
     }
 
     fn forget(&mut self, section: &str) -> Result<(), Refusal> {
         Ok(JournaledKnobs::forget(self, section)?)
     }
 
-    fn put_back(&mut self, section: &str) -> Result<(), Refusal> {
-        let left = self.restore_section(section)?.into_iter().filter_map(|(open, what)| match what {
+    fn put_back(&mut self, sections: &[String]) -> Result<Option<String>, Refusal> {
+        let Restored { changes, not_noted } = self.restore_sections(sections);
+        let left = changes.into_iter().filter_map(|(open, what)| match what {
             Returned::Failed(why) => Some(NotRestored::Failed { path: open.path, why }),
             Returned::Foreign(now) => Some(NotRestored::Foreign { path: open.path, now }),
             _ => None,
         });
         let left: Vec<NotRestored> = left.collect();
-        if left.is_empty() { Ok(()) } else { Err(Refusal::Left(left)) }
+        if left.is_empty() { Ok(not_noted.map(|why| why.to_string())) } else { Err(Refusal::Left(left)) }
     }
 }
 

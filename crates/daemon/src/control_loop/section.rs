@@ -3,7 +3,7 @@
 use super::gate::Permit;
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
-use super::trouble::{AuditError, Trouble};
+use super::trouble::{AuditError, NotNoted, Trouble};
 use super::{Knobs, Log, LoopHost, System};
 use crate::config::Config;
 use isotherm_core::host::TargetId;
@@ -237,6 +237,11 @@ impl Head {
         }
         self.trouble.clone_from(&trouble);
         trouble.map(|why| Line::Trouble { section: self.label.clone(), why: why.to_string() })
+    }
+
+    /// The line that knobs are restored, and that the journal could not note it.
+    pub(super) fn not_noted(&self, why: String) -> Line {
+        Line::Trouble { section: self.label.clone(), why: NotNoted(why).to_string() }
     }
 
     /// Lines about groups that appeared and ended.

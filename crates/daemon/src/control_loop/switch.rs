@@ -214,12 +214,13 @@ impl KernelSection {
             Ok(writes) => writes,
             Err(why) => return Ok(Some(why.into())),
         };
-        let back = |context: &mut Context<'_>| context.knobs.put_back(&self.head.label).err().map(Box::new);
+        let label = [self.head.label.clone()];
+        let back = |context: &mut Context<'_>| context.knobs.put_back(&label).err().map(Box::new);
         for write in writes {
             let (path, value) = (write.path.clone(), write.value.clone());
             if let Err(why) = context.log.line(&Line::Writes { section: self.head.label.clone(), path, value }) {
                 // The rest stays in the journal, and is reported when possible.
-                let _ = context.knobs.put_back(&self.head.label);
+                let _ = context.knobs.put_back(&label);
                 return Err(why);
             }
             if let Err(error) = write.carry_out(&self.head.label, context.knobs) {
@@ -309,9 +310,16 @@ impl KernelSection {
         // The counters are gone afterwards. Knobs are restored even if no line can be written.
         let counted = self.count(context.now, context.world, context.log);
         self.on = None;
-        let trouble = context.knobs.put_back(&self.head.label).err();
+        let restored = context.knobs.put_back(std::slice::from_ref(&self.head.label));
         counted?;
-        context.log.line(&Line::PutBack { section: self.head.label.clone() })?;
-        Ok(trouble)
+        match restored {
+            Ok(not_noted) => {
+                let lines = not_noted.map(|why| self.head.not_noted(why));
+                let lines = lines.into_iter().chain([Line::PutBack { section: self.head.label.clone() }]);
+                lines.into_iter().try_for_each(|line| context.log.line(&line))?;
+                Ok(None)
+            }
+            Err(left) => Ok(Some(left)),
+        }
     }
 }

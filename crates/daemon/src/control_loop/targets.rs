@@ -13,7 +13,7 @@ pub(super) struct ResolvedTarget {
     /// Path of the group that the processes are in.
     pub(super) group: String,
     pub(super) processes: Vec<u32>,
-    /// Name of the program, for a process named individually.
+    /// Name of the program, for a process named individually: of its file, which the process cannot choose for itself.
     command: Option<String>,
 }
 
@@ -52,11 +52,11 @@ pub(super) fn resolve(target: &Target, world: &mut dyn System) -> Result<Vec<Res
             }
         }
         Target::Command(_) | Target::Process(_) => {
-            let named = |Running { process, command, group }| ResolvedTarget {
+            let named = |Running { process, command, file, group }| ResolvedTarget {
                 top: format!("process {process} ({command})"),
                 group,
                 processes: vec![process],
-                command: Some(command),
+                command: Some(file.unwrap_or(command)),
             };
             all.extend(world.processes(target)?.into_iter().map(named));
         }

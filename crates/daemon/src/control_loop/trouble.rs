@@ -147,6 +147,11 @@ impl Trouble {
     }
 }
 
+/// Knobs are restored, and the journal could not note it, for this reason.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("all is put back, and stays open in the journal: {0}")]
+pub(super) struct NotNoted(pub(super) String);
+
 /// Two are equal if they read the same: errors from a tape are words alone, and a replay must report as often as the run did.
 impl PartialEq for Trouble {
     fn eq(&self, other: &Self) -> bool {

@@ -33,8 +33,8 @@ impl System for NoHost {
     fn command(&mut self, _: &str, _: &str) -> Result<(), SystemError> {
         Err(NONE.to_owned().into())
     }
-    fn is_guaranteed(&mut self, _: &str) -> bool {
-        true
+    fn guaranteed(&mut self, path: &str, _: bool) -> Option<String> {
+        Some(path.to_owned())
     }
     fn full_stall(&mut self) -> Option<Duration> {
         None
@@ -78,13 +78,13 @@ impl Knobs for NoHost {
     fn set_within(&mut self, _: &str, _: &str, _: &str) -> Result<(), Refusal> {
         Err(NONE.to_owned().into())
     }
-    fn set_within_band(&mut self, _: &str, _: &str, _: u64) -> Result<(), Refusal> {
+    fn set_often(&mut self, _: &str, _: &str, _: u64) -> Result<(), Refusal> {
         Err(NONE.to_owned().into())
     }
     fn forget(&mut self, _: &str) -> Result<(), Refusal> {
         Err(NONE.to_owned().into())
     }
-    fn put_back(&mut self, _: &str) -> Result<(), Refusal> {
+    fn put_back(&mut self, _: &[String]) -> Result<Option<String>, Refusal> {
         Err(NONE.to_owned().into())
     }
 }

@@ -62,8 +62,9 @@ impl<W: System + ?Sized> System for Taped<'_, W> {
         self.tape.call("command", (path, word), || self.inner.command(path, word), over)
     }
 
-    fn is_guaranteed(&mut self, path: &str) -> bool {
-        self.tape.call("guaranteed", path, || self.inner.is_guaranteed(path), || true)
+    fn guaranteed(&mut self, path: &str, with_below: bool) -> Option<String> {
+        let over = || Some(path.to_owned());
+        self.tape.call("guaranteed", (path, with_below), || self.inner.guaranteed(path, with_below), over)
     }
 
     fn full_stall(&mut self) -> Option<Duration> {
@@ -122,17 +123,16 @@ impl<K: Knobs + ?Sized> Knobs for Taped<'_, K> {
         self.tape.call("set-within", (section, path, value), || self.inner.set_within(section, path, value), over)
     }
 
-    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
-        let set = || self.inner.set_within_band(section, path, value);
-        self.tape.call("set-within-band", (section, path, value), set, over)
+    fn set_often(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
+        self.tape.call("set-often", (section, path, value), || self.inner.set_often(section, path, value), over)
     }
 
     fn forget(&mut self, section: &str) -> Result<(), Refusal> {
         self.tape.call("forget", section, || self.inner.forget(section), over)
     }
 
-    fn put_back(&mut self, section: &str) -> Result<(), Refusal> {
-        self.tape.call("put-back", section, || self.inner.put_back(section), over)
+    fn put_back(&mut self, sections: &[String]) -> Result<Option<String>, Refusal> {
+        self.tape.call("put-back", sections, || self.inner.put_back(sections), over)
     }
 }
 

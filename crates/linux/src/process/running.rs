@@ -15,6 +15,8 @@ pub struct Running {
     pub pid: u32,
     /// Its own name, as in `/proc/PID/comm`: cut to 15 bytes.
     pub name: String,
+    /// Name of the file of its program; `None` if it cannot be read.
+    pub file: Option<String>,
     /// Path of its cgroup v2; `/` if it has none.
     pub group: String,
 }
@@ -24,7 +26,7 @@ impl Running {
     pub fn of(root: &Root, pid: u32) -> Option<Self> {
         let stat = read_stat(root, pid).ok().filter(is_program)?;
         let groups = root.read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        Some(Self { pid, name: stat.name, group: unified(&groups).to_owned() })
+        Some(Self { pid, file: program_of(root, pid), name: stat.name, group: unified(&groups).to_owned() })
     }
 }
 
@@ -46,6 +48,13 @@ pub fn running(root: &Root, command: &str) -> Result<Vec<Running>, LiveError> {
     Ok(found.into_values().collect())
 }
 
+/// Name of the file that a process runs.
+fn program_of(root: &Root, pid: u32) -> Option<String> {
+    let file = fs::read_link(root.path(format!("/proc/{pid}/exe"))).ok()?;
+    let name = file.file_name()?.to_string_lossy().into_owned();
+    Some(name.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(name))
+}
+
 fn is_program(stat: &Stat) -> bool {
     !stat.is_kernel_thread() && !stat.has_ended() && !stat.is_exiting()
 }
@@ -58,13 +67,7 @@ fn runs(root: &Root, stat: &Stat, command: &str) -> bool {
         return true;
     }
     // A cut name may be ambiguous, so the file decides if it can be read.
-    match fs::read_link(root.path(format!("/proc/{}/exe", stat.pid))) {
-        Ok(file) => {
-            let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            name.strip_suffix(" (deleted)").unwrap_or(&name) == command
-        }
-        Err(_) => is_cut,
-    }
+    program_of(root, stat.pid).map_or(is_cut, |name| name == command)
 }
 
 /// The path of version 2 in `/proc/PID/cgroup`: `0::/app.slice/web.service`.

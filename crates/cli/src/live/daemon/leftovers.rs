@@ -1,6 +1,6 @@
 //! Changes that a killed daemon left behind.
 
-use isotherm_daemon::changes::Returned;
+use isotherm_daemon::changes::{Open, Restored, Returned};
 
 use crate::error::CliError;
 use crate::live::MachineKnobs;
@@ -8,8 +8,11 @@ use crate::ui::Ui;
 
 /// Restores what an earlier daemon left changed. Settings of `isotherm apply` stay.
 pub(crate) fn take_back(hands: &mut MachineKnobs, ui: &Ui) -> Result<(), CliError> {
-    let returned = hands.restore_where(|open| open.section.contains('.')).map_err(CliError::failed)?;
-    for (open, what) in returned {
+    let Restored { changes, not_noted } = hands.restore_where(Open::is_of_daemon);
+    if let Some(why) = not_noted {
+        ui.warn(format_args!("what an earlier daemon left is put back, and stays open in the journal: {why}"));
+    }
+    for (open, what) in changes {
         match what {
             Returned::Failed(why) => {
                 return Err(CliError::failed(format!(

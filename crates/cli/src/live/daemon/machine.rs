@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use isotherm_core::host::AddressRange;
 use isotherm_daemon::config::{Config, Target};
 use isotherm_daemon::control_loop::{Member, NodeFree, Running, System, SystemError};
-use isotherm_linux::cgroup::{Hierarchy, Limit};
+use isotherm_linux::cgroup::Hierarchy;
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
 use isotherm_linux::{self as linux, Family, Root, Stopwatch, Wake, free_zones, page_bytes};
@@ -73,7 +73,8 @@ impl System for Machine<'_> {
             }
             Target::Groups(_) | Target::Physical => Vec::new(),
         };
-        let running = |one: linux::Running| Running { process: one.pid, command: one.name, group: one.group };
+        let running =
+            |one: linux::Running| Running { process: one.pid, command: one.name, file: one.file, group: one.group };
         Ok(found.into_iter().filter(|one| one.pid != std::process::id()).map(running).collect())
     }
 
@@ -90,18 +91,8 @@ impl System for Machine<'_> {
         self.root.write(path, word).map_err(SystemError::new)
     }
 
-    fn is_guaranteed(&mut self, path: &str) -> bool {
-        let Ok(group) = Hierarchy::unified(&self.root).and_then(|all| all.group(path)) else { return false };
-        ["memory.min", "memory.low"].iter().any(|file| {
-            // A missing file guarantees nothing; an unreadable one may.
-            match group.limit(file) {
-                Ok(Limit::At(bytes)) => bytes > Bytes::new(0),
-                Ok(Limit::Unlimited) => true,
-                Err(error) => {
-                    !matches!(error, isotherm_linux::LiveError::NotHere { .. } | isotherm_linux::LiveError::Gone(_))
-                }
-            }
-        })
+    fn guaranteed(&mut self, path: &str, with_below: bool) -> Option<String> {
+        Hierarchy::unified(&self.root).and_then(|all| all.guaranteed(path, with_below)).ok().flatten()
     }
 
     fn full_stall(&mut self) -> Option<Duration> {

@@ -175,6 +175,10 @@ impl Explained {
             Line::Came { section, .. } | Line::Went { section, .. } | Line::Asks { section, .. } => {
                 self.of(&section);
             }
+            Line::MoreLeftAlone { section, groups } => {
+                let target = format!("{groups} more groups, which the audit does not name");
+                self.of(&section).left_alone.insert(target, "as those before them".to_owned());
+            }
             Line::LeftAlone { section, target, why } => drop(self.of(&section).left_alone.insert(target, why)),
             Line::Acted { section, act, .. } => {
                 let told = self.of(&section);

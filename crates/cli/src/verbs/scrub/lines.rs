@@ -87,7 +87,15 @@ fn one(value: &mut Value, lines: Lines, names: &mut Names) {
 /// A call of the tape: what it asked, and the answer.
 fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) {
     match (name, &mut *asked) {
-        ("groups" | "members" | "guaranteed" | "memcg", Value::String(path)) => *path = names.group(path),
+        ("groups" | "members" | "memcg", Value::String(path)) => *path = names.group(path),
+        ("guaranteed", Value::Array(asked)) => {
+            if let Some(Value::String(path)) = asked.first_mut() {
+                *path = names.group(path);
+            }
+            if let Value::String(path) = answer {
+                *path = names.group(path);
+            }
+        }
         ("value" | "there", Value::String(path)) => {
             let is_of_pids = is_pid_file(path);
             *path = names.path(path);
@@ -99,7 +107,14 @@ fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) 
             }
         }
         ("line", line) => event(line, names),
-        ("forget" | "put-back", Value::String(section)) => *section = label(section, names),
+        ("forget", Value::String(section)) => *section = label(section, names),
+        ("put-back", Value::Array(sections)) => {
+            for section in sections {
+                if let Value::String(section) = section {
+                    *section = label(section, names);
+                }
+            }
+        }
         ("group-file", Value::Array(asked)) => {
             if let Some(Value::String(group)) = asked.first_mut() {
                 *group = names.group(group);
@@ -117,7 +132,7 @@ fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) 
                 *path = names.path(path);
             }
         }
-        ("set" | "set-within" | "set-within-band", Value::Array(asked)) => {
+        ("set" | "set-within" | "set-often", Value::Array(asked)) => {
             if let [Value::String(section), Value::String(path), value] = asked.as_mut_slice() {
                 *section = label(section, names);
                 let is_of_pids = is_pid_file(path);
@@ -154,8 +169,10 @@ fn running(value: &mut Value, names: &mut Names) {
     if let Some(pid) = value.get_mut("process") {
         number(pid, names);
     }
-    if let Some(Value::String(name)) = value.get_mut("command") {
-        *name = command(name, names);
+    for key in ["command", "file"] {
+        if let Some(Value::String(name)) = value.get_mut(key) {
+            *name = command(name, names);
+        }
     }
     if let Some(Value::String(group)) = value.get_mut("group") {
         *group = names.group(group);
@@ -191,7 +208,14 @@ fn label(section: &str, names: &mut Names) -> String {
     match section.split_once('.') {
         // The one table without a name of its own.
         Some(("tiering", _)) => section.to_owned(),
-        Some((table, name)) => format!("{table}.{}", names.name(Kind::Section, name)),
+        Some((table, name)) => match name.split_once(" /") {
+            // Of one of its groups.
+            Some((name, group)) => {
+                let group = names.group(&format!("/{group}"));
+                format!("{table}.{} {group}", names.name(Kind::Section, name))
+            }
+            None => format!("{table}.{}", names.name(Kind::Section, name)),
+        },
         None => section.to_owned(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isotherm_daemon::changes::protected;
+use isotherm_daemon::changes::is_protected_name;
 use isotherm_units::wildcard::fits;
 
 /// What a name is of. Pseudonyms are `group-1`, `process-1`, and so on.
@@ -263,7 +263,7 @@ impl Names {
 
 /// Names of groups that every machine has, and by which isotherm leaves groups alone.
 fn is_public(part: &str) -> bool {
-    part == "*" || part == "system.slice" || protected(&format!("/x/{part}")).is_some()
+    part == "*" || is_protected_name(part)
 }
 
 fn is_control(file: &str) -> bool {

@@ -114,7 +114,7 @@ impl Kernel for Kdamond {
 
     fn follow(&mut self, config: &Config, world: &mut dyn System) -> Vec<Line> {
         self.trouble = None;
-        self.spared.protected.clone_from(&config.daemon.protect);
+        self.spared.begin(&config.daemon.protect);
         let mut found = BTreeMap::new();
         self.meant = self.targets.iter().filter_map(|entry| config.target_of(entry, "").ok()).collect();
         for target in &self.meant {

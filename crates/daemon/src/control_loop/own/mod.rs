@@ -232,7 +232,7 @@ impl OwnSection {
     /// Samples the current processes, except those that other sections have taken.
     fn watch(&mut self, context: &mut Context<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
-        self.spared.protected.clone_from(&context.config.daemon.protect);
+        self.spared.begin(&context.config.daemon.protect);
         let mut there = match self.there(context, &mut lines) {
             Ok(there) => there,
             Err(why) => {

@@ -9,6 +9,9 @@ use isotherm_core::schemes::Scheme;
 use isotherm_core::vocabulary::Action;
 use isotherm_units::Ratio;
 
+/// Names of five letters or more: `/app/web-1` and others, `/system.slice/sshd.service`, but not `/app/db`.
+const WEB_AND_SSHD: &str = "/*/?????*";
+
 pub(super) fn section(name: &str, target: &str, enable: bool) -> GenerationsConfig {
     let config = ReclaimerConfig {
         targets: vec![target.to_owned()],
@@ -70,7 +73,7 @@ pub(super) fn with_limits(enable: bool) -> Config {
 
 pub(super) fn config(enable: bool) -> Config {
     let mut config = Config {
-        targets: vec![TargetConfig::groups("web", "/app/web-*")],
+        targets: vec![TargetConfig::groups("web", WEB_AND_SSHD)],
         generations: vec![section("cold", "web", enable)],
         ..Config::default()
     };

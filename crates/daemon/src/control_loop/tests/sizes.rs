@@ -72,6 +72,85 @@ fn a_limit_in_other_hands_is_left_there() {
     assert!(steered.left.is_empty(), "{:?}", steered.left);
 }
 
+/// `memory.high` of a group takes from all below it.
+#[test]
+fn a_limit_above_a_protected_group_is_not_written() {
+    for (target, protect, why) in [
+        ("/app", vec![], "memory is guaranteed to /app/web-4, below it"),
+        ("/ap*", vec!["/app/db".to_owned()], "[daemon] protect names /app/db, which is below it"),
+    ] {
+        let truth = Truth::new();
+        let mut config = with_limits(true);
+        target.clone_into(&mut config.limits[0].limits.target);
+        config.daemon.protect.clone_from(&protect);
+        config.check().unwrap();
+        steered(&truth, &config, 30, Vec::new());
+        assert!(truth.groups.borrow().iter().all(|group| group.high.is_none()), "{target}");
+        assert!(!truth.has_line(|line| matches!(line, Line::Writes { .. })), "{target}");
+        let is_it = |line: &Line| matches!(line, Line::LeftAlone { target, why: said, .. } if target == "/app" && said.contains(why));
+        assert!(truth.has_line(is_it), "{target}: {:?}", truth.lines);
+    }
+    // Where both are known beforehand, the configuration is refused.
+    let mut config = with_limits(true);
+    "/app".clone_into(&mut config.limits[0].limits.target);
+    let refused = config.check().unwrap_err();
+    assert!(refused.message.contains("`/app/web-5` is protected"), "{refused:?}");
+    assert_eq!(refused.other.as_deref(), Some("daemon.protect[0]"));
+    config.limits[0].enable = false;
+    config.check().unwrap();
+}
+
+/// As `systemctl restart` does it, between two looks for groups or not.
+#[test]
+fn a_service_that_was_restarted_is_sized_again() {
+    for second in [40, 44, 45] {
+        let truth = Truth::new();
+        let restart = at(second, |truth: &Truth| {
+            let group = &mut truth.groups.borrow_mut()[0];
+            assert!(group.high.is_some(), "it has a limit of ours");
+            (group.remade, group.high, group.idle) = (group.remade + 1, None, [0, 0, 8000, 0]);
+        });
+        let sizes = RefCell::new(Vec::new());
+        let look = |second| at(second, |truth: &Truth| sizes.borrow_mut().push(truth.groups.borrow()[0].high));
+        let steered = steered(&truth, &with_limits(true), 150, vec![restart, look(140)]);
+        assert!(sizes.borrow()[0].is_some(), "restarted at {second} s");
+        assert!(!truth.has_line(|line| matches!(line, Line::LeftAlone { target, .. } if target == "/app/web-1")));
+        assert!(steered.left.is_empty() && truth.groups.borrow()[0].high.is_none(), "{:?}", steered.left);
+    }
+}
+
+/// A limit that another program set goes with its group.
+#[test]
+fn a_group_that_was_left_alone_is_looked_at_again_when_it_was_made_again() {
+    let truth = Truth::new();
+    truth.groups.borrow_mut()[0].high = Some(30 << 20);
+    let restart = at(40, |truth: &Truth| {
+        let group = &mut truth.groups.borrow_mut()[0];
+        (group.remade, group.high) = (group.remade + 1, None);
+    });
+    let sizes = RefCell::new(Vec::new());
+    let look = at(140, |truth: &Truth| sizes.borrow_mut().push(truth.groups.borrow()[0].high));
+    steered(&truth, &with_limits(true), 150, vec![restart, look]);
+    assert!(sizes.borrow()[0].is_some_and(|high| high != 30 << 20), "{sizes:?}");
+}
+
+/// The audit's disk is full when the limit hurts: giving memory back waits for no line.
+#[test]
+fn a_limit_that_hurts_is_lifted_though_no_line_can_be_written() {
+    let truth = Truth::new();
+    let full = at(40, |truth: &Truth| {
+        assert!(truth.groups.borrow()[0].high.is_some(), "it has a limit of ours");
+        truth.is_log_full.set(true);
+    });
+    let sizes = RefCell::new(Vec::new());
+    let mut events = vec![full];
+    events
+        .extend((41..50).map(|second| at(second, |truth: &Truth| truth.groups.borrow_mut()[0].stalled_us += 900_000)));
+    events.push(at(50, |truth: &Truth| sizes.borrow_mut().push(truth.groups.borrow()[0].high)));
+    steered(&truth, &with_limits(true), 51, events);
+    assert_eq!(*sizes.borrow(), [None]);
+}
+
 #[test]
 fn a_fault_at_any_call_leaves_no_limit() {
     let whole = Truth::new();
@@ -83,44 +162,4 @@ fn a_fault_at_any_call_leaves_no_limit() {
         steered(&truth, &with_limits(true), 60, vec![stopped]);
         holds(&truth, &format!("fault at call {call}"));
     }
-}
-
-#[test]
-fn many_steps_are_few_lines_of_the_journal() {
-    use crate::changes::Journal;
-    struct Kept(std::rc::Rc<RefCell<Vec<u8>>>);
-    impl Store for Kept {
-        fn read(&mut self) -> std::io::Result<Vec<u8>> {
-            Ok(self.0.borrow().clone())
-        }
-        fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-            self.0.borrow_mut().extend_from_slice(bytes);
-            Ok(())
-        }
-    }
-    struct Knob(std::rc::Rc<RefCell<String>>);
-    impl KnobStore for Knob {
-        fn value(&mut self, _: &str) -> Result<Option<String>, KnobError> {
-            Ok(Some(self.0.borrow().clone()))
-        }
-        fn write(&mut self, _: &str, value: &str) -> Result<(), KnobError> {
-            *self.0.borrow_mut() = value.to_owned();
-            Ok(())
-        }
-    }
-    let (bytes, value) = <(std::rc::Rc<RefCell<Vec<u8>>>, std::rc::Rc<RefCell<String>>)>::default();
-    *value.borrow_mut() = "max".to_owned();
-    let hands = || JournaledKnobs::new(Journal::read(Kept(bytes.clone())).unwrap(), Knob(value.clone()), "b");
-    let mut steps = hands();
-    let mut high = 1u64 << 34;
-    while high > 1 << 26 {
-        high -= high / 100 / PAGE_BYTES * PAGE_BYTES;
-        Knobs::set_within_band(&mut steps, "limits.a /x", "/x/memory.high", high).unwrap();
-    }
-    let lines = bytes.borrow().iter().filter(|&&byte| byte == b'\n').count();
-    assert!(lines < 16, "{lines} lines for hundreds of steps");
-    // Killed here. A value of another program would stay; ours returns to the original one.
-    drop(steps);
-    assert!(hands().restore().unwrap().iter().all(|(_, what)| *what == Returned::Back));
-    assert_eq!(*value.borrow(), "max");
 }

@@ -12,6 +12,7 @@ use isotherm_core::host::{
 };
 use isotherm_core::presets::Preset;
 use isotherm_core::vocabulary::GenerationRow;
+use isotherm_units::wildcard::is_within;
 use isotherm_units::{Clock, Instant, Meter, PAGE_BYTES, Ratio, Woken};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,8 @@ pub(super) struct Group {
     pub(super) births: [Instant; 4],
     pub(super) youngest: u64,
     pub(super) is_there: bool,
+    /// How often it was removed and made again.
+    pub(super) remade: u64,
     /// `memory.high`, in bytes.
     pub(super) high: Option<u64>,
     pub(super) refaulted_bytes: u64,
@@ -116,6 +119,7 @@ impl Truth {
             births: [Instant::START; 4],
             youngest: 3,
             is_there: true,
+            remade: 0,
             high: None,
             refaulted_bytes: 0,
             stalled_us: 0,
@@ -126,7 +130,7 @@ impl Truth {
                 group("/app/web-1", 1000, 9000),
                 group("/app/web-2", 500, 20_000),
                 group("/app/db", 4000, 8000),
-                group("/app/web-3/sshd.service", 10, 700),
+                group("/system.slice/sshd.service", 10, 700),
                 group("/app/web-4", 10, 800),
                 group("/app/web-5", 10, 900),
             ]),
@@ -278,10 +282,16 @@ impl Generational for Machine {
     }
 }
 
+const GUARANTEED: &str = "/app/web-4";
+
+/// A group that was made again has another inode, larger by this.
+const REMADE: u64 = 100;
+
 impl Gauging for Machine {
     fn memcg(&self, path: &str) -> Option<u64> {
         let groups = self.0.groups.borrow();
-        (0..).zip(groups.iter()).find(|(_, group)| group.is_there && group.path == path).map(|(memcg, _)| memcg)
+        let mut named = (0..).zip(groups.iter()).filter(|(_, group)| group.is_there && group.path == path);
+        named.next().map(|(at, group)| at + REMADE * group.remade)
     }
 
     fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
@@ -289,7 +299,10 @@ impl Gauging for Machine {
             return Err(HostError::Failed("EIO".to_owned()));
         }
         let groups = self.0.groups.borrow();
-        let group = |memcg: u64| groups.get(usize::try_from(memcg).unwrap()).filter(|group| group.is_there);
+        let group = |memcg: u64| {
+            let group = groups.get(usize::try_from(memcg % REMADE).unwrap());
+            group.filter(|group| group.is_there && group.remade == memcg / REMADE)
+        };
         for (gauge, value) in gauges.iter().zip(values) {
             *value = match *gauge {
                 Gauge::StallSomeUs => Some(0),
@@ -310,12 +323,17 @@ impl Gauging for Machine {
 pub(super) struct Disk(Rc<RefCell<Vec<u8>>>);
 
 impl Store for Disk {
-    fn read(&mut self) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.borrow().clone())
+    fn reader(&mut self) -> std::io::Result<Box<dyn std::io::Read + '_>> {
+        Ok(Box::new(std::io::Cursor::new(self.0.borrow().clone())))
+    }
+    fn cut(&mut self, bytes: u64) -> std::io::Result<()> {
+        self.0.borrow_mut().cut(bytes)
     }
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.0.borrow_mut().extend_from_slice(bytes);
-        Ok(())
+        Store::append(&mut *self.0.borrow_mut(), bytes)
+    }
+    fn replace(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.borrow_mut().replace(bytes)
     }
 }
 
@@ -324,6 +342,10 @@ pub(super) struct Files(Rc<Truth>);
 impl KnobStore for Files {
     fn value(&mut self, path: &str) -> Result<Option<String>, KnobError> {
         Ok(self.0.knob(path))
+    }
+    fn group(&mut self, path: &str) -> Option<u64> {
+        let path = path.strip_prefix("/cg")?.strip_suffix("/memory.high")?;
+        self.0.groups.borrow().iter().find(|group| group.is_there && group.path == path).map(|group| group.remade)
     }
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
         if self.0.fails() {
@@ -410,7 +432,7 @@ impl System for Rc<Truth> {
         let groups = self.groups.borrow();
         let running = |(index, one): (u32, &Group)| {
             let command = one.path[5..].split(['-', '/']).next().unwrap_or_default().to_owned();
-            Running { process: 100 * index + 1, command, group: one.path.to_owned() }
+            Running { process: 100 * index + 1, command, file: None, group: one.path.to_owned() }
         };
         let is_meant = |one: &Running| match target {
             Target::Command(command) => *command == one.command,
@@ -446,17 +468,17 @@ impl System for Rc<Truth> {
             return Err(SystemError::new("EIO"));
         }
         let groups = self.groups.borrow();
-        let prefix = pattern.trim_end_matches('*');
-        let fits = |group: &&Group| group.is_there && group.path.starts_with(prefix);
+        let fits = |group: &&Group| group.is_there && is_within(pattern, group.path);
         let tops = groups.iter().filter(fits).map(|group| {
-            let parts: Vec<&str> = group.path.split('/').take(3).collect();
+            let parts: Vec<&str> = group.path.split('/').take(pattern.split('/').count()).collect();
             parts.join("/")
         });
         Ok(tops.collect::<BTreeSet<_>>().into_iter().collect())
     }
 
-    fn is_guaranteed(&mut self, path: &str) -> bool {
-        path == "/app/web-4"
+    fn guaranteed(&mut self, path: &str, with_below: bool) -> Option<String> {
+        let is_meant = path == GUARANTEED || (with_below && path == "/app");
+        is_meant.then(|| GUARANTEED.to_owned())
     }
 
     fn full_stall(&mut self) -> Option<Duration> {
@@ -606,7 +628,7 @@ pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: 
     if !steered.left.is_empty() {
         truth.fails_at.set(None);
     }
-    hands(&journal).restore().unwrap();
+    let _ = hands(&journal).restore();
     steered
 }
 
@@ -619,7 +641,7 @@ pub(super) fn holds(truth: &Truth, case: &str) {
     for (process, group) in [(201, "/app/db"), (301, "sshd"), (401, "guaranteed"), (501, "protected")] {
         assert!(!truth.spaces.borrow().is_touched(process), "{case}: {group}");
     }
-    for spared in ["/app/db", "/app/web-3/sshd.service", "/app/web-4", "/app/web-5"] {
+    for spared in ["/app/db", "/system.slice/sshd.service", "/app/web-4", "/app/web-5"] {
         assert_eq!(truth.evicted_of(spared), 0, "{case}: {spared}");
     }
     let acts = truth.acts();

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use isotherm_core::host::{Generational as _, Listing};
-use isotherm_daemon::changes::{Journal, Store};
+use isotherm_daemon::changes::Journal;
 use isotherm_daemon::config::{Config, MetricsConfig};
 use isotherm_daemon::control_loop::{NodeFree, Status};
 use isotherm_daemon::metrics::{COLD_SECONDS, Group, Snapshot, WARM_SECONDS, rendered};
@@ -178,25 +178,13 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     std::fs::rename(&beside, path)
 }
 
-/// The current journal; its writer may be active, so the last line may be torn.
-struct Now(Vec<u8>);
-
-impl Store for Now {
-    fn read(&mut self) -> std::io::Result<Vec<u8>> {
-        Ok(std::mem::take(&mut self.0))
-    }
-
-    fn append(&mut self, _: &[u8]) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-}
-
 fn open_changes(path: &Path) -> Option<u64> {
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Some(0),
         read => read.ok()?,
     };
-    let journal = Journal::read(Now(bytes)).ok()?;
+    // Its writer may be at work, so the last line may be cut short.
+    let journal = Journal::read(bytes).ok()?;
     Some(journal.open().count() as u64)
 }
 
