@@ -7,14 +7,14 @@ use std::process::Command;
 use std::time::{Duration as WallDuration, Instant as WallInstant};
 
 use isotherm_trace::NativeRun;
-use isotherm_units::Duration;
+use wait4::Wait4 as _;
 
 use crate::error::RecordError;
 use crate::program::Program;
 use crate::record::exit_of;
 use crate::session::wall_since;
 use crate::signals::Signals;
-use crate::{host, sys};
+use crate::sys;
 
 /// Time from one sample of its memory to the next.
 const SAMPLE: WallDuration = WallDuration::from_millis(20);
@@ -31,27 +31,30 @@ pub(crate) fn run(program: &Program) -> Result<NativeRun, RecordError> {
     let stalled_ns = stall_ns();
     let began = WallInstant::now();
     let child = command.spawn();
-    let mut child = child.map_err(|error| RecordError::io(format!("start {}", program.path.display()), error))?;
+    let child = child.map_err(|error| RecordError::io(format!("start {}", program.path.display()), error))?;
     let mut peak = Memory::default();
-    let cpu = loop {
+    loop {
         signals.pass_on(Some(child.id()));
         let process = sys::open_process(child.id()).map_err(|error| RecordError::io("watch the program", error))?;
         let milliseconds = u32::try_from(SAMPLE.as_millis()).unwrap_or(20);
         if process.is_none_or(|process| sys::wait_readable(&process, milliseconds).unwrap_or(true)) {
-            break host::cpu_time(child.id()); // before it is reaped
+            break;
         }
         peak.rise_to(&memory_of(child.id()));
-    };
-    let status = child.wait().map_err(|error| RecordError::io("wait for the program", error))?;
+    }
+    let ended = child.wait4().map_err(|error| RecordError::io("wait for the program", error))?;
+    // The kernel's own mark misses no peak between two samples: of the largest process, which is all where there is one.
+    peak.rss_bytes = peak.rss_bytes.max(ended.rusage.maxrss);
+    let cpu = ended.rusage.utime + ended.rusage.stime;
     Ok(NativeRun {
-        cpu_ns: cpu.map_or(0, Duration::ns),
+        cpu_ns: u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX),
         wall_ns: wall_since(began).ns(),
         peak_rss_bytes: peak.rss_bytes,
         peak_page_table_bytes: peak.page_table_bytes,
         peak_swap_bytes: peak.swap_bytes,
         system_stall_ns: stalled_ns.zip(stall_ns()).map(|(before, after)| after.saturating_sub(before)),
         sample_ns: u64::try_from(SAMPLE.as_nanos()).unwrap_or(0),
-        exit_code: exit_of(status).0,
+        exit_code: exit_of(ended.status).0,
     })
 }
 

@@ -3,8 +3,8 @@
 use crate::chart::{Chart, Reference, Series, SeriesKind, axis_title};
 use crate::colour::{Paint, Rgb};
 use crate::scale::Scale;
-use crate::table::printable;
 use crate::terminal::{CharGrid, ColourDepth, Glyph, TermStyle, display_width, paint_text, truncate};
+use isotherm_units::text::printable;
 
 /// Marks of the series where neither colour nor braille can distinguish them.
 const MARKS: [char; 7] = ['*', 'o', '+', 'x', '#', '%', '@'];
@@ -288,7 +288,13 @@ fn bars(chart: &Chart, style: &TermStyle) -> String {
 /// Position and name of each bar: the categories, or every x in order.
 fn bar_names(chart: &Chart) -> Vec<(f64, String)> {
     if !chart.x.categories.is_empty() {
-        return chart.x.categories.iter().enumerate().map(|(i, name)| (i as f64, printable(name))).collect();
+        return chart
+            .x
+            .categories
+            .iter()
+            .enumerate()
+            .map(|(i, name)| (i as f64, printable(name).into_owned()))
+            .collect();
     }
     let mut xs: Vec<f64> = chart.series.iter().flat_map(Series::finite).map(|point| point.0).collect();
     xs.sort_by(f64::total_cmp);

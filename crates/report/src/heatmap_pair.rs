@@ -7,8 +7,8 @@ use crate::heatmap::{HeatScale, Heatmap, Strip};
 use crate::heatmap_scene::{self as scenes, GAP, LABEL, LABEL_HEIGHT, Marks, PADDING, TICK};
 use crate::heatmap_terminal::{self as terminals, Room};
 use crate::scene::{Anchor, Picture, PictureSize, Scene, fit_text, room};
-use crate::table::printable;
 use crate::terminal::{CharGrid, ColourDepth, TermStyle, truncate};
+use isotherm_units::text::printable;
 
 /// Blanks between the two in a terminal.
 const BETWEEN: usize = 3;

@@ -3,9 +3,9 @@
 use crate::colour::{Paint, Rgb, UNTOUCHED, heat_colour};
 use crate::heatmap::{HeatScale, Heatmap, Measure, Strip};
 use crate::scale::{End, Scale, ScaleKind};
-use crate::table::printable;
 use crate::terminal::{CharGrid, ColourDepth, Glyph, TermStyle, display_width, paint_text, truncate};
 use crate::unit::Unit;
+use isotherm_units::text::printable;
 
 /// Cold to hot without colour; the first is memory that was not touched.
 const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];

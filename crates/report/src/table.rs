@@ -3,6 +3,7 @@
 use crate::colour::Paint;
 use crate::terminal::{TermStyle, display_width, paint_text, truncate};
 use crate::unit::{Display, Unit, significant};
+use isotherm_units::text::printable;
 
 /// Which writer a user asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -264,7 +265,7 @@ impl Table {
                 match (cell, cell.number(), display) {
                     (_, Some(number), Some(display)) => display.show(number, cell),
                     (Cell::Bool(value), ..) => if *value { "yes" } else { "no" }.to_owned(),
-                    (Cell::Text(text), ..) => printable(text),
+                    (Cell::Text(text), ..) => printable(text).into_owned(),
                     (_, None, _) => "–".to_owned(),
                     (cell, ..) => cell.plain().unwrap_or_default(),
                 }
@@ -344,11 +345,6 @@ impl ColumnDisplay {
             (None, _) => self.unit.approx(number),
         }
     }
-}
-
-/// Control characters (a program's name is the outside world's) become `?`: they could steer the terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn json_string(text: &str) -> String {

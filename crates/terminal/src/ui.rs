@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use isotherm_units::text::printable_lines;
+
 use crate::error::CliError;
 
 /// `--color`.
@@ -103,13 +105,13 @@ impl Ui {
     /// One line of talk; silent with `--quiet`.
     pub fn say(&self, line: impl Display) {
         if !self.quiet {
-            self.talk(format_args!("{line}"));
+            self.talk(format_args!("{}", printable_lines(&line.to_string())));
         }
     }
 
     /// Something the user should know although the work goes on. Not silenced by `--quiet`.
     pub fn warn(&self, line: impl Display) {
-        self.talk(format_args!("{} {line}", self.label("warning:", "33")));
+        self.talk(format_args!("{} {}", self.label("warning:", "33"), printable_lines(&line.to_string())));
     }
 
     /// Asks a question that is answered with `y`. `None`: no one can answer, as in scripts and with `--quiet`.
@@ -127,7 +129,7 @@ impl Ui {
 
     /// The last line of a verb that failed.
     pub fn print_error(&self, error: &CliError) {
-        self.talk(format_args!("{} {error}", self.label("error:", "31")));
+        self.talk(format_args!("{} {}", self.label("error:", "31"), printable_lines(&error.to_string())));
     }
 
     /// A progress bar over `total` steps; `what` is its prefix. Invisible unless standard error is a terminal.

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::file::ipc_writer::{IpcSink, Note};
-use crate::file::parquet_file::{create_private, is_full};
+use crate::file::parquet_file::is_full;
 use crate::file::parquet_writer::ParquetSink;
+use crate::file::temporary::create_private;
 use crate::fold::fold_events;
 use crate::reader::{TraceReader, row_flaw, thread_flaw};
 use crate::{

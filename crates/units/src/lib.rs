@@ -17,6 +17,7 @@ mod quantity;
 mod ratio;
 mod runs;
 mod size;
+pub mod text;
 mod time;
 pub mod wildcard;
 

@@ -22,6 +22,15 @@ pub enum UnitError {
         /// All known units, smallest first.
         allowed: String,
     },
+    /// The number has no unit, and could mean several things.
+    #[error("`{text}` has no unit; allowed: {allowed}, for example {example}")]
+    NoUnit {
+        text: String,
+        /// All known units, smallest first.
+        allowed: String,
+        /// A well-formed value, to show in the message.
+        example: &'static str,
+    },
     /// The value does not fit 64 bits in base units.
     #[error("`{text}` is too large for {what}")]
     TooLarge {
@@ -69,7 +78,11 @@ impl Kind {
         }
         let scale = self.unit_of(unit, value == 0 && fraction.chars().all(|c| c == '0')).ok_or_else(|| {
             let names: Vec<&str> = self.units.iter().map(|(name, _)| *name).collect();
-            UnitError::UnknownUnit { text: text.to_owned(), unit: unit.to_owned(), allowed: names.join(", ") }
+            let (text, allowed) = (text.to_owned(), names.join(", "));
+            match unit {
+                "" => UnitError::NoUnit { text, allowed, example: self.example },
+                _ => UnitError::UnknownUnit { text, unit: unit.to_owned(), allowed },
+            }
         })?;
         let mut base = value * u128::from(scale);
         // Twenty digits reach below one base unit of every kind; more cannot change the result.

@@ -15,12 +15,19 @@ const KIND: Kind = Kind {
     example: "`75%`",
     units: &[("ppm", 1), ("%", 10_000)],
     aliases: &[("bp", 100), ("permil", 1_000), ("percent", 10_000)],
-    bare: Some(1_000_000),
+    // `5` may mean 5 % or 500 %.
+    bare: None,
 };
 
 quantity_traits!(Ratio, KIND, "a ratio such as \"75%\"");
 
 impl Ratio {
+    /// For sentences: tenths of a percent, `5.1%`.
+    pub fn approx(self) -> String {
+        let tenths = self.ppm().saturating_add(500) / 1000;
+        if tenths == 0 && self.ppm() > 0 { "<0.1%".to_owned() } else { format!("{}.{}%", tenths / 10, tenths % 10) }
+    }
+
     /// 0 %.
     pub const ZERO: Self = Self(0);
     /// 100 %.
@@ -105,6 +112,13 @@ impl<'de> serde::Deserialize<'de> for Amount {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn sentences_have_tenths_of_a_percent() {
+        for (ppm, text) in [(0, "0.0%"), (1, "<0.1%"), (51_177, "5.1%"), (999_960, "100.0%"), (1_500_000, "150.0%")] {
+            assert_eq!(Ratio::from_ppm(ppm).approx(), text);
+        }
+    }
 
     #[test]
     fn ratios_are_read_and_written() {

@@ -29,7 +29,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/sweep", &["units", "document", "trace", "workload", "scenario"]),
-    ("crates/terminal", &["trace", "scenario", "report"]),
+    ("crates/terminal", &["units", "trace", "scenario", "report"]),
     ("lab/rig", &["units", "trace", "workload", "guest"]),
     ("lab/fidelity", &["units", "core", "texts", "trace", "workload", "sim", "rig", "guest"]),
     ("lab/guest", &["texts"]),

@@ -103,7 +103,7 @@ impl Output {
     pub(crate) fn create(target: &Path) -> Result<Self> {
         let temporary = Temporary::beside(target, "exporting");
         let failed = |error| TraceError::io("create", temporary.path(), error);
-        let file = BufWriter::with_capacity(1 << 18, File::create(temporary.path()).map_err(failed)?);
+        let file = BufWriter::with_capacity(1 << 18, temporary.create().map_err(failed)?);
         let sink = if target.extension().is_some_and(|extension| extension == "zst") {
             Sink::Zstd(Box::new(zstd::stream::write::Encoder::new(file, 3).map_err(failed)?))
         } else {

@@ -29,8 +29,7 @@ const BLOCK_RECORDS: u64 = 1 << 16;
 fn convert(reader: &mut TraceReader, output: &Path, _: &ExportOptions) -> Result<()> {
     check_processes(reader)?;
     let temporary = Temporary::beside(output, "records");
-    let options = File::options().read(true).write(true).create(true).truncate(true).open(temporary.path());
-    let file = options.map_err(|error| TraceError::io("create", temporary.path(), error))?;
+    let file = temporary.create().map_err(|error| TraceError::io("create", temporary.path(), error))?;
     let records = write_forward(reader, &file, output)?;
     let failed = |error| write_error(output, error);
     let mut later = Next::default();

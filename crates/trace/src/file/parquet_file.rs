@@ -1,8 +1,7 @@
 //! Writes a finished file: row groups go to a temporary file next to the target, which is then renamed into place.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -65,18 +64,6 @@ impl Write for ErrorKeeping {
     }
 }
 
-/// Creates the file of a recording. Only its owner may read data on running programs (mode 0600). Replaces existing
-/// contents.
-pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    let metadata = file.metadata()?;
-    // It may have existed, readable for all users.
-    if metadata.is_file() && metadata.mode() & 0o077 != 0 {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
-    Ok(file)
-}
-
 /// Whether the error means that the disk is full.
 pub(crate) fn is_full(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
@@ -87,12 +74,7 @@ impl ParquetFile {
     pub(crate) fn create(target: &Path, table: &Table) -> Result<Self> {
         let temporary = Temporary::beside(target, "finishing");
         let failed = |what, error| TraceError::io(what, temporary.path(), error);
-        let file = File::create(temporary.path()).map_err(|error| failed("create", error))?;
-        // Users who could not read the replaced file cannot read this one.
-        if let Some(replaced) = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file) {
-            let kept = file.set_permissions(replaced.permissions());
-            kept.map_err(|error| failed("write", error))?;
-        }
+        let file = temporary.create().map_err(|error| failed("create", error))?;
         let failure = Arc::new(Mutex::new(None));
         let file = ErrorKeeping { file, failure: Arc::clone(&failure) };
         let writer = SerializedFileWriter::new(file, schema(table), Arc::new(properties(table)));
@@ -207,7 +189,8 @@ mod tests {
         record.finish().unwrap();
         group.finish().unwrap();
         assert!(are_private(), "finished");
-        // A conversion keeps the mode of the replaced file.
+        // So is what a conversion makes of one, also where others could read the file that it replaces.
+        set_permissions(&paths[0], Permissions::from_mode(0o644)).unwrap();
         TraceWriter::create_finished(&paths[0], TraceMeta::single("x")).unwrap().finish().unwrap();
         assert!(are_private(), "replaced");
     }

@@ -1,8 +1,9 @@
 //! Unfinished files: next to their target, renamed into place when done, removed if dropped before or if the process is stopped.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,11 +24,37 @@ pub fn remove_unfinished_files() {
     std::mem::forget(unfinished);
 }
 
+/// Creates the file of a recording. Only its owner may read data on running programs (mode 0600). Replaces existing
+/// contents.
+pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
+    refuse_link_of_another(path)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let metadata = file.metadata()?;
+    // It may have existed, readable for all users.
+    if metadata.is_file() && metadata.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// In a folder that others can write, a link may lead to a file of ours.
+fn refuse_link_of_another(path: &Path) -> std::io::Result<()> {
+    let own = rustix::process::geteuid().as_raw();
+    match std::fs::symlink_metadata(path) {
+        Ok(data) if data.is_symlink() && ![0, own].contains(&data.uid()) => Err(std::io::Error::new(
+            std::io::ErrorKind::PermissionDenied,
+            "a link of another user stands there; name another file, or one that it leads to",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file atomically: readers see the whole old or new contents.
 ///
 /// # Errors
 /// When it cannot be written; old contents are then untouched. A file that is not regular is written directly.
 pub fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    refuse_link_of_another(path)?;
     // A link stays a link.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let replaced = std::fs::metadata(&target).ok();
@@ -35,7 +62,8 @@ pub fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         return std::fs::write(path, bytes);
     }
     let temporary = Temporary::beside(&target, "part");
-    let mut file = File::create(temporary.path())?;
+    // It may show what a recording says, which is its owner's alone.
+    let mut file = temporary.create()?;
     if let Some(replaced) = replaced {
         file.set_permissions(replaced.permissions())?;
     }
@@ -62,6 +90,12 @@ impl Temporary {
         &self.0
     }
 
+    /// Makes the file, for its owner alone. One that an earlier program left is replaced.
+    pub(crate) fn create(&self) -> std::io::Result<File> {
+        let _ = std::fs::remove_file(&self.0);
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&self.0)
+    }
+
     /// The file is finished, and replaces `target`.
     pub(crate) fn put_in_place(self, target: &Path) -> Result<()> {
         std::fs::rename(&self.0, target).map_err(|error| TraceError::io("replace", target, error))
@@ -79,7 +113,29 @@ impl Drop for Temporary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_link_of_another_user_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("ours"), folder.path().join("link"));
+        std::fs::write(&file, "kept").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        create_private(&link).unwrap();
+        std::fs::write(&file, "kept").unwrap();
+        // Only root can give a link away.
+        if std::os::unix::fs::lchown(&link, Some(65_534), None).is_ok() {
+            assert!(create_private(&link).is_err() && write_in_one_step(&link, b"new").is_err());
+            assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+        }
+    }
+
+    #[test]
+    fn a_new_file_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("page.html");
+        write_in_one_step(&file, b"addresses").unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 
     #[test]
     fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {

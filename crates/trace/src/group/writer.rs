@@ -9,7 +9,8 @@ use super::columns::{GROUP, Rows};
 use super::reader::GroupReader;
 use super::{GroupMeta, Look};
 use crate::file::ipc_file::IpcFile;
-use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, create_private, is_full};
+use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, is_full};
+use crate::file::temporary::create_private;
 use crate::{Result, TraceError};
 
 /// Rows and notes in a batch of the stream.

@@ -11,7 +11,8 @@ use super::reader::RegionReader;
 use super::snapshot::flaw;
 use super::{ContextMeta, RecordMeta, Snapshot, TargetMeta};
 use crate::file::ipc_file::IpcFile;
-use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, create_private, is_full};
+use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, is_full};
+use crate::file::temporary::create_private;
 use crate::{Result, TraceError};
 
 /// Rows and notes in a batch of the stream.
