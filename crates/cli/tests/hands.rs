@@ -60,6 +60,9 @@ impl Machine {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
         command.args(arguments).env_remove("COLUMNS").args(["--color", "never"]);
+        if arguments[0] == "apply" {
+            command.arg("--switch-policy");
+        }
         command.arg("--root").arg(self.folder.path()).arg("--journal").arg(self.path("journal"));
         command
     }

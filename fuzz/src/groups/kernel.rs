@@ -9,7 +9,7 @@ use isotherm_linux::cgroup::Hierarchy;
 use isotherm_linux::counters::nodes;
 use isotherm_linux::doctor::{Context, examine};
 use isotherm_linux::knobs::value_of;
-use isotherm_linux::{Family, LiveHost, LiveTarget, Process, Root, damon, lru_gen, maps, pagemap, smaps};
+use isotherm_linux::{Family, LiveError, LiveHost, LiveTarget, Process, Root, damon, lru_gen, maps, pagemap, smaps};
 use isotherm_texts::free_text::FreeText;
 use isotherm_texts::min_ttl::MinTtl;
 use isotherm_texts::{Counters, buddyinfo, meminfo, numa_stat, pressure, swaps, zoneinfo};
@@ -227,7 +227,12 @@ fn machine(scratch: &Scratch, input: &[u8]) {
         let _ = put(&folder, path, content.replace("\\0", "\0").as_bytes());
     }
     let root = Root::below(&folder);
-    for finding in examine(&Context { root: &root, child: None, models: &["6.12", "7.2"] }) {
+    for finding in examine(&Context {
+        root: &root,
+        child: None,
+        models: &["6.12", "7.2"],
+        undo: |_| Err(LiveError::Refused("nothing is changed here".to_owned())),
+    }) {
         assert!(!finding.name.is_empty());
     }
     let _ = (damon::operations(&root), damon::users(&root));

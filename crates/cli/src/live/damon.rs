@@ -7,7 +7,7 @@ use isotherm_linux::damon::{DamonTarget, Options, Session};
 use isotherm_linux::{LiveError, Process, Root};
 use isotherm_units::{Duration, Instant};
 
-use super::to_cli;
+use super::{to_cli, undo};
 use crate::error::CliError;
 
 /// Shortest time between two reads of regions: each has four files.
@@ -45,7 +45,7 @@ impl DamonSource {
             DamonTarget::Process(pid) | DamonTarget::Ranges(pid, _) => Some(Process::open(root, *pid).map_err(to_cli)?),
             DamonTarget::Physical(_) => None,
         };
-        let session = Session::start(root, &attributes, &target, options).map_err(to_cli)?;
+        let session = Session::start(root, &attributes, &target, options, || undo(root)).map_err(to_cli)?;
         let mut source = Self {
             root: root.clone(),
             target,
@@ -154,7 +154,7 @@ impl Source for DamonSource {
         if let Some(session) = self.session.take() {
             session.stop().map_err(|error| SourceError::Failed(Box::new(error)))?;
         }
-        let session = Session::start(&self.root, &self.stretched(), &self.target, self.options);
+        let session = Session::start(&self.root, &self.stretched(), &self.target, self.options, || undo(&self.root));
         self.session = Some(session.map_err(|error| SourceError::Failed(Box::new(error)))?);
         self.next = now + self.interval();
         Ok(())

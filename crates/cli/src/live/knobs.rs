@@ -67,7 +67,7 @@ impl JournalFile {
             },
         };
         // Another one may have rewritten it, and hold the new file.
-        if file.try_lock().is_err() || !is_at(&file, path).map_err(failed)? {
+        if file.try_lock().is_err() || !private_file::is_at(&file, path).map_err(failed)? {
             return Err(CliError::failed(format!(
                 "another isotherm is at work: it holds the journal {}; wait until it has ended",
                 path.display()
@@ -85,18 +85,12 @@ impl JournalFile {
         if self.is_fixed {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
-        if is_at(&self.file, &self.path)? {
+        if private_file::is_at(&self.file, &self.path)? {
             return Ok(());
         }
         let (what, who) = (self.path.display(), "somebody removed the journal, and another stands there now");
         Err(io::Error::other(format!("{who}: {what}; `isotherm restore --journal` reads either")))
     }
-}
-
-/// Whether a path leads to an open file. An error of kind `NotFound`: it leads to none.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let (ours, there) = (file.metadata()?, std::fs::symlink_metadata(path)?);
-    Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
 }
 
 impl Store for JournalFile {
@@ -169,6 +163,10 @@ impl KnobStore for KnobFiles {
 
     fn group(&mut self, path: &str) -> Option<u64> {
         let (folder, file) = path.rsplit_once('/')?;
+        if path == isotherm_texts::damon::STATE {
+            let pid: i64 = self.0.read_knob(format!("{folder}/pid")).ok()?.trim().parse().ok()?;
+            return u64::try_from(pid).ok().filter(|&pid| pid > 0);
+        }
         // Knobs of groups alone have such names.
         let is_of_group = file.starts_with("memory.");
         let data = is_of_group.then(|| std::fs::metadata(self.0.path(folder)).ok())??;

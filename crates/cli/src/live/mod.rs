@@ -7,11 +7,13 @@ mod fault_around;
 mod following;
 mod group;
 mod knobs;
+mod policy;
 pub(crate) mod private_file;
 mod probed;
 mod scanner;
 mod target;
 mod time;
+mod undo;
 
 pub(crate) use clear_refs::{COUNTS, Sweeping};
 pub(crate) use damon::{DamonSource, system_ram};
@@ -19,10 +21,12 @@ pub(crate) use fault_around::{NoFaultAround, fault_around_bytes};
 pub(crate) use following::Following;
 pub(crate) use group::GroupWatch;
 pub(crate) use knobs::{HandsArgs, JOURNAL, MachineKnobs, Use, hands};
+pub(crate) use policy::{policy_of, running_policy};
 pub(crate) use probed::{child, probed};
 pub(crate) use scanner::LiveScanner;
 pub(crate) use target::{Target, TargetArgs};
 pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};
+pub(crate) use undo::{undo, watch_journal};
 
 use isotherm_linux::LiveError;
 

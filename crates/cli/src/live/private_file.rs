@@ -53,6 +53,12 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<(String, bool)> {
     Ok((text, is_shared(&data) || (is_shared(&folder) && !is_sticky)))
 }
 
+/// Whether a path leads to an open file. An error of kind `NotFound`: it leads to none.
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (ours, there) = (file.metadata()?, std::fs::symlink_metadata(path)?);
+    Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+}
+
 /// Whether another user than root and this one owns a file or folder, or others can write it.
 pub(crate) fn is_shared(data: &Metadata) -> bool {
     let own = rustix::process::geteuid().as_raw();

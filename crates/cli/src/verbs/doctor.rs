@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::child;
+use crate::live::{child, undo};
 use crate::ui::Ui;
 
 /// Find out what isotherm can see and do on this machine, and what is missing for the rest.
@@ -50,8 +50,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     } else {
         None
     };
-    let findings =
-        examine(&Context { root: &root, child: child.as_ref(), models: &KernelRelease::ALL.map(KernelRelease::name) });
+    let findings = examine(&Context {
+        root: &root,
+        child: child.as_ref(),
+        models: &KernelRelease::ALL.map(KernelRelease::name),
+        undo,
+    });
     drop(child);
     let verdict = verdict(&findings);
     print(&findings, verdict, args.format.format, ui)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{HandsArgs, JOURNAL, Use, hands};
+use crate::live::{HandsArgs, JOURNAL, Use, hands, watch_journal};
 use crate::ui::Ui;
 
 /// Take back every change that isotherm made to this machine and did not take back itself.
@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let is_asked = |open: &Open| !args.of_daemon || open.is_of_daemon();
     let meant = if args.dry_run { Use::Read } else { Use::Restore };
     let done = |changes| Restored { changes, not_noted: None };
-    let (Restored { changes, not_noted }, nothing) = match hands(&root, &args.hands.journal, meant)? {
+    let (Restored { mut changes, mut not_noted }, nothing) = match hands(&root, &args.hands.journal, meant)? {
         None if args.hands.journal != Path::new(JOURNAL) => {
             return Err(CliError::usage(format!("there is no journal {journal}; the usual one is {JOURNAL}")));
         }
@@ -84,6 +84,19 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             (done, format!("{journal} has no open change{whose}"))
         }
     };
+    // What watched and was killed. What watches now holds its journal.
+    if !args.of_daemon {
+        match hands(&root, &watch_journal(&root), meant) {
+            Ok(Some(mut hands)) if args.dry_run => changes.extend(hands.would_restore(|_| true)),
+            Ok(Some(mut hands)) => {
+                let restored = hands.restore();
+                changes.extend(restored.changes);
+                not_noted = not_noted.or(restored.not_noted);
+            }
+            Ok(None) => {}
+            Err(error) => ui.warn(format_args!("changes of what watches are left alone: {error}")),
+        }
+    }
     let rows: Vec<Row> = changes.into_iter().map(|(open, what)| Row::new(open, what, args.dry_run)).collect();
     match args.format.format {
         Format::Json => {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use isotherm_units::text::printable_lines;
 use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
@@ -32,7 +33,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.format.format == Format::Json {
         ui.print(format_args!("{text}\n"))?;
     } else {
-        ui.print(words(&told, daemon.pid()))?;
+        ui.print(printable_lines(&words(&told, daemon.pid())))?;
     }
     Ok(ExitCode::from(if told.status.paused.is_none() { 0 } else { 4 }))
 }

@@ -5,7 +5,7 @@ use super::journal::{Journal, JournalError, Store};
 use super::knob_table;
 use super::line::{Open, is_rounded};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The knobs of a machine: small files that hold a value.
 pub trait KnobStore {
@@ -21,7 +21,7 @@ pub trait KnobStore {
     /// [`KnobError`].
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError>;
 
-    /// Inode of the group that a knob belongs to; `None` if it belongs to none, or the group is gone.
+    /// Inode of the group that a knob belongs to, or number of the kernel thread; `None` if it belongs to none, or that is gone.
     fn group(&mut self, path: &str) -> Option<u64>;
 
     /// Whether a write that timed out is still under way, and so may still take effect.
@@ -183,6 +183,29 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         }))
     }
 
+    /// Records a write that is made elsewhere, of a knob that holds `old`, or will once it exists.
+    ///
+    /// # Errors
+    /// [`Refusal`]: then the write must not be made.
+    pub fn note(&mut self, section: &str, path: &str, old: &str, new: &str) -> Result<(), Refusal> {
+        self.will_set(section, path, old, new).map(drop)
+    }
+
+    /// What was noted for a section belongs to what its knobs belong to by now: a kernel thread that has begun.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn identify(&mut self, section: &str) -> Result<(), JournalError> {
+        let open = self.journal.open().filter(|open| open.section == section && open.group.is_none());
+        let paths: Vec<String> = open.map(|open| open.path.clone()).collect();
+        let groups: BTreeMap<String, u64> =
+            paths.into_iter().filter_map(|path| Some((path.clone(), self.machine.group(&path)?))).collect();
+        self.journal.identify(|open| {
+            let group = groups.get(&open.path).copied();
+            group.filter(|_| open.section == section && open.group.is_none())
+        })
+    }
+
     fn will_set(&mut self, section: &str, path: &str, old: &str, new: &str) -> Result<u64, Refusal> {
         let refused = |words| Refusal::Knob { path: path.to_owned(), why: KnobError::NotOurs(words) };
         if let Some(words) = [old, new].iter().find_map(|value| knob_table::refusal(path, value)) {
@@ -286,8 +309,20 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
     /// # Errors
     /// [`JournalError`]: later changes stay open.
     pub fn forget(&mut self, section: &str) -> Result<(), JournalError> {
+        self.drop_of(section, "somebody else wrote it since")
+    }
+
+    /// Drops the changes of one section that were undone elsewhere.
+    ///
+    /// # Errors
+    /// [`JournalError`]: they stay open.
+    pub fn undone(&mut self, section: &str) -> Result<(), JournalError> {
+        self.drop_of(section, "undone")
+    }
+
+    fn drop_of(&mut self, section: &str, why: &str) -> Result<(), JournalError> {
         let open = self.journal.open().filter(|open| open.section == section && open.boot == self.boot);
-        let closed: Vec<(u64, &str)> = open.map(|open| (open.number, "somebody else wrote it since")).collect();
+        let closed: Vec<(u64, &str)> = open.map(|open| (open.number, why)).collect();
         self.journal.close_all(&closed)?;
         let is_left = self.journal.open().any(|open| open.section == section && open.boot == self.boot);
         assert!(!is_left, "a section owns no change after its changes are dropped");

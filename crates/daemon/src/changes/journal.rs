@@ -184,6 +184,17 @@ impl<S: Store> Journal<S> {
         Ok(())
     }
 
+    /// Notes the open changes of which `group` says to what they belong by now once more, with that.
+    pub(super) fn identify(&mut self, group: impl Fn(&Open) -> Option<u64>) -> Result<(), JournalError> {
+        let found: Vec<(Open, u64)> = self.open().filter_map(|open| Some((open.clone(), group(open)?))).collect();
+        let mut lines = Vec::new();
+        for (number, (open, group)) in (self.changes.next()..).zip(found) {
+            lines.push(Line::Closed { number: open.number, why: "noted again".to_owned() });
+            lines.extend(Open { number, group: Some(group), ..open }.lines());
+        }
+        if lines.is_empty() { Ok(()) } else { self.append(lines) }
+    }
+
     fn append(&mut self, mut lines: Vec<Line>) -> Result<(), JournalError> {
         let written = |error| JournalError::io("written", error);
         let only_closes = lines.iter().all(|line| matches!(line, Line::Closed { .. }));

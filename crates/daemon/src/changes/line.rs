@@ -83,7 +83,7 @@ impl Open {
     }
 
     /// The lines that make it.
-    fn lines(&self) -> impl Iterator<Item = Line> {
+    pub(super) fn lines(&self) -> impl Iterator<Item = Line> + use<> {
         let Self { number, boot, section, path, old, new, holds, before, group } = self.clone();
         let (new, next) = match before {
             Some(before) => (before, Some(Line::Next { number, value: new })),

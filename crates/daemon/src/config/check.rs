@@ -1,5 +1,6 @@
 //! Checks of a configuration. Where two tables disagree, the error gives both places.
 
+use super::group_path;
 use super::{Config, LimitsConfig};
 use crate::changes::protected;
 use isotherm_units::wildcard::{may_meet, reaches_below};
@@ -119,7 +120,7 @@ impl Config {
                 return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
             }
             let is_one = !cgroup.contains(['*', '?']);
-            let below = self.daemon.protect.iter().position(|pattern| reaches_below(pattern, &cgroup));
+            let below = self.daemon.protect.iter().position(|pattern| reaches_below(&group_path(pattern), &cgroup));
             if let Some(at) = below.filter(|_| section.enable && is_one) {
                 return Err(Contradiction {
                     key: place,
@@ -165,6 +166,10 @@ pub(super) fn named(key: &str, name: &str, twin: Option<String>) -> Result<(), C
 }
 
 pub(super) fn absolute(key: &str, path: &str) -> Result<(), Contradiction> {
+    if path.split('/').any(|part| part == "**") {
+        let words = "in `{path}` `**` would stand for one name, as `*` does; write one `*` for each level: `/*/*/x`";
+        return Err(wrong(key, words.replace("{path}", path)));
+    }
     if path.starts_with('/') && !path.split('/').any(|part| part == "..") {
         return Ok(());
     }
@@ -218,6 +223,9 @@ mod tests {
         assert_eq!(refused(small).key, "daemon.max-memory");
         let mut relative = Config::default();
         relative.daemon.protect = vec!["a".to_owned()];
+        let mut deep = Config::default();
+        deep.daemon.protect = vec!["/kubepods.slice/**/x".to_owned()];
+        assert!(refused(deep).message.contains("one `*` for each level"));
         assert_eq!(refused(relative).key, "daemon.protect[0]");
         let mut free = Config::default();
         free.guard.pressure_full = Ratio::from_ppm(0);

@@ -3,6 +3,7 @@
 mod check;
 mod compaction;
 mod engine;
+mod group_path;
 mod metrics;
 mod monitors;
 mod sections;
@@ -13,6 +14,7 @@ mod tiering;
 pub use check::Contradiction;
 pub use compaction::CompactionConfig;
 pub use engine::Engine;
+pub(crate) use group_path::group_path;
 pub use metrics::{Listen, MetricsConfig};
 pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig};
 pub use tables::{TABLES, Table};

@@ -1,7 +1,7 @@
 //! Targets of sections: control groups, processes, or physical memory, under a name.
 
 use super::check::{absolute, named, wrong};
-use super::{Config, Contradiction};
+use super::{Config, Contradiction, group_path};
 use crate::changes::{protected, protected_command};
 use isotherm_units::wildcard::may_meet;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ impl TargetConfig {
     /// `None` if it says nothing, or several things.
     fn target(&self) -> Option<Target> {
         match (&self.cgroup, &self.process, self.pid, self.physical) {
-            (Some(cgroup), None, None, false) => Some(Target::Groups(cgroup.clone())),
+            (Some(cgroup), None, None, false) => Some(Target::Groups(group_path(cgroup))),
             (None, Some(process), None, false) => Some(Target::Command(process.command.clone())),
             (None, None, Some(pid), false) => Some(Target::Process(pid)),
             (None, None, None, true) => Some(Target::Physical),
@@ -101,7 +101,9 @@ impl Config {
                     );
                     return Err(wrong(&key("name"), message));
                 }
-                Some(Target::Groups(cgroup)) => absolute(&key("cgroup"), &cgroup)?,
+                Some(Target::Groups(cgroup)) => {
+                    absolute(&key("cgroup"), config.cgroup.as_deref().unwrap_or(&cgroup))?;
+                }
                 Some(Target::Command(command)) if command.is_empty() || command.contains(['/', '\n']) => {
                     let message = format!(
                         "`{command}` is no name of a program; allowed: the file's name without its folder, as in \"redis-server\""
@@ -122,7 +124,7 @@ impl Config {
     /// ResolvedTarget an entry of `targets` means: a path means groups, another text is the name of a `[[targets]]` table.
     pub(crate) fn target_of(&self, entry: &str, place: &str) -> Result<Target, Contradiction> {
         if entry.starts_with('/') {
-            return Ok(Target::Groups(entry.to_owned()));
+            return Ok(Target::Groups(group_path(entry)));
         }
         let found = self.targets.iter().find(|known| known.name == entry);
         found.and_then(TargetConfig::target).ok_or_else(|| {

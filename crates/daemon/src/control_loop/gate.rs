@@ -3,6 +3,7 @@
 use super::line::{Act, Effect, Line};
 use super::{AuditError, Log, LoopHost, System};
 use crate::changes::{protected, protected_command};
+use crate::config::group_path;
 use isotherm_core::host::{
     Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError,
     Listing, Lruvec, TargetId,
@@ -115,7 +116,7 @@ impl Skipped {
 
     /// A look for groups begins: those that are gone are forgotten.
     pub(super) fn begin(&mut self, protected: &[String]) {
-        protected.clone_into(&mut self.protected);
+        self.protected = protected.iter().map(|pattern| group_path(pattern)).collect();
         self.met.clear();
     }
 

@@ -51,9 +51,10 @@ impl Guard {
         let Some(share) = self.share else { return Some("pressure is not known yet: it takes a second".to_owned()) };
         self.is_tripped.then(|| {
             format!(
-                "all tasks waited for memory for more than {} of the time ({share} just now); it goes on after a minute below half \
+                "all tasks waited for memory for more than {} of the time ({} just now); it goes on after a minute below half \
                  of it",
-                config.pressure_full
+                config.pressure_full,
+                share.approx()
             )
         })
     }

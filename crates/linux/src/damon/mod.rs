@@ -2,7 +2,7 @@
 
 mod session;
 
-pub use session::{DamonTarget, Options, Session, Snapshot, TriedRegion, Tuned};
+pub use session::{DamonTarget, Options, Session, Snapshot, TriedRegion, Tuned, Undo};
 
 use crate::{LiveError, Root};
 use isotherm_texts::damon::{ADMIN, NR_KDAMONDS};

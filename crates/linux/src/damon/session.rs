@@ -1,7 +1,6 @@
 //! Our own kdamond, which monitors a target and changes nothing.
 
 use super::{DamonUser, STAT_ENABLED, needs_sysfs, users};
-use crate::knobs::Knobs;
 use crate::{LiveError, Root};
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::Attributes;
@@ -79,14 +78,30 @@ pub struct Tuned {
     pub aggr_interval: Duration,
 }
 
+/// Notes what a session writes, before it does, so that it can be undone after this program was killed.
+pub trait Undo: std::fmt::Debug {
+    /// A knob that holds `old`, or will once it exists, is about to be written.
+    ///
+    /// # Errors
+    /// It could not be noted: then nothing is written.
+    fn will_write(&mut self, path: &str, old: &str, new: &str) -> Result<(), LiveError>;
+
+    /// The kdamond runs: what was noted means this one, and none that another program begins later.
+    fn begun(&mut self);
+
+    /// All is as before.
+    fn undone(&mut self);
+}
+
 /// Our own running kdamond. Stopping or dropping it restores everything.
 #[derive(Debug)]
 pub struct Session {
     root: Root,
     pid: Option<u32>,
-    /// DAMON_STAT's switch, if it was changed.
-    stat: Knobs,
+    /// DAMON_STAT was switched off.
+    has_stat: bool,
     is_running: bool,
+    undo: Box<dyn Undo>,
 }
 
 impl Session {
@@ -100,6 +115,7 @@ impl Session {
         attributes: &Attributes,
         target: &DamonTarget,
         options: Options,
+        undo: impl FnOnce() -> Result<Box<dyn Undo>, LiveError>,
     ) -> Result<Self, LiveError> {
         attributes.validate().map_err(|error| LiveError::Refused(error.to_string()))?;
         needs_sysfs(root)?;
@@ -110,20 +126,25 @@ impl Session {
         if !others.is_empty() {
             return Err(busy(&others));
         }
-        let mut session = Self { root: root.clone(), pid: None, stat: Knobs::new(root.clone()), is_running: false };
+        let mut session = Self { root: root.clone(), pid: None, has_stat: false, is_running: false, undo: undo()? };
         if takes_stat {
-            session.stat.set(STAT_ENABLED, "N")?;
+            session.undo.will_write(STAT_ENABLED, "Y", "N")?;
+            session.has_stat = true;
+            root.write(STAT_ENABLED, "N")?;
         }
+        session.undo.will_write(NR_KDAMONDS, "0", "1")?;
         // If another program was faster, the kernel refuses this, and its kdamond is not touched.
         session.set(NR_KDAMONDS.to_owned(), "1")?;
         // From here on the kdamond is ours: dropping the session restores everything.
         session.is_running = true;
         session.configure(attributes, target)?;
+        session.undo.will_write(STATE, "off", "on")?;
         session.state("on").map_err(|error| match &error {
             LiveError::Io { source, .. } if source.raw_os_error() == Some(libc::EBUSY) => busy(&[]),
             _ => error,
         })?;
-        session.pid = root.value::<i64>(format!("{ADMIN}/0/pid")).ok().and_then(|pid| u32::try_from(pid).ok());
+        session.pid = session.running();
+        session.undo.begun();
         Ok(session)
     }
 
@@ -249,29 +270,45 @@ impl Session {
     }
 
     fn put_back(&mut self) -> Result<(), LiveError> {
-        if !std::mem::take(&mut self.is_running) {
-            return Ok(());
+        let ended = if std::mem::take(&mut self.is_running) { self.end() } else { Ok(()) };
+        let stat = self.return_stat();
+        // What is left to do stays noted.
+        if stat.is_ok() && !matches!(ended, Err(LiveError::Io { .. })) {
+            self.undo.undone();
         }
-        let now = self.root.value::<i64>(format!("{ADMIN}/0/pid")).ok().and_then(|pid| u32::try_from(pid).ok());
-        if self.is_on() && self.pid.is_some() && now != self.pid {
-            self.stat.restore();
-            return Err(LiveError::Gone(
-                "the kdamond was replaced by somebody else's, which was left alone".to_owned(),
-            ));
+        ended.and(stat)
+    }
+
+    /// Ends our kdamond, and no other.
+    fn end(&self) -> Result<(), LiveError> {
+        let is_replaced = || self.is_on() && self.pid.is_some() && self.running() != self.pid;
+        let replaced =
+            || LiveError::Gone("the kdamond was replaced by somebody else's, which was left alone".to_owned());
+        if is_replaced() {
+            return Err(replaced());
         }
         let off = if self.is_on() { self.state("off") } else { Ok(()) };
         // It may have ended between the two calls.
-        let now = self.root.value::<i64>(format!("{ADMIN}/0/pid")).ok().and_then(|pid| u32::try_from(pid).ok());
-        if self.is_on() && self.pid.is_some() && now != self.pid {
-            self.stat.restore();
-            return Err(LiveError::Gone(
-                "the kdamond was replaced by somebody else's, which was left alone".to_owned(),
-            ));
+        if is_replaced() {
+            return Err(replaced());
         }
         let off = if self.is_on() { off } else { Ok(()) };
         let removed = self.root.write(NR_KDAMONDS, "0");
-        self.stat.restore();
         off.and(removed)
+    }
+
+    /// Switches DAMON_STAT on again, unless another program has since.
+    fn return_stat(&mut self) -> Result<(), LiveError> {
+        if !std::mem::take(&mut self.has_stat) || self.root.read(STAT_ENABLED)?.trim() != "N" {
+            return Ok(());
+        }
+        self.root.write(STAT_ENABLED, "Y")
+    }
+
+    /// PID of the kernel thread that runs now.
+    fn running(&self) -> Option<u32> {
+        let pid = self.root.value::<i64>(format!("{ADMIN}/0/pid")).ok()?;
+        u32::try_from(pid).ok()
     }
 }
 
@@ -312,6 +349,22 @@ fn busy(users: &[&DamonUser]) -> LiveError {
 mod tests {
     use super::*;
     use std::fs;
+    use std::sync::{Arc, Mutex};
+
+    /// What is noted, and not undone.
+    #[derive(Clone, Debug, Default)]
+    struct Noted(Arc<Mutex<Vec<(String, String, String)>>>);
+
+    impl Undo for Noted {
+        fn will_write(&mut self, path: &str, old: &str, new: &str) -> Result<(), LiveError> {
+            self.0.lock().unwrap().push((path.to_owned(), old.to_owned(), new.to_owned()));
+            Ok(())
+        }
+        fn begun(&mut self) {}
+        fn undone(&mut self) {
+            self.0.lock().unwrap().clear();
+        }
+    }
 
     /// The folders that the kernel creates when the counts are written.
     fn tree(stat: &str, nr_kdamonds: &str, state: &str) -> (tempfile::TempDir, Root) {
@@ -360,7 +413,9 @@ mod tests {
 
     fn start(root: &Root, takes_damon_stat: bool) -> Result<Session, LiveError> {
         let target = DamonTarget::Ranges(7, vec![AddressRange::new(4096, 12_288)]);
-        Session::start(root, &Attributes::default(), &target, Options { takes_damon_stat })
+        Session::start(root, &Attributes::default(), &target, Options { takes_damon_stat }, || {
+            Ok(Box::new(Noted::default()))
+        })
     }
 
     #[test]

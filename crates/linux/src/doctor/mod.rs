@@ -14,6 +14,7 @@ mod watching;
 
 pub use child::{Child, child_main};
 
+use crate::damon::Undo;
 use crate::{LiveError, Root};
 use serde::Serialize;
 
@@ -106,6 +107,8 @@ pub struct Context<'a> {
     pub child: Option<&'a Child>,
     /// Releases that the simulated machine models, oldest first, such as `6.12`.
     pub models: &'a [&'a str],
+    /// Makes what notes the changes of a session.
+    pub undo: fn(&Root) -> Result<Box<dyn Undo>, LiveError>,
 }
 
 type Probe = fn(&Context<'_>) -> Vec<Finding>;
@@ -187,7 +190,12 @@ mod tests {
     }
 
     fn findings(root: &Root) -> Vec<Finding> {
-        examine(&Context { root, child: None, models: &["6.12", "7.2"] })
+        examine(&Context {
+            root,
+            child: None,
+            models: &["6.12", "7.2"],
+            undo: |_| Err(LiveError::Refused("nothing is changed here".to_owned())),
+        })
     }
 
     fn of<'a>(findings: &'a [Finding], name: &str) -> &'a Finding {

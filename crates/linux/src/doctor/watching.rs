@@ -43,7 +43,8 @@ pub(super) fn damon(context: &Context<'_>) -> Vec<Finding> {
     };
     // DAMON is free: tries a session on our own child, and stops it at once.
     let target = damon::DamonTarget::Process(child.process().pid());
-    let tried = damon::Session::start(context.root, &Attributes::default(), &target, damon::Options::default())
+    let (attributes, options) = (Attributes::default(), damon::Options::default());
+    let tried = damon::Session::start(context.root, &attributes, &target, options, || (context.undo)(context.root))
         .and_then(|session| session.snapshot().and_then(|snapshot| session.stop().map(|()| snapshot)));
     vec![match tried {
         Ok(snapshot) => Finding::new(

@@ -42,6 +42,7 @@ pub struct LiveHost {
     pub(crate) module: Option<Module>,
     /// Marks that scans left on pages, by target.
     pub(crate) marks: BTreeMap<TargetId, Marks>,
+    groups: gauging::KnownGroups,
     physical: Physical,
     types: compacting::Types,
     compactors: compactors::Compactors,

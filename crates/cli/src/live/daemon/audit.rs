@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use isotherm_daemon::control_loop::{Act, AuditError, Effect, Line, Log, Status};
+use isotherm_units::text::printable;
 use isotherm_units::{Bytes, Duration};
 use serde::Serialize;
 
@@ -99,6 +100,15 @@ impl<'a> Audit<'a> {
     }
 
     fn write(&mut self, line: &Line) -> std::io::Result<()> {
+        // It may have been moved or removed, by logrotate for one: the next line begins a new file.
+        let is_ours = match private_file::is_at(&self.file, &self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            is_ours => is_ours?,
+        };
+        if !is_ours {
+            self.file = opened(&self.path)?;
+            self.size = self.file.metadata()?.len();
+        }
         if self.size >= SIZE_MAX {
             self.rotate()?;
         }
@@ -129,12 +139,14 @@ fn now() -> String {
 
 impl Log for Audit<'_> {
     fn line(&mut self, line: &Line) -> Result<(), AuditError> {
+        // Names of groups and processes are not ours: they could steer a terminal.
         let words = words(line);
+        let words = printable(&words);
         let is_taken = |journald: &Journald| {
             serde_json::to_value(line).is_ok_and(|fields| journald.send(&words, priority(line), &fields).is_ok())
         };
         if !self.journald.as_ref().is_some_and(is_taken) {
-            self.ui.say(words);
+            self.ui.say(&words);
         }
         self.write(line).map_err(|error| AuditError::new(format_args!("{}: {error}", self.path.display())))
     }

@@ -78,6 +78,12 @@ fn read(files: &[PathBuf]) -> Result<Config, CliError> {
             open_to_others.get_or_insert(path);
         }
         let name = path.display().to_string();
+        if let Some(line) = escaped(&text) {
+            return Err(CliError::usage(format!(
+                "{name}:{line}: in \"…\" TOML reads `\\x2d` as `-`, and names of systemd's groups have these four characters: write the \
+                 name in '…'"
+            )));
+        }
         // Errors for unknown keys and invalid values give places in this file.
         parse_as::<Config>(&text, &name, DIALECT, |_| Ok(())).map_err(CliError::usage)?;
         joined.add(toml::from_str(&text).map_err(CliError::usage)?);
@@ -93,6 +99,26 @@ fn read(files: &[PathBuf]) -> Result<Config, CliError> {
         )));
     }
     Ok(config)
+}
+
+/// The first line in which a string with double quotes has an escape by number, which no name or value needs.
+fn escaped(text: &str) -> Option<usize> {
+    let has_escape = |line: &str| {
+        let mut is_inside = false;
+        let mut letters = line.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '"' => is_inside = !is_inside,
+                '#' if !is_inside => return false,
+                // In a string with single quotes nothing is escaped.
+                '\'' if !is_inside => drop(letters.by_ref().find(|&letter| letter == '\'')),
+                '\\' if is_inside && letters.next() == Some('x') => return true,
+                _ => {}
+            }
+        }
+        false
+    };
+    text.lines().position(has_escape).map(|index| index + 1)
 }
 
 /// An error with its place in the file that it comes from, and the place of the other side.
@@ -113,5 +139,24 @@ fn said(wrong: &Contradiction, joined: &Joined, texts: &[(String, String)]) -> S
             message(&(file, key), None, &format!("{} (the other: {elsewhere})", wrong.message))
         }
         other => message(&(file, key), other.map(|(_, key)| key), &wrong.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_systemd_are_not_unescaped_in_silence() {
+        for (text, line) in [
+            ("a = 1\ntarget = \"/app.slice/a\\x2db.scope\"\n", Some(2)),
+            ("target = ['/x', \"a\\x2db\"]", Some(1)),
+            ("target = '/app.slice/a\\x2db.scope'", None),
+            ("# \"a\\x2db\"\ntarget = \"a # \\\\x2d\"", None),
+            ("a = \"\\n\"", None),
+            ("", None),
+        ] {
+            assert_eq!(escaped(text), line, "{text}");
+        }
     }
 }

@@ -1,12 +1,12 @@
-//! Serves one text by HTTP on this machine: one thread, one request a connection. A slow or broken reader only delays other readers, for
-//! seconds.
+//! Serves one text by HTTP on this machine: one request a connection, each in a thread of its own. A reader that sends nothing has its
+//! place for half a second, so a few hundred of them delay the others by seconds.
 
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_daemon::config::Listen;
@@ -15,6 +15,12 @@ use crate::error::CliError;
 
 /// Longest time of a whole request, and of a whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Time in which a request has to begin.
+const SILENCE: Duration = Duration::from_millis(500);
+/// Most connections that are answered at a time; the system keeps further ones waiting.
+const CONNECTIONS_MAX: usize = 64;
+/// Stack of a thread that answers, in bytes.
+const STACK: usize = 128 << 10;
 /// Longest request in bytes.
 const REQUEST_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
@@ -108,16 +114,54 @@ macro_rules! stream {
 stream!(std::net::TcpStream);
 stream!(UnixStream);
 
-fn serve<S: Stream>(mut accept: impl FnMut() -> io::Result<S> + Send + 'static, text: Text) -> io::Result<()> {
+/// Connections that are being answered, and what is signalled when one of them ends.
+#[derive(Debug, Default)]
+struct Places {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A place for a connection, until it is dropped.
+struct Place(Arc<Places>);
+
+impl Places {
+    /// Waits for a place.
+    fn take(self: &Arc<Self>) -> Place {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |taken: &mut usize| *taken >= CONNECTIONS_MAX;
+        let mut taken = self.freed.wait_while(taken, is_full).unwrap_or_else(PoisonError::into_inner);
+        *taken += 1;
+        Place(Arc::clone(self))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+fn serve<S: Stream + Send + 'static>(
+    mut accept: impl FnMut() -> io::Result<S> + Send + 'static,
+    text: Text,
+) -> io::Result<()> {
+    let places = Arc::new(Places::default());
     let work = move || {
         loop {
-            match accept() {
-                Ok(stream) => {
+            let place = places.take();
+            let begun = accept().and_then(|stream| {
+                let text = Arc::clone(&text);
+                let work = move || {
                     // A reader that disconnects, or is too slow, is ignored.
                     let _ = answer(stream, &text);
-                }
-                // Usually out of file descriptors; some may be free later.
-                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+                    drop(place);
+                };
+                std::thread::Builder::new().name("metrics reader".to_owned()).stack_size(STACK).spawn(work)
+            });
+            if begun.is_err() {
+                // Usually out of file descriptors or threads; some may be free later.
+                std::thread::sleep(Duration::from_millis(100));
             }
         }
     };
@@ -171,7 +215,8 @@ fn request(stream: &mut impl Stream) -> io::Result<Asked> {
         if let Some(asked) = parsed(&bytes) {
             return Ok(asked);
         }
-        let left = PATIENCE.saturating_sub(begin.elapsed());
+        let patience = if bytes.is_empty() { SILENCE } else { PATIENCE };
+        let left = patience.saturating_sub(begin.elapsed());
         if bytes.len() > REQUEST_MAX || left.is_zero() {
             return Ok(Asked::Strange);
         }
@@ -255,6 +300,18 @@ mod tests {
         std::fs::write(&file, "mine").unwrap();
         assert!(Server::start(&Listen::Unix(file.display().to_string()), text).is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    }
+
+    /// More readers that say nothing than there are places: who asks behind them is answered all the same.
+    #[test]
+    fn silent_readers_give_their_places_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.sock");
+        let text: Text = Arc::new(Mutex::new("a 1\n# EOF\n".into()));
+        let _server = Server::start(&Listen::Unix(path.display().to_string()), text).unwrap();
+        let silent: Vec<UnixStream> = (0..CONNECTIONS_MAX + 20).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        assert!(ask(&path, b"GET /metrics HTTP/1.1\r\n\r\n").ends_with("a 1\n# EOF\n"));
+        drop(silent);
     }
 
     proptest! {
