@@ -65,6 +65,11 @@ impl Candidate {
         policy_by_name(self.policy).is_ok_and(|entry| entry.runs_on_linux)
     }
 
+    /// Whether a recommendation may be for the policy that it builds on.
+    pub fn may_be_recommended(&self, question: &Question) -> bool {
+        question.policy.is_none_or(|policy| policy == self.policy)
+    }
+
     /// Whether a question asks for this configuration.
     pub fn is_asked_for(&self, question: &Question) -> bool {
         question.limits || !self.is_on_request

@@ -114,10 +114,13 @@ pub(super) fn choose(releases: &mut [Judge<'_>]) -> Result<Option<Choice>, Scena
     Ok(safe.into_iter().filter(is_as_small).min_by_key(|choice| (excess_with_less(choice), choice.size)))
 }
 
-/// Configurations whose predictions were compared with real kernels of all these releases.
+/// Configurations that may be recommended: of the policy that was asked for, if one was, and with predictions that were compared with real
+/// kernels of all these releases.
 pub(super) fn calibrated(releases: &[Judge<'_>]) -> Vec<usize> {
-    let is_calibrated = |index: &usize| releases.iter().all(|judge| judge.model_error(*index).is_some());
-    (0..CANDIDATES.len()).filter(is_calibrated).collect()
+    let may_be = |judge: &Judge<'_>, index: usize| {
+        judge.model_error(index).is_some() && CANDIDATES[index].may_be_recommended(judge.player.question)
+    };
+    (0..CANDIDATES.len()).filter(|&index| releases.iter().all(|judge| may_be(judge, index))).collect()
 }
 
 /// Plays all configurations at the size that will be recommended, and returns that size; without one, the largest that was tried.

@@ -30,8 +30,8 @@ pub struct AdviceRow {
     pub sample: u32,
     /// Median runtime, nanoseconds of simulated time.
     pub runtime_ns: u64,
-    /// Runtime as a ratio to that with unlimited memory, in millionths: 1 050 000 is 5 % slower. Absent when the program
-    /// was killed in a replay.
+    /// Runtime, or time awake of all threads, whichever is worse, as a ratio to that with unlimited memory, in millionths: 1 050 000 is
+    /// 5 % slower. Absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
     /// Whether the upper end of that ratio is within the allowed slow-down.
     pub is_fast_enough: bool,
@@ -97,14 +97,14 @@ fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
         memory_share_ppm: ppm(size.get(), judge.player.peak.get()).unwrap_or(0),
         n: n as u64,
         sample: runs.iter().map(|run| run.pages).max().unwrap_or(1),
-        runtime_ns: interval(&|run| run.runtime_ns).median,
+        runtime_ns: interval(&|run| run.pace.runtime_ns).median,
         runtime_ratio_ppm: ratio,
         is_fast_enough: judge.is_fast_enough(&expected),
         major_faults: faults,
         gamble,
         faults_to_opt_ppm: None,
         mean_bytes: interval(&|run| run.mean_bytes),
-        pressure_some_ppm: interval(&|run| ppm(run.pressure_some_ns, run.runtime_ns).unwrap_or(0)).median,
+        pressure_some_ppm: interval(&|run| ppm(run.pressure_some_ns, run.pace.runtime_ns).unwrap_or(0)).median,
         reclaim_cpu_ns: interval(&|run| run.reclaim_cpu_ns).median,
         monitor_cpu_ns: interval(&|run| run.monitor_cpu_ns).median,
         schemes: schemes_of(&runs).into_iter().chain(evictions_of(&runs)).collect(),

@@ -85,6 +85,9 @@ pub struct Question {
     pub swap: DeviceConfig,
     /// Allowed slow-down compared with unlimited memory; 5 % means a runtime of at most 105 %.
     pub slowdown: Ratio,
+    /// Name of the page-replacement policy that a recommendation is for; `None`: whichever takes the least memory. Others are played to
+    /// compare.
+    pub policy: Option<&'static str>,
     /// Number of processors of the simulated machine.
     pub cpus: u32,
     /// Whether right-sizing of the program's group is tried with the policies too.
@@ -137,6 +140,8 @@ pub struct Advice {
     pub unlimited_mean_bytes: u64,
     /// Runtime without limits, nanoseconds of simulated time.
     pub unlimited_runtime_ns: u64,
+    /// Time in which the program's threads did not sleep, with unlimited memory, summed over threads.
+    pub unlimited_awake_ns: u64,
     /// Major faults without limits (first reads of files).
     pub unlimited_major_faults: u64,
     /// The disk under files.
@@ -399,7 +404,8 @@ fn advice(
         measured_peak_bytes: meta.native.map(|native| native.peak_rss_bytes),
         page_cache_bytes: page_cache_pages.map(|pages| pages.saturating_mul(meta.page_bytes)),
         unlimited_mean_bytes: judge.player.unlimited.mean_bytes,
-        unlimited_runtime_ns: judge.player.unlimited.runtime_ns,
+        unlimited_runtime_ns: judge.player.unlimited.pace.runtime_ns,
+        unlimited_awake_ns: judge.player.unlimited.pace.awake_ns,
         unlimited_major_faults: judge.player.unlimited.major_faults,
         storage: question.storage,
         swap: question.swap,

@@ -6,7 +6,7 @@ use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
 use super::families::{Family, families};
 use super::pool::Pool;
 use super::replay_cache::{CacheLookup, ReplayCache};
-use super::run::{Run, ppm};
+use super::run::{Pace, Run};
 use super::scale::Scale;
 use super::{CourseRow, KernelDefaults, Question, lists_requests};
 use isotherm_core::limits::LimitsConfig;
@@ -42,7 +42,7 @@ const SAMPLES: u64 = 256;
 /// The program without limits.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Unlimited {
-    pub(super) runtime_ns: u64,
+    pub(super) pace: Pace,
     /// Highest charge of its own group.
     peak: Bytes,
     pub(super) major_faults: u64,
@@ -59,11 +59,11 @@ impl Unlimited {
         check_ended(&outcome)?;
         // The root and the program's own group.
         let peak = Bytes::new(outcome.cgroups[1].peak_pages * PAGE_BYTES);
-        let runtime_ns = outcome.programs[0].runtime().ns();
+        let pace = Pace::of(&outcome.programs[0]);
         let waits_for_devices = has_files || outcome.system().counters.get(Counter::PswpOut) > 0;
         let draw = Draw::of(0, roomy.scenario.machine.cpus);
-        let run = Run::of(outcome, &draw, Bytes::new(u64::MAX), runtime_ns, &Scale::WHOLE);
-        Ok(Self { runtime_ns, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes, waits_for_devices })
+        let run = Run::of(outcome, &draw, Bytes::new(u64::MAX), &pace, &Scale::WHOLE);
+        Ok(Self { pace, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes, waits_for_devices })
     }
 
     fn of_whole(self, scale: &Scale) -> Self {
@@ -94,8 +94,8 @@ pub(super) struct Player<'a> {
     /// Highest charge.
     pub(super) peak: Bytes,
     pub(super) unlimited: Unlimited,
-    /// Runtime without limits in ns, by the hardware of a draw: processors and latency of devices in percent.
-    unlimited_ns: BTreeMap<(u32, u64), u64>,
+    /// Pace without limits, by the hardware of a draw: processors and latency of devices in percent.
+    free: BTreeMap<(u32, u64), Pace>,
     pub(super) cache: Arc<ReplayCache>,
     pub(super) pool: Pool,
 }
@@ -120,7 +120,7 @@ impl<'a> Player<'a> {
         let played =
             cache.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, has_files, context))?;
         progress.done(units);
-        let runtime = Duration::from_ns(played.runtime_ns);
+        let runtime = Duration::from_ns(played.pace.runtime_ns);
         // The name of the program in the baseline run is used.
         let peaks = Peaks::from([(group_path(&base, 0), played.peak)]);
         if played.peak == Bytes::ZERO {
@@ -134,7 +134,7 @@ impl<'a> Player<'a> {
         let largest = sizes.last().copied().unwrap_or_default().max(peak);
         base.machine.nodes = vec![NodeConfig { memory: roomy_for(scale.own(largest)), ..NodeConfig::default() }];
         let centre = Draw::of(0, question.cpus);
-        let unlimited_ns = BTreeMap::from([(centre.hardware(), runtime.ns())]);
+        let free = BTreeMap::from([(centre.hardware(), played.pace)]);
         Ok(Self {
             question,
             kernel,
@@ -148,7 +148,7 @@ impl<'a> Player<'a> {
             sizes,
             peak,
             unlimited,
-            unlimited_ns,
+            free,
             cache: Arc::clone(cache),
             pool: Pool::default(),
         })
@@ -233,7 +233,7 @@ impl<'a> Player<'a> {
     /// Finds out how long the program runs without limits on the hardware of these draws.
     fn know_unlimited<'d>(&mut self, draws: impl Iterator<Item = &'d Draw>) -> Result<(), ScenarioError> {
         let missing: BTreeMap<(u32, u64), &Draw> = draws
-            .filter(|draw| !self.unlimited_ns.contains_key(&self.hardware(draw)))
+            .filter(|draw| !self.free.contains_key(&self.hardware(draw)))
             .map(|draw| (self.hardware(draw), draw))
             .collect();
         if self.progress.is_stopped() {
@@ -250,10 +250,10 @@ impl<'a> Player<'a> {
             let play = || Unlimited::play(&roomy, has_files, &self.context);
             let free = self.cache.or_play("without limits", &roomy.scenario, play)?;
             self.progress.done(units);
-            Ok((*hardware, free.runtime_ns))
+            Ok((*hardware, free.pace))
         });
         let played = played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.unlimited_ns.extend(played);
+        self.free.extend(played);
         Ok(())
     }
 
@@ -261,10 +261,9 @@ impl<'a> Player<'a> {
     pub(super) fn know_unlimited_by(&mut self, sample: &mut Self) -> Result<(), ScenarioError> {
         let draws: Vec<Draw> = (0..DRAWS_OF_ALL_HARDWARE).map(|number| Draw::of(number, self.question.cpus)).collect();
         sample.know_unlimited(draws.iter())?;
-        for (&hardware, &ns) in &sample.unlimited_ns {
-            let ns =
-                u128::from(self.unlimited.runtime_ns) * u128::from(ns) / u128::from(sample.unlimited.runtime_ns.max(1));
-            self.unlimited_ns.entry(hardware).or_insert(u64::try_from(ns).unwrap_or(u64::MAX));
+        for (&hardware, pace) in &sample.free {
+            let pace = pace.scaled(&sample.unlimited.pace, &self.unlimited.pace);
+            self.free.entry(hardware).or_insert(pace);
         }
         Ok(())
     }
@@ -315,13 +314,13 @@ impl<'a> Player<'a> {
         draw.apply(&mut scenario, self.recording.runtime);
         scenario.limit = Some(Amount::Absolute(self.scale.own(limit)));
         let name = name_of(&scenario.policy, scenario.limit);
-        let unlimited_ns = self.unlimited_ns.get(&self.hardware(draw)).copied().unwrap_or(self.unlimited.runtime_ns);
-        let what = format!("replay of draw {} beside {unlimited_ns} ns, {limit}", draw.number);
-        Prepared { variant: Variant { name, scenario, only: Vec::new() }, limit, unlimited_ns, what }
+        let free = self.free.get(&self.hardware(draw)).copied().unwrap_or(self.unlimited.pace);
+        let what = format!("replay of draw {} beside {free:?}, {limit}", draw.number);
+        Prepared { variant: Variant { name, scenario, only: Vec::new() }, limit, free, what }
     }
 
     fn run_of(&self, outcome: Outcome, draw: &Draw, prepared: &Prepared) -> Run {
-        Run::of(outcome, draw, prepared.limit, prepared.unlimited_ns, &self.scale)
+        Run::of(outcome, draw, prepared.limit, &prepared.free, &self.scale)
     }
 
     /// One replay of a configuration at a size over time, with all parameters of chance in the middle.
@@ -355,7 +354,7 @@ impl<'a> Player<'a> {
         let play = || Unlimited::play(&roomy, has_files, &self.context);
         let free = self.cache.or_play("without limits", &roomy.scenario, play)?;
         let run = self.run(&scenario, size, &draw)?;
-        let ratio = ppm(run.runtime_ns, free.runtime_ns);
+        let ratio = run.pace.slower_than(&free.pace);
         Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
     }
 
@@ -456,7 +455,7 @@ impl<'a> Player<'a> {
 struct Prepared {
     variant: Variant,
     limit: Bytes,
-    unlimited_ns: u64,
+    free: Pace,
     /// Cache key.
     what: String,
 }

@@ -210,6 +210,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         storage: question.storage,
         swap: question.swap,
         slowdown: Ratio::ZERO,
+        policy: None,
         cpus: question.cpus,
         limits: false,
         effort: Effort::default(),

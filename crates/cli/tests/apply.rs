@@ -104,6 +104,27 @@ fn said(output: &Output) -> String {
 const PRESET: &str = "[[monitors]]\nname = \"reclaim\"\npreset = { preset = \"reclaim\", min-age = \"30s\" }\n";
 const TOOL: &str = "[[generations]]\nname = \"cold\"\nmode = \"reclaim\"\nthreshold = \"200ms\"\n";
 
+/// One program's advice does not switch the policy of a whole machine.
+#[test]
+fn the_policy_of_the_machine_is_switched_on_request_alone() {
+    let machine = Machine::new();
+    machine.write("sys/kernel/mm/lru_gen/enabled", "0x0000\n");
+    let advice = machine.advice("");
+    let refused = machine.apply(&advice, &["--yes"]);
+    assert_eq!(refused.status.code(), Some(3), "{}", said(&refused));
+    assert!(said(&refused).contains("this machine runs classic") && said(&refused).contains("--switch-policy"));
+    assert_eq!(machine.read(&format!("sys/fs/cgroup{GROUP}/memory.high")), "max");
+    let switched = machine.apply(&advice, &["--yes", "--switch-policy"]);
+    assert!(switched.status.success(), "{}", said(&switched));
+    assert_eq!(machine.read("sys/kernel/mm/lru_gen/enabled"), "0x0007");
+    assert!(machine.on_it(&["restore"]).status.success());
+    assert_eq!(machine.read("sys/kernel/mm/lru_gen/enabled"), "0x0000");
+    // The same policy, with other parts of it switched on: left as they are.
+    machine.write("sys/kernel/mm/lru_gen/enabled", "0x0001\n");
+    assert!(machine.apply(&advice, &["--yes"]).status.success());
+    assert_eq!(machine.read("sys/kernel/mm/lru_gen/enabled"), "0x0001");
+}
+
 #[test]
 fn a_preset_becomes_parameters_of_the_module_and_goes_back() {
     let machine = Machine::new();

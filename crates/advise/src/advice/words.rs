@@ -12,8 +12,26 @@ pub fn machine(advice: &Advice) -> String {
     format!("Linux {}, files on {}, swap on {}", advice.kernel, device_name(advice.storage), device_name(advice.swap))
 }
 
-/// The answer in a sentence or two.
+/// The answer in a sentence or two; before it, what the program does most of the time.
 pub fn verdict(advice: &Advice) -> String {
+    waits(advice).map_or_else(String::new, |waits| waits + " ") + &answer(advice)
+}
+
+/// That the program waits most of the time, and what a slow-down means then.
+fn waits(advice: &Advice) -> Option<String> {
+    let time = |ns: u64| Duration::from_ns(ns).approx();
+    let (awake, runtime) = (advice.unlimited_awake_ns, advice.unlimited_runtime_ns);
+    (awake < runtime / 2).then(|| {
+        format!(
+            "It waits most of the time: it works for {} of {}. Slow-downs are of that work, stalls included, not of the time that it \
+             waits.",
+            time(awake),
+            time(runtime)
+        )
+    })
+}
+
+fn answer(advice: &Advice) -> String {
     let allowed = percent(advice.slowdown_allowed_ppm);
     match &advice.recommendation {
         Some(best) => format!(
@@ -51,17 +69,24 @@ pub fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str
         let limit = best.memory_bytes / 1024;
         lines.push((
             format!("echo {limit}K > /sys/fs/cgroup/GROUP/memory.high"),
-            "above it the kernel reclaims; memory.max would kill",
+            if advice.swap == DeviceConfig::Kind(DeviceKind::None) {
+                "without swap only files can be reclaimed: a group whose anonymous memory grows above it stalls for good; memory.max \
+                 kills it instead"
+            } else {
+                "above it the kernel reclaims; memory.max would kill"
+            },
         ));
     }
     let generations = match config.policy.as_str() {
-        "mglru" => Some("y"),
-        "classic" => Some("n"),
+        "mglru" => Some(
+            "the figures are for mglru: this must be 0x0001 or an odd number above; otherwise ask with --policy classic",
+        ),
+        "classic" => {
+            Some("the figures are for classic: this must be 0x0000, or not be there; otherwise ask with --policy mglru")
+        }
         _ => None,
     };
-    lines.extend(generations.map(|word| {
-        (format!("echo {word} > /sys/kernel/mm/lru_gen/enabled"), "for the whole machine; leave it if it is so already")
-    }));
+    lines.extend(generations.map(|words| ("cat /sys/kernel/mm/lru_gen/enabled".to_owned(), words)));
     let file = written.map_or_else(|| "advice.toml".to_owned(), |path| path.display().to_string());
     if written.is_none() {
         lines.push((format!("isotherm advise TRACE --config {file}"), "or write the set-up to a file"));
@@ -210,6 +235,24 @@ pub fn beside_the_peak(advice: &Advice) -> String {
     let said: Vec<String> = measured.into_iter().chain(files).collect();
     if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
+
+/// That the program takes far more memory by itself than when it is replayed, and why that may be.
+pub fn unlike_the_measured(advice: &Advice) -> Option<String> {
+    let (measured, played) = (advice.measured_peak_bytes?, advice.peak_bytes);
+    let size = |bytes: u64| Bytes::new(bytes).approx();
+    (measured > played.saturating_add(played / 4) && measured - played > DIFFERENCE_MIN).then(|| {
+        format!(
+            "Its measured peak, {}, is far above the {} that it touches: likely the kernel gave it huge pages \
+             (/sys/kernel/mm/transparent_hugepage/enabled), which the replays do not have. With these a limit below the measured peak takes \
+             them apart first; without them the figures here hold. `isotherm advise --huge-pages` says what they are good for.",
+            size(measured),
+            size(played)
+        )
+    })
+}
+
+/// Smaller differences, in bytes, are page tables, stacks and chance.
+const DIFFERENCE_MIN: u64 = 4 << 20;
 
 /// How much of the program's memory could be huge pages, in a sentence.
 pub fn huge_pages(huge: &HugePages) -> String {

@@ -7,10 +7,12 @@ use isotherm_advise::advice::{document, page, tables, words};
 use isotherm_advise::{
     Advice, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers, storage_named,
 };
+use isotherm_linux::Root;
 use isotherm_recorder::cache_folder;
 use isotherm_report::Table;
 use isotherm_scenario::{Scenario, digest_of_file};
 use isotherm_sim::machine::MemoryKind;
+use isotherm_sim::reclaim::POLICIES;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_terminal::BarProgress;
@@ -22,6 +24,7 @@ use isotherm_workload::WorkloadSpec;
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::kernel::{self, KernelArg, Kernels};
+use crate::live::running_policy;
 use crate::ui::Ui;
 use crate::verbs::selection::WindowArgs;
 
@@ -79,6 +82,10 @@ pub(crate) struct Args {
     /// cxl-near, cxl or cxl-far.
     #[arg(long, help_heading = TIERS, value_name = "KIND", requires = "fast", value_parser = tiers::kind_of)]
     slow: Option<MemoryKind>,
+    /// Page-replacement policy that the recommendation is for, classic or mglru [default: of this machine for COMMAND, else whichever takes
+    /// the least memory].
+    #[arg(long, help_heading = MACHINE, value_name = "POLICY", value_parser = policy_named)]
+    policy: Option<&'static str>,
     /// Processors of the simulated machine [default: 4].
     #[arg(long, help_heading = MACHINE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: Option<u32>,
@@ -121,6 +128,9 @@ pub(crate) struct Args {
     /// Threads to simulate with [default: one per processor].
     #[arg(long, help_heading = RARE, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Answer for a recording whose program failed or was ended, too.
+    #[arg(long, help_heading = RARE)]
+    anyway: bool,
     #[command(flatten)]
     format: FormatArg,
     /// Run COMMAND once as it is before it is recorded, for its CPU time and memory (see `isotherm record --help`).
@@ -188,6 +198,14 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         None => program_name(&args.command[0]),
     };
     let trace = std::path::absolute(&trace).unwrap_or(trace);
+    if let Some(how) = failure(&trace) {
+        if !args.anyway {
+            return Err(CliError::failed(format!(
+                "no advice: {how}. What it needs when it works is not in this recording: record it again, or say --anyway"
+            )));
+        }
+        ui.warn(format_args!("{how}: what it needs when it works is not in this recording"));
+    }
     // Must live until the replay ends.
     let cut = window_of(&trace, &args, ui)?;
     let trace = cut.as_ref().map_or(trace, |cut| cut.path().to_path_buf());
@@ -206,11 +224,13 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     // Missing requirements are reported before any replay.
     let lab = args.verify.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
     let usual = Question::usual(name, trace, kernels.releases.clone());
+    let here = !args.command.is_empty();
     let question = Question {
         memory: args.memory.clone().unwrap_or_else(|| usual.memory.clone()),
         storage: args.storage,
         swap: args.swap,
         slowdown: args.slowdown.unwrap_or(usual.slowdown),
+        policy: args.policy.or_else(|| here.then(|| running_policy(&Root::default()))),
         cpus,
         limits: args.limits,
         effort: args.effort,
@@ -232,6 +252,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match args.format.format {
         Format::Table => {
             ui.say(format_args!("{}", kernels.why));
+            if let Some(policy) = question.policy {
+                let whose = if args.policy.is_some() { "as asked for" } else { "which this machine runs" };
+                ui.say(format_args!("recommends for the policy {policy}, {whose}"));
+            }
             for (index, advice) in answers.iter().enumerate() {
                 let with = With { details: args.details || args.rows, rows: args.rows, config: args.config.as_deref() };
                 print_for_people(advice, with, index + 1 == answers.len(), ui)?;
@@ -267,6 +291,29 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return Err(CliError::partial(format!("interrupted: this is what was known by then{way_out}")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn policy_named(name: &str) -> Result<&'static str, String> {
+    let known = POLICIES.iter().filter(|entry| entry.runs_on_linux).map(|entry| entry.name);
+    known
+        .clone()
+        .find(|known| *known == name)
+        .ok_or_else(|| format!("allowed: {}", known.collect::<Vec<_>>().join(", ")))
+}
+
+/// How the recorded program ended, if it failed, or was ended by a signal. What was cut out of a recording has no end of its own.
+fn failure(trace: &Path) -> Option<String> {
+    let reader = TraceReader::open(trace).ok()?;
+    how_it_failed(reader.meta().exit_code?, reader.meta().complete)
+}
+
+fn how_it_failed(exit_code: i32, is_complete: bool) -> Option<String> {
+    match exit_code {
+        0 if is_complete => None,
+        0 => Some("the recording was cut off before its program ended".to_owned()),
+        code @ 129..=192 => Some(format!("the recorded program was ended by signal {}", code - 128)),
+        code => Some(format!("the recorded program failed with exit code {code}")),
+    }
 }
 
 /// The window of a recording that was asked for, as a file of its own; `None` for the whole.
@@ -382,7 +429,8 @@ fn program_name(command: &str) -> String {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(path, text).map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
+    isotherm_trace::write_in_one_step(path, text.as_bytes())
+        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 /// How much is printed for people, and where the configuration is written.
@@ -413,6 +461,7 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         }
         lines.iter().try_for_each(|line| ui.print(format_args!("{}\n", words::folded(line, "  - ", ui.columns()))))
     };
+    words::unlike_the_measured(advice).iter().try_for_each(|sentence| paragraph(&format!("{sentence}\n")))?;
     paragraph(&words::verdict(advice))?;
     words::sample(advice).iter().try_for_each(|sentence| paragraph(sentence))?;
     let (firmness, gains) = (words::firmness(advice), words::gains(advice));
@@ -489,6 +538,22 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_a_program_ended_is_said() {
+        for (code, is_complete, words) in [
+            (0, false, Some("cut off")),
+            (1, true, Some("exit code 1")),
+            (139, true, Some("ended by signal 11")),
+            (143, false, Some("ended by signal 15")),
+            (255, true, Some("exit code 255")),
+            (0, true, None),
+        ] {
+            let how = how_it_failed(code, is_complete);
+            assert_eq!(how.is_some(), words.is_some(), "{code}");
+            assert!(how.is_none_or(|how| how.contains(words.unwrap_or_default())), "{code}");
+        }
+    }
 
     #[test]
     fn paths_lead_from_the_folder_to_the_file() {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{HandsArgs, Use, hands, private_file, to_cli};
+use crate::live::{HandsArgs, Use, hands, policy_of, private_file, to_cli};
 use crate::ui::Ui;
 
 mod daemon_config;
@@ -25,8 +25,9 @@ mod module;
 ///
 /// Shows the exact list of writes, and makes them with --yes alone. Each stands in a journal before it is made, is read back
 /// after it, and is taken back by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel
-/// reclaims and nobody is killed; with --max it becomes memory.max, as in the simulation. The policy, and the modules DAMON_RECLAIM
-/// and DAMON_LRU_SORT for the presets `reclaim` and `lru-sort`, are switches of the whole machine.
+/// reclaims and nobody is killed; with --max it becomes memory.max, as in the simulation. The modules DAMON_RECLAIM and DAMON_LRU_SORT
+/// for the presets `reclaim` and `lru-sort` are switches of the whole machine. So is the page-replacement policy: where the advice is
+/// for another one than this machine runs, it is refused, or switches with --switch-policy.
 ///
 /// What has to be watched while it runs is work for the daemon: schemes over a group, generations, limits, compaction and
 /// tiering. --daemon-config FILE writes them as a configuration that `isotherm daemon check` and `isotherm daemon run` take, with targets
@@ -50,6 +51,9 @@ pub(crate) struct Args {
     /// Set memory.max, above which processes are killed, in place of memory.high.
     #[arg(long, requires = "cgroup")]
     max: bool,
+    /// Switch the page-replacement policy of the whole machine to the one that the advice is for.
+    #[arg(long)]
+    switch_policy: bool,
     /// Write what the daemon has to do as a configuration for `isotherm daemon run`; `-` prints it.
     #[arg(long, value_name = "FILE")]
     daemon_config: Option<PathBuf>,
@@ -231,14 +235,22 @@ fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, Cli
         }
     };
     match value_of(root, LRU_GEN) {
+        Ok(now) if args.switch_policy => writes.push(Write {
+            path: LRU_GEN.to_owned(),
+            now,
+            new: enabled.to_owned(),
+            scope: "the whole machine".to_owned(),
+            result: "to be written",
+        }),
         Ok(now) => {
-            writes.push(Write {
-                path: LRU_GEN.to_owned(),
-                now,
-                new: enabled.to_owned(),
-                scope: "the whole machine".to_owned(),
-                result: "to be written",
-            });
+            let runs = policy_of(&now);
+            if runs != scenario.policy {
+                return Err(CliError::host_cannot(format!(
+                    "{place} is for the policy {}, and this machine runs {runs}: a size that is safe under one need not be under the other. \
+                     Ask again with `isotherm advise --policy {runs}`, or switch the whole machine with --switch-policy",
+                    scenario.policy
+                )));
+            }
         }
         // A kernel without it only has the two lists.
         Err(error) if error.is_missing() && enabled == ALL_OFF => {}

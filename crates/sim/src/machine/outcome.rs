@@ -50,6 +50,18 @@ pub struct ThreadTime {
 }
 
 impl ThreadTime {
+    /// All but sleep: work, and what it waited for.
+    pub const fn awake_ns(&self) -> u64 {
+        self.compute_ns
+            + self.fault_cpu_ns
+            + self.reclaim_cpu_ns
+            + self.interrupted_ns
+            + self.io_wait_ns
+            + self.reclaim_wait_ns
+            + self.migration_wait_ns
+            + self.queue_wait_ns
+    }
+
     /// Adds another's times.
     pub fn add(&mut self, other: &Self) {
         self.compute_ns += other.compute_ns;
