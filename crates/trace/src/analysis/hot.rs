@@ -94,9 +94,8 @@ pub fn hot(reader: &mut dyn TraceRows, nr_ranges: usize) -> Result<Hot> {
         let (group, accesses) = heat[number as usize];
         Part { process, group, start: page, end: page + 1, touched_pages: 1, accesses }
     };
-    let parts: Vec<Part> = pages.sorted().into_iter().map(page).collect();
-    let mappings = by_mapping(&parts, layout.groups(), accesses);
-    let mut ranges = join_alike(divide(parts));
+    let mappings = by_mapping(pages.sorted().map(page), layout.groups(), accesses);
+    let mut ranges = join_alike(divide(pages.sorted().map(page)));
     ranges.sort_by_key(|part| (std::cmp::Reverse(part.accesses), part.process, part.start));
     ranges.truncate(nr_ranges);
     let range = |part: Part| HotRange {
@@ -138,7 +137,7 @@ impl Part {
     }
 }
 
-fn by_mapping(parts: &[Part], groups: &[Group], accesses: u64) -> Vec<HotMapping> {
+fn by_mapping(parts: impl Iterator<Item = Part>, groups: &[Group], accesses: u64) -> Vec<HotMapping> {
     let mut table: Vec<HotMapping> = groups
         .iter()
         .map(|group| HotMapping {
@@ -161,18 +160,27 @@ fn by_mapping(parts: &[Part], groups: &[Group], accesses: u64) -> Vec<HotMapping
     table
 }
 
-/// Joins pages into aligned blocks of a power of two, the smallest that gives at most [`BLOCKS_MAX`] blocks.
-fn divide(pages: Vec<Part>) -> Vec<Part> {
+/// Joins pages into aligned blocks of a power of two, the smallest that gives at most [`BLOCKS_MAX`] blocks. Blocks that are too small for
+/// the pages so far are too small for all of them, so there is no need to hold all pages.
+fn divide(pages: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut shift = 0;
-    let mut parts = pages;
-    while parts.len() > BLOCKS_MAX && shift < 52 {
-        shift += 1;
-        let joins =
-            |a: &Part, b: &Part| a.process == b.process && a.group == b.group && a.start >> shift == b.start >> shift;
-        let joined: Vec<Part> = parts.chunk_by(joins).map(sum).collect();
-        parts = joined;
+    let mut parts: Vec<Part> = Vec::new();
+    for page in pages {
+        match parts.last_mut().filter(|last| is_one_block(last, &page, shift)) {
+            Some(last) => *last = last.and(page),
+            None => parts.push(page),
+        }
+        while parts.len() > BLOCKS_MAX && shift < 52 {
+            shift += 1;
+            parts = parts.chunk_by(|a, b| is_one_block(a, b, shift)).map(sum).collect();
+        }
     }
     parts
+}
+
+/// Whether two parts lie in the same block of 2^`shift` pages.
+fn is_one_block(a: &Part, b: &Part, shift: u32) -> bool {
+    a.process == b.process && a.group == b.group && a.start >> shift == b.start >> shift
 }
 
 fn join_alike(parts: Vec<Part>) -> Vec<Part> {
@@ -194,6 +202,7 @@ fn sum(parts: &[Part]) -> Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn part(start: u64, end: u64, accesses: u64) -> Part {
         Part { process: 0, group: 0, start, end, touched_pages: end - start, accesses }
@@ -208,9 +217,24 @@ mod tests {
 
     #[test]
     fn many_pages_become_blocks() {
-        let pages: Vec<Part> = (0..10_000).map(|page| part(page, page + 1, 1)).collect();
-        let blocks = divide(pages);
+        let blocks = divide((0..10_000).map(|page| part(page, page + 1, 1)));
         assert_eq!(blocks.len(), 2500);
         assert_eq!(blocks[1], part(4, 8, 4));
+    }
+
+    proptest! {
+        /// Against trying each size with all pages.
+        #[test]
+        fn blocks_are_the_smallest_that_suffice(
+            pages in proptest::collection::btree_map((0usize..2, 0u64..40_000), (0u32..2, 1u64..9), 4000..6000),
+        ) {
+            let page = |(&(process, page), &(group, accesses)): (&(usize, u64), &(u32, u64))| {
+                Part { process, group, ..part(page, page + 1, accesses) }
+            };
+            let pages: Vec<Part> = pages.iter().map(page).collect();
+            let blocks = |shift| pages.chunk_by(|a, b| is_one_block(a, b, shift)).map(sum).collect::<Vec<_>>();
+            let expected = (0..).map(blocks).find(|blocks| blocks.len() <= BLOCKS_MAX).unwrap();
+            prop_assert_eq!(divide(pages.iter().copied()), expected);
+        }
     }
 }

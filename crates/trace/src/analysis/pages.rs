@@ -147,17 +147,14 @@ impl PageTable {
     }
 
     /// All pages as (process, page, number), sorted.
-    pub(crate) fn sorted(&self) -> Vec<(usize, u64, u32)> {
-        let mut order: Vec<usize> = (0..self.keys.len()).collect();
-        order.sort_unstable_by_key(|&index| self.keys[index]);
-        let mut all = Vec::with_capacity(self.len as usize);
-        for index in order {
-            let key = self.keys[index];
-            for (at, &number) in self.leaves[index].iter().enumerate().filter(|(_, number)| **number != ABSENT) {
-                all.push((key.process as usize, key.page(at), number));
-            }
-        }
-        all
+    pub(crate) fn sorted(&self) -> impl Iterator<Item = (usize, u64, u32)> + '_ {
+        let mut order: Vec<u32> = (0u32..).take(self.keys.len()).collect();
+        order.sort_unstable_by_key(|&index| self.keys[index as usize]);
+        order.into_iter().flat_map(|index| {
+            let key = self.keys[index as usize];
+            let pages = self.leaves[index as usize].iter().enumerate().filter(|(_, number)| **number != ABSENT);
+            pages.map(move |(at, &number)| (key.process as usize, key.page(at), number))
+        })
     }
 }
 
@@ -181,7 +178,7 @@ mod tests {
                 prop_assert_eq!(table.insert(process, page), expected);
             }
             let sorted: Vec<_> = model.iter().map(|(&(process, page), &number)| (process, page, number)).collect();
-            prop_assert_eq!(table.sorted(), sorted);
+            prop_assert_eq!(table.sorted().collect::<Vec<_>>(), sorted);
             let mut found = Vec::new();
             table.for_each_in(1, start, start + len, |number| found.push(number));
             found.sort_unstable();

@@ -78,11 +78,6 @@ impl WordTable {
         }
     }
 
-    /// Number of groups with numbers.
-    pub(crate) fn len(&self) -> usize {
-        self.len as usize
-    }
-
     /// The number of the group of `page`; assigns a new one if it has none.
     ///
     /// # Panics
@@ -175,17 +170,14 @@ impl WordTable {
     }
 
     /// All groups as (process, first page, number), sorted.
-    pub(crate) fn sorted(&self) -> Vec<(usize, u64, u32)> {
-        let mut order: Vec<usize> = (0..self.spans.len()).collect();
-        order.sort_unstable_by_key(|&index| self.spans[index]);
-        let mut all = Vec::with_capacity(self.len());
-        for index in order {
-            let Span { process, number } = self.spans[index];
-            for (place, &word) in (0u64..).zip(&self.words[index]).filter(|(_, word)| **word != ABSENT) {
-                all.push((process as usize, (number << SPAN_SHIFT) + place * WORD_PAGES, word));
-            }
-        }
-        all
+    pub(crate) fn sorted(&self) -> impl Iterator<Item = (usize, u64, u32)> + '_ {
+        let mut order: Vec<u32> = (0u32..).take(self.spans.len()).collect();
+        order.sort_unstable_by_key(|&index| self.spans[index as usize]);
+        order.into_iter().flat_map(|index| {
+            let Span { process, number } = self.spans[index as usize];
+            let groups = (0u64..).zip(&self.words[index as usize]).filter(|(_, word)| **word != ABSENT);
+            groups.map(move |(place, &word)| (process as usize, (number << SPAN_SHIFT) + place * WORD_PAGES, word))
+        })
     }
 }
 
@@ -231,7 +223,7 @@ mod tests {
                 }
             }
             let sorted: Vec<_> = model.iter().map(|(&(process, word), &number)| (process, word * 64, number)).collect();
-            prop_assert_eq!(table.sorted(), sorted);
+            prop_assert_eq!(table.sorted().collect::<Vec<_>>(), sorted);
             prop_assert_eq!(touched.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), pages.len() as u64);
             let mut found = 0;
             table.for_each_in(1, start, start + len, |number, bits| {
