@@ -71,6 +71,23 @@ pub enum TraceError {
         /// What is wrong and what is allowed.
         what: String,
     },
+    /// The trace touches more pages than an analysis holds in memory.
+    #[error(
+        "{}, row {row}: with its {row_pages} pages the trace touches some {pages} pages; at most {pages_max} can be analysed of a file of this \
+         length. Take a part of it: --from and --to, --range or --mapping; the miss-ratio curve also takes --sample",
+        path.display()
+    )]
+    TooManyPages {
+        path: PathBuf,
+        /// Index of the row whose pages are too many, among those that are read.
+        row: u64,
+        /// Number of its pages.
+        row_pages: u64,
+        /// Distinct pages up to this row, in whole groups of pages where the analysis holds groups.
+        pages: u64,
+        /// Most pages.
+        pages_max: u64,
+    },
     /// The trace cannot support the request.
     #[error("{}: {what}", path.display())]
     Unsupported {

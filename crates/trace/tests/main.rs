@@ -7,6 +7,7 @@ mod edit;
 mod files;
 mod formats;
 mod group_files;
+mod limits;
 mod merge_files;
 mod region_edit;
 mod region_files;

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::{PageTable, TraceStep, walk};
-use crate::{EventKind, PageCacheRange, Result, TraceMeta, TraceRows};
+use super::walk::Rows;
+use super::{Entry, Limit, PageTable, TraceStep, walk};
+use crate::{EventKind, PageCacheRange, Result, TraceRows};
 
 /// Pages of a trace, in units of its page size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -28,13 +29,10 @@ pub struct Footprint {
 /// One pass over the trace; memory grows with the footprint (5 to 110 bytes a page).
 ///
 /// # Errors
-/// When the trace is damaged.
+/// When the trace is damaged or touches too many pages.
 pub fn footprint(reader: &mut dyn TraceRows) -> Result<Footprint> {
-    let mut counts = Counts::new(reader.meta());
-    let duration_ns = walk(reader, |step| {
-        counts.see(&step);
-        Ok(())
-    })?;
+    let mut counts = Counts::new(reader);
+    let duration_ns = walk(reader, |step| counts.see(&step))?;
     Ok(counts.finish(duration_ns))
 }
 
@@ -42,14 +40,17 @@ pub fn footprint(reader: &mut dyn TraceRows) -> Result<Footprint> {
 /// recorded.
 ///
 /// # Errors
-/// When the trace is damaged.
+/// When the trace is damaged or touches too many pages.
 pub fn page_cache_pages(reader: &mut dyn TraceRows) -> Result<Option<u64>> {
     let meta = reader.meta().clone();
     let Some(range) = meta.page_cache else { return Ok(None) };
+    let limit = Limit::new(reader, Entry::PAGE);
     let mut pages = PageTable::of(&meta);
-    reader.for_each_batch(&mut |batch| {
-        for (&page, &count) in batch.page.iter().zip(&batch.pages).filter(|(page, _)| range.contains(**page)) {
-            (page..page + u64::from(count)).for_each(|page| {
+    walk(reader, |step| {
+        let TraceStep::Rows(rows) = step else { return Ok(()) };
+        for (start, end) in rows.ranges().filter(|(start, _)| range.contains(*start)) {
+            limit.admit(&pages, &rows, start, end)?;
+            (start..end).for_each(|page| {
                 pages.insert(0, page);
             });
         }
@@ -62,8 +63,9 @@ const RESIDENT: u8 = 1;
 const WRITTEN: u8 = 2;
 
 /// The footprint, computed as part of another pass.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counts {
+    limit: Limit,
     pages: PageTable,
     flags: Vec<u8>,
     resident: u64,
@@ -72,15 +74,23 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn new(meta: &TraceMeta) -> Self {
-        Self { pages: PageTable::of(meta), page_cache: meta.page_cache, ..Self::default() }
+    pub(crate) fn new(reader: &dyn TraceRows) -> Self {
+        let meta = reader.meta();
+        Self {
+            limit: Limit::new(reader, Entry::PAGE),
+            pages: PageTable::of(meta),
+            flags: Vec::new(),
+            resident: 0,
+            page_cache: meta.page_cache,
+            found: Footprint::default(),
+        }
     }
 
-    pub(crate) fn see(&mut self, step: &TraceStep<'_>) {
+    pub(crate) fn see(&mut self, step: &TraceStep<'_>) -> Result<()> {
         match step {
             TraceStep::Rows(rows) => {
                 for ((start, end), &write) in rows.ranges().zip(rows.write()) {
-                    self.touch(rows.process, start..end, write);
+                    self.touch(rows, start..end, write)?;
                 }
                 self.rise(rows.time_ns);
             }
@@ -91,12 +101,14 @@ impl Counts {
             },
             TraceStep::Exit { process } => self.forget(*process, 0, crate::PAGE_LIMIT),
         }
+        Ok(())
     }
 
-    /// Adds a row. [`Counts::rise`] must follow before any page is forgotten.
-    pub(crate) fn touch(&mut self, process: usize, pages: Range<u64>, write: bool) {
+    /// Adds one of `rows`. [`Counts::rise`] must follow before any page is forgotten.
+    pub(crate) fn touch(&mut self, rows: &Rows<'_>, pages: Range<u64>, write: bool) -> Result<()> {
+        self.limit.admit(&self.pages, rows, pages.start, pages.end)?;
         for page in pages {
-            let number = self.pages.insert(process, page) as usize;
+            let number = self.pages.insert(rows.process, page) as usize;
             if number == self.flags.len() {
                 self.flags.push(0);
                 let is_cached = self.page_cache.is_some_and(|range| range.contains(page));
@@ -107,6 +119,7 @@ impl Counts {
             self.found.written_pages += u64::from(write && *flags & WRITTEN == 0);
             *flags |= RESIDENT | if write { WRITTEN } else { 0 };
         }
+        Ok(())
     }
 
     /// Records the resident pages after rows at `time_ns`. Rows only add pages, so the peak is after the last row.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::layout::Layout;
-use super::{TraceStep, WordTable, walk};
+use super::{Entry, Limit, TraceStep, WordTable, walk};
 use crate::{MapKind, Result, TraceError, TraceRows};
 
 /// Size of the matrix, and folding.
@@ -87,7 +87,7 @@ const WORD_BLOCKS: usize = 4;
 /// run of touched blocks of 16 pages, and the matrix.
 ///
 /// # Errors
-/// When the options ask for nothing, or for more than 2^26 cells, or the trace is damaged.
+/// When the options ask for nothing, or for more than 2^26 cells, or the trace is damaged or touches too many pages.
 pub fn heatmap(reader: &mut dyn TraceRows, options: &HeatmapOptions) -> Result<Heatmap> {
     let cells = u64::from(options.columns) * u64::from(options.rows);
     if cells == 0 || cells > 1 << 26 {
@@ -135,6 +135,7 @@ struct Blocks {
 
 fn find_blocks(reader: &mut dyn TraceRows) -> Result<(Vec<Blocks>, u64)> {
     let meta = reader.meta().clone();
+    let limit = Limit::new(reader, Entry::GROUP);
     let mut layout = Layout::default();
     let mut words = WordTable::apart();
     // For each 64 pages the touched blocks, and for each of these the first mapping that had it.
@@ -147,6 +148,7 @@ fn find_blocks(reader: &mut dyn TraceRows) -> Result<(Vec<Blocks>, u64)> {
             TraceStep::Rows(rows) => {
                 let process = rows.process;
                 for (start, end) in rows.ranges() {
+                    limit.admit(&words, &rows, start, end)?;
                     layout.split(process, start, end, |group, start, end| {
                         words.for_each_word(process, start, end, |number, bits| {
                             let number = number as usize;

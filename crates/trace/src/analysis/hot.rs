@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::layout::{Group, Layout};
-use super::{PageTable, TraceStep, share_ppm, walk};
+use super::{Entry, Limit, PageTable, TraceStep, share_ppm, walk};
 use crate::{MapKind, Result, TraceRows};
 
 /// Distribution of accesses. Pages are in units of the trace's page size; an access is a page touched by a row.
@@ -60,10 +60,11 @@ const BLOCKS_MAX: usize = 4096;
 /// return. A page that changed mappings counts for the first one.
 ///
 /// # Errors
-/// When the trace is damaged.
+/// When the trace is damaged or touches too many pages.
 pub fn hot(reader: &mut dyn TraceRows, nr_ranges: usize) -> Result<Hot> {
     let meta = reader.meta().clone();
     let mut layout = Layout::default();
+    let limit = Limit::new(reader, Entry::PAGE);
     let mut pages = PageTable::default();
     // Group and accesses of each page.
     let mut heat: Vec<(u32, u64)> = Vec::new();
@@ -76,6 +77,7 @@ pub fn hot(reader: &mut dyn TraceRows, nr_ranges: usize) -> Result<Hot> {
                 accesses += rows.accesses();
                 let process = rows.process;
                 for (start, end) in rows.ranges() {
+                    limit.admit(&pages, &rows, start, end)?;
                     layout.split(process, start, end, |group, start, end| {
                         for page in start..end {
                             let number = pages.insert(process, page) as usize;

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::layout::Layout;
-use super::{TraceStep, share_ppm, walk};
+use super::limit::Entries;
+use super::{Entry, Limit, TraceStep, share_ppm, walk};
 use crate::{EventKind, MapKind, Result, TraceRows};
 
 /// Bytes of a huge page.
@@ -18,6 +19,8 @@ const HUGE_BYTES: u64 = 2 << 20;
 /// Most pages in a range: with pages of 4 KiB.
 const PAGES_MAX: u64 = 64 * WORDS as u64;
 const WORDS: usize = 8;
+/// Memory for a range, with its place in the map.
+const RANGE_BYTES: u64 = 320;
 /// Reported shares, in percent; 0 means one page.
 const SHARES_PERCENT: [u64; 6] = [0, 25, 50, 75, 90, 100];
 
@@ -72,7 +75,7 @@ impl NotReported {
 /// One pass over the trace; memory grows with the ranges touched (some 170 bytes each).
 ///
 /// # Errors
-/// When the trace is damaged.
+/// When the trace is damaged or touches too many pages.
 pub fn huge_ranges(reader: &mut dyn TraceRows) -> Result<std::result::Result<HugeRanges, NotReported>> {
     let meta = reader.meta().clone();
     let pages = HUGE_BYTES.checked_div(meta.page_bytes).unwrap_or(0);
@@ -83,6 +86,7 @@ pub fn huge_ranges(reader: &mut dyn TraceRows) -> Result<std::result::Result<Hug
         return Ok(Err(NotReported::NoMappings));
     }
     let mut layout = Layout::default();
+    let limit = Limit::new(reader, Entry { pages, bytes: RANGE_BYTES, per_row: 2, numbers: u64::MAX });
     let mut ranges = Ranges::new(pages);
     walk(reader, |step| {
         match step {
@@ -96,8 +100,9 @@ pub fn huge_ranges(reader: &mut dyn TraceRows) -> Result<std::result::Result<Hug
             }
             TraceStep::Exit { process } => ranges.forget(process, 0, crate::PAGE_LIMIT),
             TraceStep::Rows(rows) => {
-                for page in rows.ranges().flat_map(|(start, end)| start..end) {
-                    ranges.touch(&mut layout, rows.process, page);
+                for (start, end) in rows.ranges() {
+                    limit.admit(&ranges, &rows, start, end)?;
+                    (start..end).for_each(|page| ranges.touch(&mut layout, rows.process, page));
                 }
             }
         }
@@ -229,6 +234,23 @@ impl Ranges {
             anonymous_bytes: self.ranges.iter().map(|range| range.most).sum::<u64>() * page_bytes,
             steps: SHARES_PERCENT.map(step).to_vec(),
         }
+    }
+}
+
+impl Entries for Ranges {
+    fn held(&self) -> u64 {
+        self.ranges.len() as u64
+    }
+
+    fn missing(&self, process: usize, start: u64, end: u64) -> u64 {
+        let numbers = start / self.pages..=(end - 1) / self.pages;
+        let length = numbers.end() - numbers.start() + 1;
+        let present = if length <= self.held() {
+            numbers.filter(|&number| self.index_of.contains_key(&(process, number))).count()
+        } else {
+            self.keys.iter().filter(|(owner, number)| *owner == process && numbers.contains(number)).count()
+        };
+        length - present as u64
     }
 }
 

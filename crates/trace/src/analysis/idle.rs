@@ -1,6 +1,6 @@
 //! Idle age: time since the last touch of each page, at given times.
 
-use super::{Clock, PageTable, TraceStep, walk};
+use super::{Clock, Entry, Limit, PageTable, TraceStep, walk};
 use crate::{EventKind, Result, TraceError, TraceRows};
 
 /// The moments at which idle ages are taken.
@@ -33,7 +33,7 @@ pub const IDLE_MOMENTS_MAX: u32 = 10_000;
 ///
 /// # Errors
 /// When the bounds do not begin with 0 or do not ascend, the time is beyond the trace's end, the moments are none or more than
-/// [`IDLE_MOMENTS_MAX`], or the trace is damaged.
+/// [`IDLE_MOMENTS_MAX`], or the trace is damaged or touches too many pages.
 pub fn idle(reader: &mut dyn TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Result<Vec<IdleMoment>> {
     if bounds_ns.first() != Some(&0) || bounds_ns.windows(2).any(|pair| pair[0] >= pair[1]) {
         return Err(TraceError::option("bounds", "are not ascending from 0 on".to_owned()));
@@ -61,6 +61,7 @@ pub fn idle(reader: &mut dyn TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Result
     // A single time is used as given; the other moments come before the events after the last access.
     let before_the_end = !matches!(at, IdleAt::Time(_));
     let meta = reader.meta().clone();
+    let limit = Limit::new(reader, Entry::PAGE);
     let mut clock = Clock::new(&meta);
     let mut ages = Ages { pages: PageTable::of(&meta), last_ns: Vec::new(), epoch_ns: meta.epoch_ns.max(1), bounds_ns };
     let mut waiting = moments_ns.iter().copied().peekable();
@@ -73,8 +74,9 @@ pub fn idle(reader: &mut dyn TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Result
                 while let Some(moment_ns) = waiting.next_if(|&moment_ns| moment_ns < time_ns) {
                     found.push(ages.at(moment_ns));
                 }
-                for page in rows.ranges().flat_map(|(start, end)| start..end) {
-                    ages.touch(rows.process, page, time_ns);
+                for (start, end) in rows.ranges() {
+                    limit.admit(&ages.pages, &rows, start, end)?;
+                    (start..end).for_each(|page| ages.touch(rows.process, page, time_ns));
                 }
                 rows_left -= rows.len() as u64;
                 if rows_left == 0 && before_the_end {

@@ -101,11 +101,11 @@ pub struct MappingInfo {
 /// One pass over the trace; memory grows with the footprint.
 ///
 /// # Errors
-/// When the trace is damaged.
+/// When the trace is damaged or touches too many pages.
 pub fn info(reader: &mut dyn TraceRows) -> Result<Info> {
     let meta = reader.meta().clone();
     let mut threads = thread_table(&meta);
-    let mut counts = Counts::new(&meta);
+    let mut counts = Counts::new(reader);
     let mut layout = Layout::default();
     let mut accesses_of: Vec<u64> = Vec::new();
     // Group of each page by its number: the first group that had it.
@@ -131,7 +131,7 @@ pub fn info(reader: &mut dyn TraceRows) -> Result<Info> {
                     write_accesses += if row.write { touched } else { 0 };
                     kernel_accesses += if row.kernel { touched } else { 0 };
                     let before = counts.pages().0.len();
-                    counts.touch(process, row.page..row.page + touched, row.write);
+                    counts.touch(some, row.page..row.page + touched, row.write)?;
                     let new_pages = counts.pages().0.len() - before;
                     layout.split(process, row.page, row.page + touched, |group, start, end| {
                         let group_index = group as usize;
@@ -158,8 +158,7 @@ pub fn info(reader: &mut dyn TraceRows) -> Result<Info> {
             }
             TraceStep::Exit { .. } => {}
         }
-        counts.see(&step);
-        Ok(())
+        counts.see(&step)
     })?;
     let mappings = mapping_table(&layout, &counts, &owner, &accesses_of, accesses);
     let file_bytes = reader.file_bytes();

@@ -1,6 +1,6 @@
 //! Analyses of a trace without a replay. Integers only; every result serialises.
 //!
-//! All analyses take accesses in the order of the file. A page is a virtual page of a process: a file page mapped by two
+//! All analyses take accesses in the order of the file, and refuse traces that touch more pages than [`limit`] allows. A page is a virtual page of a process: a file page mapped by two
 //! processes, or shared after a fork, counts once for each. *Trace time* is a thread's CPU time plus its sleeps plus the
 //! trace time at which it was started; over all threads it never goes back. It is the time of a run on enough CPUs
 //! without faults.
@@ -12,6 +12,7 @@ mod huge;
 mod idle;
 mod info;
 mod layout;
+mod limit;
 mod mrc;
 mod pages;
 mod sample;
@@ -31,6 +32,7 @@ pub use sample::{Sample, Sampling};
 pub use wss::{WorkingSet, WssPercentile, WssWindow, wss};
 
 pub(crate) use layout::Layout;
+pub(crate) use limit::{Entry, Limit};
 pub(crate) use pages::PageTable;
 pub(crate) use walk::{Clock, TraceStep, walk};
 pub(crate) use words::WordTable;

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::sample::{Sample, Sampling};
 use super::stack::{Batch, Distances, LruStack, Places};
+use super::walk::Rows;
 use super::words::{WORD_PAGES, WordTable};
-use super::{TraceStep, walk};
+use super::{Entry, Limit, TraceStep, walk};
 use crate::{EventKind, PageCacheRange, Result, TraceRows};
 
 /// Misses of an LRU memory of every size. Sizes are in pages.
@@ -74,7 +75,7 @@ impl MissRatioCurve {
 /// A page that is unmapped, mapped over, or whose process ends is forgotten: its slot is free, and its next touch is cold.
 ///
 /// # Errors
-/// When the trace is damaged.
+/// When the trace is damaged or touches too many pages.
 pub fn mrc(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
     mrc_sampled(reader, Sampling::Off)
 }
@@ -86,7 +87,7 @@ pub fn mrc(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
 /// the sample has too many or too few of them (SHARDS-adj: Waldspurger et al., 2015, section 3.4).
 ///
 /// # Errors
-/// When the trace is damaged.
+/// When the trace is damaged or touches too many pages.
 pub fn mrc_sampled(reader: &mut dyn TraceRows, sampling: Sampling) -> Result<MissRatioCurve> {
     match sampling.of(reader.meta().accesses) {
         None => of_all(reader),
@@ -94,9 +95,12 @@ pub fn mrc_sampled(reader: &mut dyn TraceRows, sampling: Sampling) -> Result<Mis
     }
 }
 
+/// A group of pages that all have numbers. A page costs 4 bytes in the table of slots, and up to 2 for bits and counts of slots.
+const NUMBERED_GROUP: Entry = Entry { pages: WORD_PAGES, bytes: 640, per_row: 2, numbers: (1 << 26) - 8 };
+
 /// The exact curve. Pages are looked up here, and their distances are counted on another thread, because both take about the same time.
 fn of_all(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
-    let mut taken = Taken::new(reader.meta().page_cache);
+    let mut taken = Taken::new(reader);
     std::thread::scope(|scope| {
         let (hand_on, full) = mpsc::sync_channel(BATCHES_AHEAD);
         let (give_back, empty) = mpsc::channel();
@@ -114,10 +118,7 @@ fn of_all(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
             // The receiver is gone only if counting has panicked, which is reported below.
             let _ = hand_on.send(std::mem::replace(batch, next));
         };
-        let walked = walk(reader, |step| {
-            taken.take(&step, &mut send);
-            Ok(())
-        });
+        let walked = walk(reader, |step| taken.take(&step, &mut send));
         taken.settle(&mut send);
         drop(hand_on);
         let hits = counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -127,6 +128,7 @@ fn of_all(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
 
 /// Slots of all pages, and counts of their accesses that need no distances.
 struct Taken {
+    limit: Limit,
     pages: Pages,
     places: Places,
     /// Numbers of the pages to be accessed next.
@@ -145,23 +147,31 @@ const BATCHES_AHEAD: usize = 4;
 
 /// Not generic, so that the loops over pages are compiled in this crate, with its optimisation and not the caller's.
 impl Taken {
-    fn new(shared: Option<PageCacheRange>) -> Self {
-        let (pages, places) = (Pages::new(shared), Places::default());
-        Self { pages, places, noted: Vec::with_capacity(NOTED), accesses: 0, cold_misses: 0 }
+    fn new(reader: &dyn TraceRows) -> Self {
+        let limit = Limit::new(reader, NUMBERED_GROUP);
+        let (pages, places) = (Pages::new(reader.meta().page_cache), Places::default());
+        Self { limit, pages, places, noted: Vec::with_capacity(NOTED), accesses: 0, cold_misses: 0 }
     }
 
-    fn take(&mut self, step: &TraceStep<'_>, full: Full<'_>) {
+    fn take(&mut self, step: &TraceStep<'_>, full: Full<'_>) -> Result<()> {
         if let TraceStep::Rows(rows) = step {
             for (start, end) in rows.ranges() {
-                self.pages.for_each(rows.process, start, end, |page| self.noted.push(page));
-                if self.noted.len() >= NOTED {
-                    self.look_up(full);
+                self.limit.admit(&self.pages.words, rows, start, end)?;
+                let mut at = start;
+                while at < end {
+                    let until = end.min(at + PIECE_PAGES);
+                    self.pages.for_each(rows.process, at, until, |page| self.noted.push(page));
+                    if self.noted.len() >= NOTED {
+                        self.look_up(full);
+                    }
+                    at = until;
                 }
             }
         } else if let Some((process, start, end)) = forgotten(step) {
             self.look_up(full);
             self.pages.for_each_in(process, start, end, |page| self.places.forget(page));
         }
+        Ok(())
     }
 
     fn look_up(&mut self, full: Full<'_>) {
@@ -178,6 +188,7 @@ impl Taken {
 }
 
 fn of_sample(reader: &mut dyn TraceRows, sample: Sample) -> Result<MissRatioCurve> {
+    let limits = SampleLimits::new(reader, sample);
     let mut pages = Pages::new(reader.meta().page_cache);
     let mut all = Counter::default();
     let mut parts: [Counter; PARTS] = Default::default();
@@ -187,10 +198,19 @@ fn of_sample(reader: &mut dyn TraceRows, sample: Sample) -> Result<MissRatioCurv
             TraceStep::Rows(rows) => {
                 accesses += rows.accesses();
                 for (start, end) in rows.ranges() {
-                    pages.for_each_sampled(sample, rows.process, start, end, |page, part| {
-                        all.noted.push(page);
-                        parts[part % PARTS].noted.push(page);
-                    });
+                    let mut at = start;
+                    while at < end {
+                        limits.admit(&pages, &rows, (start, end))?;
+                        let until = end.min(at + PIECE_PAGES);
+                        pages.for_each_sampled(sample, rows.process, at, until, |page, part| {
+                            all.noted.push(page);
+                            parts[part % PARTS].noted.push(page);
+                        });
+                        if all.noted.len() >= NOTED {
+                            parts.iter_mut().chain([&mut all]).for_each(Counter::count);
+                        }
+                        at = until;
+                    }
                 }
                 parts.iter_mut().chain([&mut all]).for_each(Counter::count);
             }
@@ -212,6 +232,34 @@ fn of_sample(reader: &mut dyn TraceRows, sample: Sample) -> Result<MissRatioCurv
     curve.sample = Some(SampledPart { rate: sample, accesses: sample_accesses, error_ppm });
     Ok(curve)
 }
+
+/// Limits of a sample. Its pages are known only once each page of a row is hashed, so they are limited by what there is already.
+struct SampleLimits {
+    sample: Sample,
+    sampled: Limit,
+    all: Limit,
+}
+
+impl SampleLimits {
+    fn new(reader: &dyn TraceRows, sample: Sample) -> Self {
+        // A slot in the stack of all its pages, and in that of each part. A short row adds the pages of two groups at most.
+        let per_row = (2 * WORD_PAGES / sample.one_in()).max(1);
+        let page = Entry { pages: sample.one_in(), bytes: 64, per_row, numbers: (1 << 32) - (1 << 20) };
+        Self { sample, sampled: Limit::new(reader, page), all: Limit::new(reader, Entry::GROUP) }
+    }
+
+    /// Asks for the next piece of a row of the pages `start` to `end` - 1.
+    fn admit(&self, pages: &Pages, rows: &Rows<'_>, (start, end): (u64, u64)) -> Result<()> {
+        let sampled = u64::from(pages.nr_sampled);
+        self.sampled.admit_entries(sampled, rows, start, end)?;
+        // The pages that the sample stands for, or those of this row.
+        let all = (sampled * self.sample.one_in()).max(end - start);
+        self.all.admit_entries(all / WORD_PAGES, rows, start, end)
+    }
+}
+
+/// Pages of a long row that are taken at a time, because their numbers are noted before they are counted.
+const PIECE_PAGES: u64 = 1 << 16;
 
 /// The process and pages that a step empties: unmapped, mapped over, or of a process that ends.
 fn forgotten(step: &TraceStep<'_>) -> Option<(usize, u64, u64)> {
@@ -349,7 +397,7 @@ impl Counter {
 /// Calls `each` with the dense numbers of the pages `bits` of a group.
 ///
 /// # Panics
-/// At 2^32 pages, a footprint of 16 TiB.
+/// At 2^32 pages, which [`Limit`] never allows.
 #[inline]
 fn for_each_page(number: u32, mut bits: u64, mut each: impl FnMut(u32)) {
     assert!(number < 1 << 26, "more than 2^32 pages touched");

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::limit::{Entries, split_at_shared};
 use crate::{PageCacheRange, TraceMeta};
 
 const LEAF_SHIFT: u32 = 4;
@@ -77,7 +78,7 @@ impl PageTable {
     /// The number of a page; assigns a new one if it has none.
     ///
     /// # Panics
-    /// At 2^32 - 1 pages, a footprint of 16 TiB of touched memory: the table alone would take 16 GiB.
+    /// At 2^32 - 1 pages, which [`super::Limit`] never allows.
     #[inline]
     pub(crate) fn insert(&mut self, process: usize, page: u64) -> u32 {
         let key = LeafKey::of(self.owner(process, page), page);
@@ -158,6 +159,20 @@ impl PageTable {
     }
 }
 
+impl Entries for PageTable {
+    fn held(&self) -> u64 {
+        self.len()
+    }
+
+    fn missing(&self, process: usize, start: u64, end: u64) -> u64 {
+        let mut present = 0;
+        for (start, end) in split_at_shared(self.shared, start, end) {
+            self.for_each_touched(process, start, end, |_| present += 1);
+        }
+        end - start - present
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +194,8 @@ mod tests {
             }
             let sorted: Vec<_> = model.iter().map(|(&(process, page), &number)| (process, page, number)).collect();
             prop_assert_eq!(table.sorted().collect::<Vec<_>>(), sorted);
+            let touched = model.range((1, start)..(1, start + len)).count() as u64;
+            prop_assert_eq!(table.missing(1, start, start + len), len - touched);
             let mut found = Vec::new();
             table.for_each_in(1, start, start + len, |number| found.push(number));
             found.sort_unstable();

@@ -48,6 +48,15 @@ impl<'a> Rows<'a> {
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + 'a {
         self.page().iter().zip(self.pages()).map(|(&page, &pages)| (page, page + u64::from(pages)))
     }
+    /// Index in the file of the first row with the pages `start..end`; of the first row if there is none.
+    pub(crate) fn row_of(&self, start: u64, end: u64) -> u64 {
+        let index = self.ranges().position(|range| range == (start, end)).unwrap_or(0);
+        self.batch.first_row + (self.range.start + index) as u64
+    }
+    /// Number of rows read so far, up to the last of these.
+    pub(crate) fn read_so_far(&self) -> u64 {
+        self.batch.first_row.saturating_add(self.range.end as u64)
+    }
     /// Pages touched by all rows together.
     pub(crate) fn accesses(&self) -> u64 {
         self.pages().iter().map(|&pages| u64::from(pages)).sum()

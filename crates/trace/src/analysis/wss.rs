@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{TraceStep, WordTable, walk};
+use super::{Entry, Limit, TraceStep, WordTable, walk};
 use crate::{Result, TraceError, TraceRows};
 
 /// Working-set sizes over time. Pages are in units of the trace's page size.
@@ -45,13 +45,15 @@ const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 /// rows carry the start time of their epoch.
 ///
 /// # Errors
-/// When the window is 0 or shorter than an epoch or makes more than 2^20 windows, or the trace is damaged.
+/// When the window is 0 or shorter than an epoch or makes more than 2^20 windows, or the trace is damaged or touches too many
+/// pages.
 pub fn wss(reader: &mut dyn TraceRows, window_ns: u64) -> Result<WorkingSet> {
     let epoch_ns = reader.meta().epoch_ns;
     if window_ns == 0 || window_ns < epoch_ns {
         let what = format!("is {window_ns} ns; allowed: from the trace's epoch of {} ns on", epoch_ns.max(1));
         return Err(TraceError::option("window", what));
     }
+    let limit = Limit::new(reader, Entry::GROUP);
     let mut groups = WordTable::of(reader.meta());
     let mut seen: Vec<Seen> = Vec::new();
     let mut windows: Vec<WssWindow> = Vec::new();
@@ -62,6 +64,7 @@ pub fn wss(reader: &mut dyn TraceRows, window_ns: u64) -> Result<WorkingSet> {
         let window = &mut windows[index as usize];
         window.accesses += rows.accesses();
         for ((start, end), &write) in rows.ranges().zip(rows.write()) {
+            limit.admit(&groups, &rows, start, end)?;
             groups.for_each_word(rows.process, start, end, |number, bits| {
                 let number = number as usize;
                 if number == seen.len() {

@@ -10,8 +10,8 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::{ExportOptions, Exporter, Output, check_processes, for_each_access, object_id, write_error};
-use crate::analysis::PageTable;
+use super::{ExportOptions, Exporter, Output, check_processes, object_id, write_error};
+use crate::analysis::{Entry, Limit, PageTable, TraceStep, walk};
 use crate::file::temporary::Temporary;
 use crate::{Result, TraceError, TraceReader};
 
@@ -30,9 +30,9 @@ fn convert(reader: &mut TraceReader, output: &Path, _: &ExportOptions) -> Result
     check_processes(reader)?;
     let temporary = Temporary::beside(output, "records");
     let file = temporary.create().map_err(|error| TraceError::io("create", temporary.path(), error))?;
-    let records = write_forward(reader, &file, output)?;
+    let (records, pages) = write_forward(reader, &file, output)?;
     let failed = |error| write_error(output, error);
-    let mut later = Next::default();
+    let mut later = Next { pages, index: Vec::new() };
     let mut block = Vec::new();
     for number in (0..records.div_ceil(BLOCK_RECORDS)).rev() {
         let first = number * BLOCK_RECORDS;
@@ -57,26 +57,37 @@ fn convert(reader: &mut TraceReader, output: &Path, _: &ExportOptions) -> Result
     out.finish()
 }
 
-fn write_forward(reader: &mut TraceReader, file: &File, output: &Path) -> Result<u64> {
+/// Writes all records but for their next accesses. Returns the number of records, and the table of their pages: a trace with too many is
+/// refused here, before its records fill the disk.
+fn write_forward(reader: &mut TraceReader, file: &File, output: &Path) -> Result<(u64, PageTable)> {
+    let limit = Limit::new(reader, Entry::PAGE);
+    let mut pages = PageTable::default();
     let mut out = BufWriter::with_capacity(1 << 18, file);
     let size = u32::try_from(reader.meta().page_bytes).unwrap_or(u32::MAX);
     let mut records = 0u64;
     let failed = |error| write_error(output, error);
-    for_each_access(reader, |process, page, _, time_ns| {
+    walk(reader, |step| {
+        let TraceStep::Rows(rows) = step else { return Ok(()) };
         let mut record = [0u8; RECORD_BYTES];
-        let seconds = u32::try_from(time_ns / 1_000_000_000).unwrap_or(u32::MAX);
+        let seconds = u32::try_from(rows.time_ns / 1_000_000_000).unwrap_or(u32::MAX);
         record[0..4].copy_from_slice(&seconds.to_le_bytes());
-        record[4..12].copy_from_slice(&object_id(process, page).to_le_bytes());
         record[12..16].copy_from_slice(&size.to_le_bytes());
-        records += 1;
-        out.write_all(&record).map_err(failed)
+        for (start, end) in rows.ranges() {
+            limit.admit(&pages, &rows, start, end)?;
+            for page in start..end {
+                pages.insert(rows.process, page);
+                record[4..12].copy_from_slice(&object_id(rows.process, page).to_le_bytes());
+                out.write_all(&record).map_err(failed)?;
+            }
+            records += end - start;
+        }
+        Ok(())
     })?;
     out.flush().map_err(failed)?;
-    Ok(records)
+    Ok((records, pages))
 }
 
 /// For each object, the index of the access seen last in the backward pass.
-#[derive(Default)]
 struct Next {
     pages: PageTable,
     index: Vec<i64>,
