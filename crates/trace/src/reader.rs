@@ -251,6 +251,8 @@ impl TraceReader {
                     }
                 }
             });
+            // Dropped if `each` fails: the thread may be waiting for an empty batch, and must not wait for ever.
+            let give_back = give_back;
             for batch in decoded {
                 let batch = batch?;
                 each(&batch)?;

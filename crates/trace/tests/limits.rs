@@ -9,7 +9,7 @@ use isotherm_trace::analysis::{
 };
 use isotherm_trace::export::{ExportOptions, export};
 use isotherm_trace::{
-    EventKind, MapKind, MapRange, PAGE_LIMIT, PageCacheRange, Result, TraceMeta, TraceReader, TraceRow,
+    EventKind, MapKind, MapRange, PAGE_LIMIT, PageCacheRange, Result, TraceError, TraceMeta, TraceReader, TraceRow,
     TraceWriter,
 };
 
@@ -113,4 +113,26 @@ fn long_rows_within_the_limit_are_analysed() {
     let mut reader = TraceReader::open(&trace).unwrap();
     let map = heatmap(&mut reader, &HeatmapOptions { columns: 1, rows: 2, ..HeatmapOptions::default() }).unwrap();
     assert_eq!((map.bands.len(), map.bands[0].touched_pages, &map.cells[..]), (1, 1 << 28, &[1 << 27, 1 << 27][..]));
+}
+
+/// A long trace is decoded on another thread, which must not wait for ever when an analysis refuses a row.
+#[test]
+fn a_refusal_in_a_long_trace_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t");
+    write(&trace, (0..300_000).map(|number| (number, 1)));
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = TraceReader::open(&trace).unwrap();
+        let mut other = TraceReader::open(&trace).unwrap();
+        let refused = reader.for_each_batch(|_| {
+            // Long enough for the other thread to run out of batches.
+            other.for_each_batch(|_| Ok::<_, TraceError>(())).unwrap();
+            Err(TraceError::Empty { path: PathBuf::from("refused") })
+        });
+        said.send(refused.unwrap_err().to_string())
+    });
+    // Without an answer the test would hang; the time is only for that.
+    let error = heard.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+    assert!(error.contains("refused"), "{error}");
 }
