@@ -123,7 +123,7 @@ uninstall: ## Removes what `make install` put into PREFIX
 deb: build ## A Debian package, into target/package; for the release that builds it and later ones
 	@scripts/package deb
 
-tarball: ## The static program with its pages, into target/package; for any Linux
+tarball: recorder ## The static program with its pages, into target/package; for any Linux
 	@scripts/setup $@
 	$(CARGO) xtask static
 	@scripts/package tarball

@@ -215,7 +215,7 @@ fn what_it_cannot_scrub_is_refused_and_nothing_is_written() {
         assert!(!folder.path("out").exists(), "{name}");
     }
     let itself = folder.scrub("audit", "audit");
-    assert!(itself.status.code() == Some(2) && said(&itself).contains("is the input"), "{}", said(&itself));
+    assert!(itself.status.code() == Some(2) && said(&itself).contains("would be written over"), "{}", said(&itself));
     let nothing = folder.scrub("nowhere", "out");
     assert!(!nothing.status.success() && said(&nothing).contains("cannot read"), "{}", said(&nothing));
     let names: Vec<PathBuf> =

@@ -257,7 +257,7 @@ fn bad_scenarios_say_what_where_and_what_is_allowed() {
         (refers("metric = \"runtime_ns\", low = 1.0, high = 0.5"), "`low` (1) is above `high` (0.5)"),
         (refers("metric = \"runtime_ns\", value = 2.0, low = 0.5, high = 1.0"), "lies outside of 0.5 to 1"),
         (refers("metric = \"runtime_ns\", value = 2.0, against = \"clasic\""), "`clasic` is no variant; did you mean"),
-        (format!("{head}until = \"5\"\n{load}"), "unknown unit"),
+        (format!("{head}until = \"5\"\n{load}"), "has no unit"),
         (format!("{head}{load}[[averages]]\nname = \"w\"\n"), "`w` cannot name an average"),
         (
             format!("{head}averages = [{{ name = \"all\" }}, {{ name = \"all\" }}]\n{load}"),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::error::CliError;
+use crate::onto;
 use crate::ui::{self, ColourChoice, Ui};
 
 /// Flags that each command and each verb takes; for `#[command(flatten)]`.
@@ -33,13 +34,14 @@ pub fn run<Line: Parser>(
     talk: impl FnOnce(&Line) -> Talk,
     verb: impl FnOnce(Line, &Ui) -> Result<ExitCode, CliError>,
 ) -> ExitCode {
-    let line = match Line::try_parse() {
-        Ok(line) => line,
-        Err(help_or_error) => return ui::print_clap(&help_or_error),
+    let parsed = Line::command().try_get_matches().and_then(|matches| Ok((Line::from_arg_matches(&matches)?, matches)));
+    let (line, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(help_or_error) => return ui::print_clap(&help_or_error.format(&mut Line::command())),
     };
     let talk = talk(&line);
     let ui = Ui::new(talk.quiet, talk.color);
-    match verb(line, &ui) {
+    match onto::refuse(&matches).and_then(|()| verb(line, &ui)) {
         Ok(code) => code,
         Err(error) => {
             if error.is_to_be_said() {

@@ -8,6 +8,7 @@ mod data;
 pub mod documented;
 pub mod error;
 pub mod format;
+mod onto;
 mod progress;
 mod table;
 pub mod ui;

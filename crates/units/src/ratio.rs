@@ -124,7 +124,7 @@ mod tests {
     fn ratios_are_read_and_written() {
         let table = [
             ("75%", 750_000, "75%"),
-            ("0.75", 750_000, "75%"),
+            ("0", 0, "0ppm"),
             ("12.5%", 125_000, "12.5%"),
             ("7500bp", 750_000, "75%"),
             ("3ppm", 3, "3ppm"),
@@ -134,6 +134,10 @@ mod tests {
             assert_eq!((ratio.ppm(), ratio.to_string().as_str()), (ppm, printed), "{text}");
         }
         assert_eq!(Ratio::from_percent(75).of(1001), 750);
+        for text in ["5", "0.75", "1"] {
+            let refused = text.parse::<Ratio>().unwrap_err().to_string();
+            assert_eq!(refused, format!("`{text}` has no unit; allowed: ppm, %, for example `75%`"));
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn unknown_kinds_and_keys_are_refused_with_what_is_known() {
         ("kind = 'trace'", "missing field `path`"),
         ("footprint = '1GiB'", "missing field `kind`"),
         ("kind = 'scan'\nfootprint = '1 parsec'", "unknown unit `parsec`"),
-        ("kind = 'idle'\nduration = '5'", "unknown unit ``"),
+        ("kind = 'idle'\nduration = '5'", "has no unit"),
         ("kind = 'phases'\n[[phases]]\nkind = 'idle'\nx = 1", "unknown field `x`"),
     ];
     for (text, expected) in table {

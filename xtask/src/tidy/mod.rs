@@ -10,6 +10,7 @@ mod manifests;
 mod markdown;
 mod text;
 pub(crate) mod words;
+mod writers;
 
 use std::path::{Path, PathBuf};
 
@@ -54,6 +55,7 @@ pub(crate) fn run(root: &Path) -> Findings {
     }
     manifests::check(&files, &mut findings);
     words::check(&files, &mut findings);
+    writers::check(&files, &mut findings);
     findings.sort();
     findings
 }
@@ -113,6 +115,7 @@ mod tests {
             "[package]\nlicense = \"WTFPL\"\n[dependencies]\nisotherm-cli.workspace = true\n",
         );
         write("docs/a.md", "See [b](b.md), [c](a.md#no-such-heading), run:\n```console\n$ make nonsense\n```\n");
+        write("crates/linux/src/other.rs", "fn f() { std::fs::write(\"/etc/passwd\", \"\") }\n");
         write("docs/spec/clock.md", "# Clock\n\n<a id=\"s1\"></a>\n\n## 1. Hands\n");
         write(
             "crates/sim/src/cited.rs",
@@ -126,6 +129,7 @@ mod tests {
         std::fs::remove_dir_all(&root).unwrap();
         for part in [
             "HashMap",
+            "`fs::write(` as root",
             "Instant::now",
             "leftover",
             "unsafe",

@@ -70,20 +70,15 @@ pub fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str
         lines.push((
             format!("echo {limit}K > /sys/fs/cgroup/GROUP/memory.high"),
             if advice.swap == DeviceConfig::Kind(DeviceKind::None) {
-                "without swap only files can be reclaimed: a group whose anonymous memory grows above it stalls for good; memory.max \
-                 kills it instead"
+                "without swap only files go: anonymous memory above it stalls for good; memory.max kills"
             } else {
                 "above it the kernel reclaims; memory.max would kill"
             },
         ));
     }
     let generations = match config.policy.as_str() {
-        "mglru" => Some(
-            "the figures are for mglru: this must be 0x0001 or an odd number above; otherwise ask with --policy classic",
-        ),
-        "classic" => {
-            Some("the figures are for classic: this must be 0x0000, or not be there; otherwise ask with --policy mglru")
-        }
+        "mglru" => Some("the figures are for mglru: it says 0x0007, or they do not hold (advise --policy classic)"),
+        "classic" => Some("the figures are for classic: it says 0x0000, or they do not hold (advise --policy mglru)"),
         _ => None,
     };
     lines.extend(generations.map(|words| ("cat /sys/kernel/mm/lru_gen/enabled".to_owned(), words)));

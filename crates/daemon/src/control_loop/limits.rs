@@ -130,6 +130,8 @@ impl Section for LimitsSection {
             lines.push(Line::Came { section: self.head.label.clone(), target: path.clone() });
             self.groups.insert(path, sized);
         }
+        // Without groups it never runs, so it is said here.
+        lines.extend(self.head.troubled(self.lacks_groups()));
         lines
     }
 
@@ -209,8 +211,7 @@ impl Section for LimitsSection {
                 return Err(why.into());
             }
         }
-        let none = || TargetError::none_there("groups", &[&self.spec.limits.target]).into();
-        let trouble = self.groups.is_empty().then(none);
+        let trouble = self.lacks_groups();
         Ok(self.head.troubled(trouble).map_or(Ok(()), |line| context.log.line(&line))?)
     }
 
@@ -245,6 +246,12 @@ impl Section for LimitsSection {
 }
 
 impl LimitsSection {
+    fn lacks_groups(&self) -> Option<Trouble> {
+        let is_left_alone = !self.spared.met.is_empty();
+        let none = || TargetError::none_there("groups", &[&self.spec.limits.target]).into();
+        (self.groups.is_empty() && !is_left_alone).then(none)
+    }
+
     /// What the journal calls the knobs of one group.
     fn section_of(&self, group: &str) -> String {
         format!("{} {group}", self.head.label)

@@ -52,7 +52,7 @@ pub(crate) struct Limit {
     entries_max: u64,
 }
 
-/// A range that ends inside entries, at both of its ends and at both borders of the page cache, has up to so many entries more than its
+/// A range that ends inside entries, at both of its ends and at both borders of the page cache, has up to this many entries more than its
 /// length says.
 const BORDERS: u64 = 4;
 
@@ -81,7 +81,7 @@ impl Limit {
         self.admit_entries(table.held() + table.missing(rows.process, start, end), rows, start, end)
     }
 
-    /// Asks for so many entries in all, with those that the pages `start..end` of one of `rows` add.
+    /// Asks for that number of entries in all, with those that the pages `start..end` of one of `rows` add.
     ///
     /// # Errors
     /// When they are too many.

@@ -57,7 +57,7 @@ fn convert(reader: &mut TraceReader, output: &Path, _: &ExportOptions) -> Result
     out.finish()
 }
 
-/// Writes all records but for their next accesses. Returns the number of records, and the table of their pages: a trace with too many is
+/// Writes all records except their next accesses. Returns the number of records, and the table of their pages: a trace with too many is
 /// refused here, before its records fill the disk.
 fn write_forward(reader: &mut TraceReader, file: &File, output: &Path) -> Result<(u64, PageTable)> {
     let limit = Limit::new(reader, Entry::PAGE);

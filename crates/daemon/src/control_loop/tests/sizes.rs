@@ -72,6 +72,19 @@ fn a_limit_in_other_hands_is_left_there() {
     assert!(steered.left.is_empty(), "{:?}", steered.left);
 }
 
+/// A target that means no group, as one with a typing error does.
+#[test]
+fn limits_of_nobody_are_reported_at_once() {
+    let truth = Truth::new();
+    let mut config = with_limits(true);
+    "/app.slcie/wbe-*".clone_into(&mut config.limits[0].limits.target);
+    let steered = steered(&truth, &config, 15, Vec::new());
+    let is_it = |line: &Line| matches!(line, Line::Trouble { why, .. } if why.contains("/app.slcie/wbe-*"));
+    assert!(truth.has_line(is_it), "{:?}", truth.lines);
+    assert_eq!(truth.lines.borrow().iter().filter(|line| is_it(line)).count(), 1, "once");
+    assert!(steered.status.sections[0].state.contains("/app.slcie/wbe-*"), "{:?}", steered.status);
+}
+
 /// `memory.high` of a group takes from all below it.
 #[test]
 fn a_limit_above_a_protected_group_is_not_written() {
