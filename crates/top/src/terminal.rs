@@ -1,6 +1,6 @@
 //! The event loop: keys, frames, drawing, and a terminal that is left as it was found.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ratatui::DefaultTerminal;
 use ratatui::backend::Backend as _;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 
 use crate::{Effect, Feed, FeedError, Look, State, draw};
@@ -87,6 +88,8 @@ fn show(
     signals: &Signals,
     terminal: &mut DefaultTerminal,
 ) -> Result<(), TopError> {
+    // One that has gone is no terminal any more.
+    let keys_from_stdin = io::stdin().is_terminal();
     let mut to_draw = true;
     let mut drawn: Option<Instant> = None;
     let mut asked = None;
@@ -102,7 +105,7 @@ fn show(
             terminal.draw(|frame| draw(state, frame.buffer_mut(), look))?;
             (to_draw, drawn) = (false, Some(Instant::now()));
         }
-        if poll()? {
+        if poll(keys_from_stdin)? {
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => match state.key(key) {
                     Effect::Quit => return Ok(()),
@@ -142,8 +145,26 @@ fn show(
 }
 
 /// Waits for a key for at most a tick. A signal ends the wait early and is no error.
-fn poll() -> io::Result<bool> {
-    match event::poll(TICK) {
+///
+/// # Errors
+/// The terminal has gone: the library that reads keys would then read nothing, for ever.
+fn poll(keys_from_stdin: bool) -> io::Result<bool> {
+    if !keys_from_stdin {
+        // They come from the controlling terminal.
+        return unless_interrupted(event::poll(TICK));
+    }
+    let stdin = io::stdin();
+    let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
+    let mut keys = [PollFd::new(&stdin, PollFlags::IN)];
+    unless_interrupted(rustix::event::poll(&mut keys, Some(&wait)).map(|ready| ready > 0).map_err(io::Error::from))?;
+    if keys[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+        return Err(io::Error::new(io::ErrorKind::NotConnected, "it has gone"));
+    }
+    unless_interrupted(event::poll(Duration::ZERO))
+}
+
+fn unless_interrupted(polled: io::Result<bool>) -> io::Result<bool> {
+    match polled {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
         polled => polled,
     }

@@ -47,6 +47,9 @@ fn words(told: &Told, pid: i32) -> String {
     let mut line = |text: String| writeln!(out, "{text}").expect("a string takes all");
     let dry = if *dry_run { ", a dry run" } else { "" };
     line(format!("daemon: process {pid}, {}{dry}", configuration.display()));
+    if let Some(age) = told.age {
+        line(format!("as of {} ago", age.approx()));
+    }
     line(format!(
         "since {}, {} of CPU time, {} resident, longest turn {}",
         time(status.since_start_ns),

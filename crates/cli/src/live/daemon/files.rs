@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_daemon::control_loop::Status;
 use isotherm_texts::stat::Stat;
+use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
@@ -98,6 +99,9 @@ pub(crate) struct Told {
     pub(crate) dry_run: bool,
     #[serde(flatten)]
     pub(crate) status: Status,
+    /// How long ago it was written; `None` if the clock was set back since.
+    #[serde(skip)]
+    pub(crate) age: Option<Duration>,
 }
 
 /// The file with the daemon's state.
@@ -112,7 +116,7 @@ impl StatusFile {
     /// Writes the file atomically: readers see the whole old or new state.
     pub(crate) fn write(&self, status: &Status) -> std::io::Result<()> {
         let (configuration, dry_run) = (self.configuration.clone(), self.dry_run);
-        let written = Told { pid: std::process::id(), configuration, dry_run, status: status.clone() };
+        let written = Told { pid: std::process::id(), configuration, dry_run, status: status.clone(), age: None };
         let new = self.folder.join("status.json.new");
         // What is left of an earlier write, or a link in its place, is not written to.
         match std::fs::remove_file(&new) {
@@ -204,7 +208,10 @@ pub(crate) fn told(folder: &Path, daemon: &Running) -> Result<(String, Told), Cl
         CliError::failed(format!("cannot read {}: {error}; it is written five seconds after the start", path.display()))
     };
     let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
-    let told: Told = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+    let mut told: Told = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+    let written = std::fs::metadata(&path).and_then(|data| data.modified()).map_err(|error| failed(&error))?;
+    let age = written.elapsed().ok().and_then(|age| u64::try_from(age.as_nanos()).ok());
+    told.age = age.map(Duration::from_ns);
     if i64::from(told.pid) != i64::from(daemon.pid()) {
         return Err(failed(&format!("it is of process {}, an earlier daemon", told.pid)));
     }
