@@ -103,7 +103,7 @@ fn the_input_is_never_the_output() {
         &["trace", "filter", &path, "--mapping", "stack", "-o", &path],
         &["export", &path, "-o", &path],
         &["monitor", &path, "-o", &path],
-        &["report", "heatmap", &path, "--png", &path],
+        &["report", "heatmap", &path, "--html", &path],
         &["advise", &path, "--config", &path],
         &["scrub", &path, "-o", &path],
     ] {

@@ -8,7 +8,7 @@ use clap::ArgMatches;
 use crate::error::CliError;
 
 /// Arguments that name a file to be written, by their field.
-const OUTPUTS: &[&str] = &["output", "html", "png", "report", "keep", "daemon_config", "tape", "audit"];
+const OUTPUTS: &[&str] = &["output", "html", "svg", "png", "report", "keep", "daemon_config", "tape", "audit"];
 /// Verbs whose `--config` is written, not read.
 const WRITE_CONFIG: &[&str] = &["advise", "tune"];
 /// Arguments that are the command line of another program.

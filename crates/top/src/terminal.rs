@@ -64,6 +64,11 @@ pub fn run(feed: &mut dyn Feed, look: Look, from_ns: Option<u64>) -> Result<(), 
     let signals = Signals::register()?;
     let mut terminal = ratatui::try_init()?;
     let done = show(feed, &mut state, look, &signals, &mut terminal);
+    if matches!(&done, Err(TopError::Terminal(error)) if error.kind() == io::ErrorKind::NotConnected) {
+        // It would print to the terminal that it cannot be restored.
+        std::mem::forget(terminal);
+        return done;
+    }
     let restored = ratatui::try_restore();
     done?;
     Ok(restored?)
