@@ -57,8 +57,8 @@ use isotherm_scenario::{Progress, Scenario, ScenarioError};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
-use isotherm_trace::analysis::page_cache_pages;
-use isotherm_trace::{TraceMeta, TraceReader};
+use isotherm_trace::analysis::{check_for_replay, page_cache_pages};
+use isotherm_trace::{TraceError, TraceMeta, TraceReader};
 use isotherm_units::{Amount, Bytes, Ratio};
 use isotherm_workload::BuildContext;
 use isotherm_workload::replay::EpochOrder;
@@ -219,7 +219,10 @@ pub struct KernelDefaults {
 /// # Errors
 /// The trace cannot be read, or a size is below the minimum or above the machine.
 pub fn advise(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, ScenarioError> {
-    in_pool(question.threads, || answer(question, progress))
+    in_pool(question.threads, || {
+        check_trace(&question.trace)?;
+        answer(question, progress)
+    })
 }
 
 /// The memory that could be huge pages, and their latencies: this part alone, without a search for sizes. The peak is the first
@@ -232,6 +235,7 @@ pub fn huge_pages(
     progress: &dyn Progress,
 ) -> Result<(isotherm_units::Bytes, HugePages), ScenarioError> {
     in_pool(question.threads, || {
+        check_trace(&question.trace)?;
         let kernel = question.kernels.first().copied().unwrap_or_default();
         let player = Player::new(
             question,
@@ -244,6 +248,16 @@ pub fn huge_pages(
         )?;
         Ok((player.peak, HugePages::of(question, player.peak, &player.cache, progress)?))
     })
+}
+
+/// Refuses a trace with a few rows of more pages than a replay could hold. One that cannot be read is reported where it is played.
+fn check_trace(trace: &Path) -> Result<(), ScenarioError> {
+    match check_for_replay(trace) {
+        Err(error @ TraceError::TooManyPages { .. }) => {
+            Err(ScenarioError::Meaning { place: "advise".to_owned(), message: error.to_string() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Runs `work` in a pool of `threads`; if no thread can be started, on the caller's own.

@@ -202,6 +202,7 @@ struct Played {
 
 fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice, ScenarioError> {
     check_slow(question.slow)?;
+    super::check_trace(&question.trace)?;
     let as_recorded = Question {
         name: question.name.clone(),
         trace: question.trace.clone(),

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use isotherm_trace::analysis::{
-    HeatmapOptions, IdleAt, Sampling, footprint, heatmap, hot, huge_ranges, idle, info, mrc, mrc_sampled,
-    page_cache_pages, wss,
+    HeatmapOptions, IdleAt, Sampling, check_for_replay, footprint, heatmap, hot, huge_ranges, idle, info, mrc,
+    mrc_sampled, page_cache_pages, wss,
 };
 use isotherm_trace::export::{ExportOptions, export};
 use isotherm_trace::{
@@ -16,7 +16,8 @@ use isotherm_trace::{
 /// Everything that holds data on pages, by name.
 type Analysis = fn(&mut TraceReader) -> Result<()>;
 
-const ANALYSES: [(&str, Analysis); 12] = [
+const ANALYSES: [(&str, Analysis); 13] = [
+    ("replay", |reader| check_for_replay(reader.path())),
     ("wss", |reader| wss(reader, 1_000).map(drop)),
     ("mrc", |reader| mrc(reader).map(drop)),
     ("mrc of a half", |reader| mrc_sampled(reader, rate("1/2")).map(drop)),

@@ -34,6 +34,13 @@ fn waits(advice: &Advice) -> Option<String> {
 fn answer(advice: &Advice) -> String {
     let allowed = percent(advice.slowdown_allowed_ppm);
     match &advice.recommendation {
+        Some(best) if best.gain.saved_bytes == 0 => format!(
+            "Recommendation: leave it as it is. There is nothing to save: it needs {}, its peak is {}, and with less no size that was tried \
+             is surely at most {allowed} slower. It holds on {}.",
+            Bytes::new(best.memory_bytes).approx(),
+            Bytes::new(advice.peak_bytes).approx(),
+            releases(advice),
+        ),
         Some(best) => format!(
             "Recommendation: {} with memory.max = {} ({} of peak, {} less): {} slower than with unlimited memory, and at most {} \
              (allowed: {allowed}). It holds on {}.",
@@ -180,7 +187,8 @@ pub fn other_devices(advice: &Advice) -> Vec<String> {
 
 /// The predicted gain of the recommendation, with intervals.
 pub fn gains(advice: &Advice) -> Vec<String> {
-    let Some(best) = &advice.recommendation else { return Vec::new() };
+    let has_gain = |best: &&crate::Recommendation| best.gain.saved_bytes > 0 || best.gain.mean_saved_bytes.median > 0;
+    let Some(best) = advice.recommendation.as_ref().filter(has_gain) else { return Vec::new() };
     let gain = &best.gain;
     let bytes = |bytes: u64| Bytes::new(bytes).approx();
     let mut said = Vec::new();

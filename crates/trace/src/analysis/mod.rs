@@ -21,7 +21,7 @@ mod walk;
 mod words;
 mod wss;
 
-pub use footprint::{Footprint, footprint, page_cache_pages};
+pub use footprint::{Footprint, check_for_replay, footprint, page_cache_pages};
 pub use heatmap::{Band, Heatmap, HeatmapOptions, HeatmapRow, heatmap};
 pub use hot::{Hot, HotMapping, HotRange, hot};
 pub use huge::{HugeRanges, HugeStep, NotReported, huge_ranges};
