@@ -6,6 +6,7 @@ use std::sync::mpsc;
 
 use crate::file::Source;
 use crate::file::footer::{Footer, META_KEY, is_parquet};
+use crate::file::foreign::named;
 use crate::file::ipc_reader::IpcRows;
 use crate::file::ipc_stream::is_ipc;
 use crate::file::parquet_reader::{ParquetRows, ThreadRows};
@@ -46,8 +47,7 @@ impl TraceReader {
         if source.bytes == 0 {
             return Err(TraceError::Empty { path: source.path.clone() });
         }
-        let mut head = Vec::new();
-        source.read_at(0, usize::try_from(source.bytes.min(8)).expect("at most 8"), &mut head)?;
+        let head = source.head()?;
         let (mut meta, rows) = if is_parquet(&head) {
             let footer = Footer::read(&source, &TRACE)?;
             let mut meta = match (&footer.meta_json, fallback) {
@@ -309,6 +309,10 @@ pub(crate) fn parse_meta(path: &Path, json: &str) -> Result<TraceMeta> {
 }
 
 pub(crate) fn describe(head: &[u8]) -> String {
+    if let Some(named) = named(head) {
+        return named.to_owned();
+    }
+    let head = &head[..head.len().min(8)];
     if head.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
         format!("it begins like text (\"{}\")", head.escape_ascii())
     } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {

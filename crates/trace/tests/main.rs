@@ -3,8 +3,11 @@
 
 mod analysis;
 mod damo;
+mod drmemtrace;
 mod edit;
 mod files;
+mod foreign_files;
+mod foreign_requests;
 mod formats;
 mod group_files;
 mod limits;

@@ -128,6 +128,10 @@ fn csv(scratch: &Scratch, input: &[u8]) {
         ..ImportOptions::default()
     };
     convert(scratch, Some("csv"), input, &options);
+    let columns = "time-col=1,obj-id-col=2,obj-size-col=3".to_owned();
+    let options =
+        ImportOptions { unit: IdUnit::Sectors, sizes_in_sectors: true, csv_columns: Some(columns), ..options };
+    convert(scratch, Some("csv"), input, &options);
 }
 
 fn lines(scratch: &Scratch, input: &[u8]) {

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use isotherm_trace::Fraction;
-use isotherm_trace::import::{self, IMPORTERS, IdUnit, ImportOptions, RequestClock};
+use isotherm_trace::import::{self, IMPORTERS, IdUnit, ImportOptions, RequestClock, TimeUnit};
 use isotherm_trace::region::RecordFormat;
-use isotherm_units::Duration;
+use isotherm_units::{Bytes, Duration};
 
 use super::region_files::{self, IntervalArgs};
 use crate::error::CliError;
@@ -42,9 +42,18 @@ pub(crate) struct Args {
     /// Streams of requests: where their time comes from.
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t)]
     clock: Clock,
-    /// text, csv: what the numbers are.
+    /// --clock file: unit of the file's times. Without it a guess, which a note names.
+    #[arg(long, value_enum, value_name = "UNIT")]
+    time_unit: Option<TimeUnitName>,
+    /// Streams of requests: what their ids are.
     #[arg(long, value_enum, value_name = "UNIT", default_value_t)]
     unit: Unit,
+    /// Length of a sector.
+    #[arg(long, value_name = "SIZE", default_value = "512")]
+    sector_size: Bytes,
+    /// csv with --split-objects: unit of the sizes.
+    #[arg(long, value_enum, value_name = "UNIT", default_value_t)]
+    size_unit: SizeUnit,
     /// text, csv: numbers without 0x are hexadecimal.
     #[arg(long)]
     hexadecimal: bool,
@@ -69,6 +78,9 @@ Examples:
   isotherm convert import perf.txt -o samples.parquet
   isotherm convert import view.txt -o app.parquet
   isotherm convert import t.csv --columns time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1 -o t.parquet
+  isotherm convert import msr.csv --columns time-col=1,op-col=4,obj-id-col=5,obj-size-col=6 --unit addresses --split-objects \
+    --clock file --time-unit 100ns -o msr.parquet
+  isotherm convert import lbn.csv --columns obj-id-col=2,obj-size-col=3 --unit sectors --split-objects -o lbn.parquet
 
 lackey.log: valgrind --tool=lackey --trace-mem=yes --log-file=lackey.log CMD
 perf.txt:   perf record -e page-faults -c 1 -d CMD, or perf mem record CMD; then
@@ -81,20 +93,60 @@ enum Clock {
     /// Requests follow each other evenly, --time-per-request apart.
     #[default]
     Even,
-    /// The file's own clock in seconds, from its first request on.
+    /// The file's own clock, from its first request on; its unit: --time-unit.
     File,
+}
+
+/// `--time-unit`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TimeUnitName {
+    /// Seconds.
+    S,
+    /// Milliseconds.
+    Ms,
+    /// Microseconds.
+    Us,
+    /// Nanoseconds.
+    Ns,
+    /// Ticks of Windows.
+    #[value(name = "100ns")]
+    Ticks,
+}
+
+impl TimeUnitName {
+    fn unit(self) -> TimeUnit {
+        match self {
+            Self::S => TimeUnit::Seconds,
+            Self::Ms => TimeUnit::Milliseconds,
+            Self::Us => TimeUnit::Microseconds,
+            Self::Ns => TimeUnit::Nanoseconds,
+            Self::Ticks => TimeUnit::WindowsTicks,
+        }
+    }
 }
 
 /// `--unit`.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Unit {
-    /// 0x… are addresses, plain numbers are pages.
+    /// Pages or objects; in text 0x… are addresses.
     #[default]
     ByLooks,
     /// Page numbers.
     Pages,
     /// Byte addresses.
     Addresses,
+    /// Sectors of a block device, --sector-size each.
+    Sectors,
+}
+
+/// `--size-unit`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum SizeUnit {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// Sectors, --sector-size each.
+    Sectors,
 }
 
 /// Formats of region records with their help. Which of them a file has is told by its content.
@@ -130,11 +182,15 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             Clock::Even => RequestClock::Even,
             Clock::File => RequestClock::File,
         },
+        time_unit: args.time_unit.map(TimeUnitName::unit),
         unit: match args.unit {
             Unit::ByLooks => IdUnit::ByLooks,
             Unit::Pages => IdUnit::Pages,
             Unit::Addresses => IdUnit::Addresses,
+            Unit::Sectors => IdUnit::Sectors,
         },
+        sector_bytes: args.sector_size.get(),
+        sizes_in_sectors: args.size_unit == SizeUnit::Sectors,
         radix: if args.hexadecimal { 16 } else { 10 },
         csv_columns: args.columns,
         split_objects: args.split_objects,

@@ -58,6 +58,10 @@ impl IntervalArgs {
 
 /// Whether the file is a region record: by its beginning, and what is both kinds' by its columns.
 pub(crate) fn is_record(path: &Path) -> bool {
+    // Bytes read from a pipe would be missing in the import, and a record is never one.
+    if !path.is_file() {
+        return false;
+    }
     let mut head = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(1 << 16).read_to_end(&mut head));
     if read.is_err() {

@@ -22,8 +22,7 @@ impl Container {
     /// sentence about an empty file.
     pub(crate) fn open(path: &Path, table: &'static Table, when_empty: &str) -> Result<(Self, String)> {
         let source = Source::open(path)?;
-        let mut head = Vec::new();
-        source.read_at(0, usize::try_from(source.bytes.min(8)).expect("at most 8"), &mut head)?;
+        let head = source.head()?;
         let wrong = |found: String| TraceError::WrongFormat { path: source.path.clone(), expected: table.what, found };
         if head.is_empty() {
             return Err(wrong(format!("it is empty{when_empty}")));

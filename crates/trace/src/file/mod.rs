@@ -8,6 +8,7 @@
 pub(crate) mod container;
 pub(crate) mod decode;
 pub(crate) mod footer;
+pub(crate) mod foreign;
 pub(crate) mod ipc_file;
 pub(crate) mod ipc_reader;
 pub(crate) mod ipc_stream;
@@ -44,6 +45,14 @@ impl Source {
             return Err(TraceError::WrongFormat { path: path.to_owned(), expected: "a trace", found });
         }
         Ok(Self { path: path.to_owned(), bytes: found.len(), file })
+    }
+
+    /// The first bytes: [`foreign::HEAD_BYTES`], or all of a shorter file.
+    pub(crate) fn head(&self) -> Result<Vec<u8>> {
+        let mut head = Vec::new();
+        let len = usize::try_from(self.bytes.min(foreign::HEAD_BYTES)).expect("a few hundred");
+        self.read_at(0, len, &mut head)?;
+        Ok(head)
     }
 
     /// Reads exactly `len` bytes at `offset` into `buffer`, replacing its contents.

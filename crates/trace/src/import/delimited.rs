@@ -3,11 +3,13 @@
 //! With `csv_columns`: one row a request. Columns count from 1; `obj-id-is-num=0` takes ids as names. Object sizes are dropped, unless
 //! `split_objects` uses all pages of each object. Without `csv_columns`: the header line names our columns `time_ns, thread, page, pages,
 //! write` in any order (`page` must be there), and rows are used unchanged. Fields may be quoted; a delimiter inside quotes belongs to the
-//! field. Options read: `csv_columns`, `unit`, `radix`, `clock`, `ns_per_request`, `split_objects`, `epoch_ns` (own columns only).
+//! field. Options read: `csv_columns`, `unit`, `sector_bytes`, `sizes_in_sectors`, `radix`, `clock`, `time_unit`, `ns_per_request`,
+//! `split_objects`, `epoch_ns` (own columns only).
 
 use super::requests::{self, Object, Requests};
 use super::text::{number_of, operation};
-use super::{IdUnit, ImportOptions, Importer, Input};
+use super::times::{Basis, Time, TimeUnit};
+use super::{ImportOptions, Importer, Input, RequestClock};
 use crate::file::table::COLUMNS;
 use crate::{Result, ThreadMeta, TraceError, TraceRow, TraceWriter};
 
@@ -15,6 +17,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "csv",
     about: "text in columns: libCacheSim csv (with --columns), or time_ns,thread,page,pages,write,kernel with a header line",
     has_sizes: true,
+    has_clock: true,
     detect: |name, head| {
         let extension = name.extension().is_some_and(|extension| extension == "csv" || extension == "tsv");
         extension || (head.starts_with(COLUMNS[0].as_bytes()) && head.contains(&b','))
@@ -31,10 +34,21 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
             if options.split_objects && columns.size.is_none() {
                 return missing("needs the sizes of objects; say where they are with obj-size-col in --columns");
             }
+            if options.clock == RequestClock::File && columns.time.is_none() {
+                return no_clock("say which column has the times with time-col in --columns");
+            }
+            if options.unit.is_address() && !columns.id_is_number {
+                let what = "is for numbers, and obj-id-is-num=0 takes ids for names; leave out one of them";
+                return Err(TraceError::option("unit", what));
+            }
             convert_requests(input, options, &columns, writer)
         }
         None if options.split_objects => {
             missing("is for requests of objects; say where their ids and sizes are with --columns")
+        }
+        None if options.time_unit.is_some() => {
+            let what = "is for files of requests; our own columns have nanoseconds. For others say which they are with --columns";
+            Err(TraceError::option("time-unit", what))
         }
         None => convert_own(input, options, writer),
     }
@@ -108,6 +122,10 @@ impl Columns {
     }
 }
 
+fn no_clock<T>(way_out: &str) -> Result<T> {
+    Err(TraceError::option("clock", format!("`file` needs times in the file: {way_out}, or leave out --clock file")))
+}
+
 fn convert_requests(
     input: &mut Input,
     options: &ImportOptions,
@@ -117,11 +135,15 @@ fn convert_requests(
     let mut requests = Requests::new(options);
     let mut skip_header = columns.has_header;
     while let Some((_, line)) = input.next_line()? {
-        if line.is_empty() || std::mem::take(&mut skip_header) {
+        if line.is_empty() {
+            continue;
+        }
+        if std::mem::take(&mut skip_header) {
+            learn_unit(line, columns, &mut requests);
             continue;
         }
         let request = read_request(line, columns, options, &mut requests).map_err(|what| input.bad_line(what))?;
-        requests.push(writer, request.object, request.write, request.clock_s)?;
+        requests.push(writer, request.object, request.write, request.time)?;
     }
     if !options.split_objects {
         writer.note("object sizes were dropped: each object is one page")?;
@@ -129,10 +151,19 @@ fn convert_requests(
     requests.finish(writer)
 }
 
+/// Takes the unit of times from the name of their column.
+fn learn_unit(header: &[u8], columns: &Columns, requests: &mut Requests) {
+    let fields = split(header, columns.delimiter);
+    let name = columns.time.and_then(|column| std::str::from_utf8(fields.get(column)?).ok());
+    if let Some(unit) = name.and_then(TimeUnit::of_column) {
+        requests.times.learn(unit, Basis::Column);
+    }
+}
+
 struct Request {
     object: Object,
     write: bool,
-    clock_s: u64,
+    time: Time,
 }
 
 fn read_request(
@@ -154,7 +185,10 @@ fn read_request(
         None => 0,
         Some(column) => {
             let word = text(column)?;
-            word.parse().map_err(|_| format!("`{word}` in column {} is no size in bytes below 2^64", column + 1))?
+            let (unit, unit_bytes) =
+                if options.sizes_in_sectors { ("sectors", options.sector_bytes) } else { ("bytes", 1) };
+            let wrong = || format!("`{word}` in column {} is no size in {unit} below 2^64 bytes", column + 1);
+            word.parse::<u64>().ok().and_then(|size| size.checked_mul(unit_bytes)).ok_or_else(wrong)?
         }
     };
     let object = if columns.id_is_number {
@@ -162,14 +196,10 @@ fn read_request(
         let (number, _) = number_of(word, options.radix).ok_or_else(|| {
             format!("`{word}` in column {} is not a number below 2^64; names need obj-id-is-num=0", columns.id + 1)
         })?;
-        match (options.unit, options.split_objects) {
-            (IdUnit::Addresses, true) => Object::at(number, size_bytes)?,
-            (IdUnit::Addresses, false) => Object::single(number >> isotherm_units::PAGE_SHIFT),
-            (IdUnit::ByLooks | IdUnit::Pages, _) => requests.place(number, size_bytes)?,
-        }
+        requests.place(number, size_bytes)?
     } else {
         let number = requests.numbering.page_of_name(field(columns.id)?);
-        requests.place(number, size_bytes)?
+        requests.object(number, size_bytes)?
     };
     let write = match columns.operation {
         None => false,
@@ -178,15 +208,15 @@ fn read_request(
             operation(word).ok_or_else(|| format!("`{word}` in column {} is no operation; r or w", column + 1))?
         }
     };
-    let clock_s = match columns.time {
-        None => requests.count(),
+    let time = match columns.time {
+        None => Time::whole(requests.count()),
         Some(column) => {
             let word = text(column)?;
-            let whole = word.split('.').next().unwrap_or_default();
-            whole.parse().map_err(|_| format!("`{word}` in column {} is not a time in seconds", column + 1))?
+            let wrong = || format!("`{word}` in column {} is no time; a decimal number is, as 12 or 12.5", column + 1);
+            Time::parse(word).ok_or_else(wrong)?
         }
     };
-    Ok(Request { object, write, clock_s })
+    Ok(Request { object, write, time })
 }
 
 fn convert_own(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
@@ -204,6 +234,9 @@ fn convert_own(input: &mut Input, options: &ImportOptions, writer: &mut TraceWri
         )));
     }
     let with_time = place[0].is_some();
+    if options.clock == RequestClock::File && !with_time {
+        return no_clock("its header line names no column `time_ns`");
+    }
     if with_time {
         writer.set_epoch_ns(options.epoch_ns);
     }

@@ -14,6 +14,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "lackey",
     about: "text of `valgrind --tool=lackey --trace-mem=yes`",
     has_sizes: false,
+    has_clock: false,
     // The program, or a wrapper around it, may print something first.
     detect: |_, head| head.split(|&byte| byte == b'\n').any(|line| parse(line).is_some()),
     meta,

@@ -4,11 +4,12 @@
 //! only the number of requests is read. It has 8192 bytes, but 1024 in files of 2023. Records begin with `u32 clock_time`
 //! (seconds), `u64 obj_id`, the object's size (`u32`, from version 3 on `i64`); from version 2 on an operation of 8 bits
 //! follows. Dropped: tenant, time to live, next access, features. Each record becomes one row, of a page or, with
-//! `split_objects`, of all pages of the object. Options read: `clock`, `ns_per_request`, `split_objects`.
+//! `split_objects`, of all pages of the object. Options read: `unit`, `sector_bytes`, `clock`, `time_unit`, `ns_per_request`, `split_objects`.
 //!
 //! Layout: libCacheSim, `traceReader/customizedReader/lcs.h`; operations: its `include/libCacheSim/enum.h`.
 
 use super::requests::{self, Requests};
+use super::times::{Basis, Time, TimeUnit};
 use super::{ImportOptions, Importer, Input};
 use crate::{Result, TraceError, TraceWriter};
 
@@ -16,6 +17,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "lcs",
     about: "libCacheSim lcs, versions 1 to 8 (also .zst)",
     has_sizes: true,
+    has_clock: true,
     detect: |_, head| head.starts_with(&MAGIC.to_le_bytes()),
     meta: |_| requests::meta("lcs"),
     convert,
@@ -31,6 +33,7 @@ const RECORD_BYTES: [usize; 8] = [24, 28, 36, 40, 44, 52, 68, 100];
 fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
     let header = read_header(input)?;
     let mut requests = Requests::new(options);
+    requests.times.learn(TimeUnit::Seconds, Basis::Format);
     let mut record = vec![0; header.record_bytes];
     loop {
         let number = requests.count();
@@ -44,7 +47,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
             _ => {
                 let request = parse(&record, header.version).map_err(|what| bad(input, what))?;
                 let object = requests.place(request.id, request.size_bytes).map_err(|what| bad(input, what))?;
-                requests.push(writer, object, request.write, request.clock_s)?;
+                requests.push(writer, object, request.write, Time::whole(request.clock_s))?;
             }
         }
     }

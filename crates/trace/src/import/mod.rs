@@ -17,11 +17,14 @@ mod perf;
 mod requests;
 mod samples;
 mod text;
+mod times;
 
 use std::path::Path;
 
 pub use input::Input;
+pub use times::TimeUnit;
 
+use crate::file::foreign;
 use crate::{Fraction, Result, TraceError, TraceMeta, TraceWriter};
 
 /// Default length of an epoch, nanoseconds of CPU time.
@@ -30,6 +33,9 @@ pub const EPOCH_NS: u64 = 1_000_000;
 /// Assumed CPU time of an instruction if only instructions are counted: 4 a nanosecond would be a fast core on friendly code,
 /// 1 a slow one; no more than an order of magnitude is claimed.
 pub const NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 2 };
+
+/// Longest sector.
+const SECTOR_BYTES_MAX: u64 = 1 << 30;
 
 /// Options of the importers. Each importer's documentation lists those that it reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +48,14 @@ pub struct ImportOptions {
     pub ns_per_request: u64,
     /// Source of the times of requests.
     pub clock: RequestClock,
-    /// Meaning of the numbers in text and csv.
+    /// Unit of the file's own times, for [`RequestClock::File`] only. `None`: that of the format, or a guess, which is noted.
+    pub time_unit: Option<TimeUnit>,
+    /// Meaning of the ids of requests.
     pub unit: IdUnit,
+    /// Length of a sector, bytes, for [`IdUnit::Sectors`] and `sizes_in_sectors`.
+    pub sector_bytes: u64,
+    /// Whether the sizes in csv are counted in sectors instead of bytes.
+    pub sizes_in_sectors: bool,
     /// 10 or 16: base of numbers without `0x` in text and csv.
     pub radix: u32,
     /// Columns of csv in libCacheSim's notation, for example
@@ -62,7 +74,10 @@ impl Default for ImportOptions {
             ns_per_instruction: NS_PER_INSTRUCTION,
             ns_per_request: 1000,
             clock: RequestClock::Even,
+            time_unit: None,
             unit: IdUnit::ByLooks,
+            sector_bytes: 512,
+            sizes_in_sectors: false,
             radix: 10,
             csv_columns: None,
             split_objects: false,
@@ -76,20 +91,29 @@ pub enum RequestClock {
     /// Synthetic: [`ImportOptions::ns_per_request`] from one to the next.
     #[default]
     Even,
-    /// The file's own clock, in seconds, from its first request on. Often wall time of days: a replay lasts as long.
+    /// The file's own clock, from its first request on; its unit is [`ImportOptions::time_unit`]. Often wall time of days: a replay
+    /// lasts as long.
     File,
 }
 
-/// Meaning of the numbers of a text or csv trace.
+/// Meaning of the ids of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdUnit {
-    /// `0x…` are addresses, plain numbers are pages (csv: all are pages).
+    /// In text `0x…` are addresses; all others are pages or objects.
     #[default]
     ByLooks,
     /// All numbers are page or object numbers.
     Pages,
     /// All numbers are byte addresses.
     Addresses,
+    /// All numbers are sectors of a block device, [`ImportOptions::sector_bytes`] each, from address 0 on.
+    Sectors,
+}
+
+impl IdUnit {
+    fn is_address(self) -> bool {
+        matches!(self, Self::Addresses | Self::Sectors)
+    }
 }
 
 /// A foreign format that traces can be imported from.
@@ -101,6 +125,8 @@ pub struct Importer {
     pub about: &'static str,
     /// Whether its requests carry object sizes; only then [`ImportOptions::split_objects`] is allowed.
     pub has_sizes: bool,
+    /// Whether its input may have times; only then [`RequestClock::File`] is allowed.
+    pub has_clock: bool,
     /// Whether a file with this name and (decompressed) head has this format.
     pub detect: fn(name: &Path, head: &[u8]) -> bool,
     /// Metadata of the trace before the first row.
@@ -133,7 +159,7 @@ pub fn importer(name: &str) -> Result<&'static Importer> {
 }
 
 /// Converts `input` to a finished trace at `output`. `from`: name of the importer; `None`: recognized by content and name.
-/// Input compressed with zstd is decompressed, in any format.
+/// Input compressed with zstd is decompressed, in any format; other compression is named.
 ///
 /// # Errors
 /// When the input cannot be read, is of no known format or is damaged (with the line or record), or the output cannot be
@@ -145,6 +171,10 @@ pub fn import(from: Option<&str>, input: &Path, output: &Path, options: &ImportO
     let head = opened.head()?;
     if head.is_empty() {
         return Err(TraceError::Empty { path: input.to_owned() });
+    }
+    if let Some(found) = foreign::named(head) {
+        let expected = "of a format that is read";
+        return Err(TraceError::WrongFormat { path: input.to_owned(), expected, found: found.to_owned() });
     }
     let found = named.or_else(|| IMPORTERS.iter().find(|importer| (importer.detect)(input, head)));
     let Some(importer) = found else {
@@ -159,6 +189,12 @@ pub fn import(from: Option<&str>, input: &Path, output: &Path, options: &ImportO
         let names: Vec<_> = IMPORTERS.iter().filter(|one| one.has_sizes).map(|one| one.name).collect();
         let what = format!("{} has no sizes of objects; formats that have: {}", importer.name, names.join(", "));
         return Err(TraceError::option("split-objects", what));
+    }
+    if options.clock == RequestClock::File && !importer.has_clock {
+        let names: Vec<_> = IMPORTERS.iter().filter(|one| one.has_clock).map(|one| one.name).collect();
+        let what =
+            format!("{} has no times; formats that have: {}. Leave out --clock file", importer.name, names.join(", "));
+        return Err(TraceError::option("clock", what));
     }
     let mut writer = TraceWriter::create_finished(output, (importer.meta)(options))?;
     (importer.convert)(&mut opened, options, &mut writer)?;
@@ -181,6 +217,17 @@ fn check(options: &ImportOptions) -> Result<()> {
     }
     if !matches!(options.radix, 10 | 16) {
         return Err(TraceError::option("radix", format!("is {}; allowed: 10, 16", options.radix)));
+    }
+    if !(1..=SECTOR_BYTES_MAX).contains(&options.sector_bytes) {
+        let what =
+            format!("is {} bytes; allowed: 1 to {SECTOR_BYTES_MAX}, usual are 512 and 4096", options.sector_bytes);
+        return Err(TraceError::option("sector-size", what));
+    }
+    if options.sizes_in_sectors && !options.split_objects {
+        return Err(TraceError::option("size-unit", "is of the sizes that --split-objects uses; add that"));
+    }
+    if options.time_unit.is_some() && options.clock != RequestClock::File {
+        return Err(TraceError::option("time-unit", "is of the file's own clock, which --clock file takes; add that"));
     }
     Ok(())
 }

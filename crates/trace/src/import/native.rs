@@ -15,6 +15,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "parquet",
     about: "a trace of isotherm, finished (Parquet) or not (Arrow IPC stream), or its columns from another program",
     has_sizes: false,
+    has_clock: true,
     detect: |_, head| is_parquet(head) || is_ipc(head),
     meta: |_| TraceMeta::default(),
     convert,

@@ -3,11 +3,12 @@
 //!
 //! Each record becomes one read of page `obj_id`, or with `split_objects` of as many pages as the size needs. Dropped: the
 //! size, unless `split_objects` uses it, and the next access (it follows from the order). Ids of 2^51 or more are numbered
-//! densely. Options read: `clock`, `ns_per_request`, `split_objects`.
+//! densely. Options read: `unit`, `sector_bytes`, `clock`, `time_unit`, `ns_per_request`, `split_objects`.
 
 use std::path::Path;
 
 use super::requests::{self, Requests};
+use super::times::{Basis, Time, TimeUnit};
 use super::{ImportOptions, Importer, Input};
 use crate::{Result, TraceError, TraceWriter};
 
@@ -15,6 +16,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "oracle-general",
     about: "libCacheSim oracleGeneral (.oracleGeneral, .oracleGeneral.bin, also .zst)",
     has_sizes: true,
+    has_clock: true,
     detect,
     meta: |_| requests::meta("oracleGeneral"),
     convert,
@@ -58,6 +60,7 @@ fn parse(bytes: &[u8]) -> Record {
 
 fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
     let mut requests = Requests::new(options);
+    requests.times.learn(TimeUnit::Seconds, Basis::Format);
     let mut bytes = [0u8; RECORD_BYTES];
     loop {
         match input.next_record(&mut bytes)? {
@@ -67,7 +70,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
                 let object = requests.place(record.id, u64::from(record.size_bytes));
                 let object =
                     object.map_err(|what| TraceError::bad_value(input.path(), "record", requests.count(), what))?;
-                requests.push(writer, object, false, u64::from(record.clock_s))?;
+                requests.push(writer, object, false, Time::whole(u64::from(record.clock_s)))?;
             }
             len => {
                 let what = format!("cut off: {len} of {RECORD_BYTES} bytes. Not oracleGeneral, or not copied whole");

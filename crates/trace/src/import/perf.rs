@@ -17,6 +17,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "perf-samples",
     about: "text of `perf script -F comm,pid,tid,time,event,addr,data_src`: memory samples, page faults",
     has_sizes: false,
+    has_clock: true,
     detect: |_, head| {
         let lines = head.split(|&byte| byte == b'\n').take(100);
         lines.filter_map(|line| parse(std::str::from_utf8(line).ok()?)).any(|sample| sample.address.is_some())

@@ -2,8 +2,9 @@
 
 use super::extents::{Extents, pages_of};
 use super::numbering::Numbering;
-use super::{ImportOptions, RequestClock};
-use crate::{Result, TraceMeta, TraceRow, TraceWriter};
+use super::times::{Time, Times};
+use super::{IdUnit, ImportOptions, RequestClock};
+use crate::{Result, TraceError, TraceMeta, TraceRow, TraceWriter};
 
 /// The meta of a trace of requests in format `name`.
 pub(crate) fn meta(name: &str) -> TraceMeta {
@@ -16,11 +17,14 @@ pub(crate) struct Requests {
     clock: RequestClock,
     ns_per_request: u64,
     count: u64,
-    first_s: Option<u64>,
+    pub(super) times: Times,
     latest_ns: u64,
     went_back: u64,
     pub(crate) numbering: Numbering,
-    /// Pages of objects with several pages; `None`: each object is one page.
+    unit: IdUnit,
+    sector_bytes: u64,
+    split_objects: bool,
+    /// Pages of objects with several pages; `None`: each object is one page, or ids are addresses.
     extents: Option<Extents>,
 }
 
@@ -33,7 +37,7 @@ pub(crate) struct Object {
 
 impl Object {
     /// One page.
-    pub(crate) fn single(page: u64) -> Self {
+    pub(super) fn single(page: u64) -> Self {
         Self { page, pages: 1 }
     }
     /// The pages of `size_bytes` bytes from `address` on; an error if they are invalid.
@@ -54,29 +58,48 @@ impl Requests {
             clock: options.clock,
             ns_per_request: options.ns_per_request,
             count: 0,
-            first_s: None,
+            times: Times::new(options.time_unit),
             latest_ns: 0,
             went_back: 0,
             numbering: Numbering::default(),
-            extents: options.split_objects.then(Extents::default),
+            unit: options.unit,
+            sector_bytes: options.sector_bytes,
+            split_objects: options.split_objects,
+            extents: (options.split_objects && !options.unit.is_address()).then(Extents::default),
         }
     }
 
-    /// The pages of object `id` with size `size_bytes`; an error if there is no space for it.
-    pub(crate) fn place(&mut self, id: u64, size_bytes: u64) -> Result<Object, String> {
+    /// The pages of object `id` with size `size_bytes`, or from the address or sector `id` on; an error if there is no space for it.
+    pub(super) fn place(&mut self, id: u64, size_bytes: u64) -> Result<Object, String> {
+        match self.unit {
+            IdUnit::Addresses => self.at(id, size_bytes),
+            IdUnit::Sectors => {
+                let address = id.checked_mul(self.sector_bytes);
+                let after = || format!("sector {id} of {} bytes is after the last address, 2^64", self.sector_bytes);
+                self.at(address.ok_or_else(after)?, size_bytes)
+            }
+            IdUnit::ByLooks | IdUnit::Pages => self.object(id, size_bytes),
+        }
+    }
+
+    /// The pages of object `id`.
+    pub(super) fn object(&mut self, id: u64, size_bytes: u64) -> Result<Object, String> {
         match &mut self.extents {
             Some(extents) => extents.place(id, size_bytes).map(|(page, pages)| Object { page, pages }),
             None => Ok(Object::single(self.numbering.page_of(id))),
         }
     }
 
-    /// Writes a request of `object`; `clock_s`: the file's own time in seconds.
-    pub(crate) fn push(&mut self, writer: &mut TraceWriter, object: Object, write: bool, clock_s: u64) -> Result<()> {
+    fn at(&self, address: u64, size_bytes: u64) -> Result<Object, String> {
+        Object::at(address, if self.split_objects { size_bytes } else { 0 })
+    }
+
+    /// Writes a request of `object`; `time`: the file's own.
+    pub(super) fn push(&mut self, writer: &mut TraceWriter, object: Object, write: bool, time: Time) -> Result<()> {
         let time_ns = match self.clock {
             RequestClock::Even => self.count.saturating_mul(self.ns_per_request).min(i64::MAX.unsigned_abs()),
             RequestClock::File => {
-                let first_s = *self.first_s.get_or_insert(clock_s);
-                let ns = clock_s.saturating_sub(first_s).saturating_mul(1_000_000_000).min(i64::MAX.unsigned_abs());
+                let ns = self.times.since_first_ns(time).map_err(|what| TraceError::option("time-unit", what))?;
                 self.went_back += u64::from(ns < self.latest_ns);
                 ns.max(self.latest_ns)
             }
@@ -95,7 +118,7 @@ impl Requests {
     pub(crate) fn finish(self, writer: &mut TraceWriter) -> Result<()> {
         match self.clock {
             RequestClock::Even => writer.note(format!("time is made up: {} ns a request", self.ns_per_request))?,
-            RequestClock::File => writer.note("time is the file's own clock, from its first request on")?,
+            RequestClock::File => writer.note(self.times.note(self.count, self.latest_ns))?,
         }
         if self.went_back > 0 {
             writer.note(format!("the clock went back {} times; the latest time was kept", self.went_back))?;

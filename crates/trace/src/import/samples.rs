@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{ProcessMeta, Result, ThreadMeta, TraceRow, TraceWriter};
 
 /// Addresses from here on are the kernel's.
-const KERNEL_FROM: u64 = 1 << 63;
+pub(super) const KERNEL_FROM: u64 = 1 << 63;
 
 /// A sample of an address of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

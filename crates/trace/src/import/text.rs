@@ -2,9 +2,10 @@
 //!
 //! Numbers with `0x` are addresses, others are page numbers, unless the option `unit` sets one for all; `radix` 16 reads
 //! bare numbers as hexadecimal. Words are separated by spaces, tabs or commas; empty lines and lines with `#` are
-//! skipped. Each line is one row. Options read: `unit`, `radix`, `ns_per_request`.
+//! skipped. Each line is one row. Options read: `unit`, `sector_bytes`, `radix`, `ns_per_request`.
 
 use super::requests::{self, Object, Requests};
+use super::times::Time;
 use super::{IdUnit, ImportOptions, Importer, Input};
 use crate::{Result, TraceWriter};
 
@@ -12,6 +13,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "text",
     about: "one page number (decimal) or address (0x…) a line, optionally with r or w",
     has_sizes: false,
+    has_clock: false,
     detect: |_, head| {
         let first = head.split(|&byte| byte == b'\n').find(|line| !is_comment(line));
         first.and_then(|line| std::str::from_utf8(line).ok()).is_some_and(|line| parse(line.trim_end(), 10).is_ok())
@@ -32,27 +34,17 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
             Err(_) => Err("not text".to_owned()),
         };
         let (number, prefixed, write) = parsed.map_err(|what| input.bad_line(what))?;
-        let is_address = match options.unit {
-            IdUnit::Addresses => true,
-            IdUnit::Pages => false,
-            IdUnit::ByLooks => {
-                if *first_is_address.get_or_insert(prefixed) != prefixed {
-                    let what = "numbers with and without `0x` are mixed; say what they are with --unit pages|addresses";
-                    return Err(input.bad_line(what));
-                }
-                prefixed
-            }
-        };
-        let page = page_of(&mut requests, number, is_address);
-        let count = requests.count();
-        requests.push(writer, Object::single(page), write, count)?;
+        let by_looks = options.unit == IdUnit::ByLooks;
+        if by_looks && *first_is_address.get_or_insert(prefixed) != prefixed {
+            let what = "numbers with and without `0x` are mixed; say what they are with --unit pages|addresses|sectors";
+            return Err(input.bad_line(what));
+        }
+        let object = if by_looks && prefixed { Object::at(number, 0) } else { requests.place(number, 0) };
+        let object = object.map_err(|what| input.bad_line(what))?;
+        let time = Time::whole(requests.count());
+        requests.push(writer, object, write, time)?;
     }
     requests.finish(writer)
-}
-
-/// The page of an id or an address.
-pub(super) fn page_of(requests: &mut Requests, number: u64, is_address: bool) -> u64 {
-    if is_address { number >> isotherm_units::PAGE_SHIFT } else { requests.numbering.page_of(number) }
 }
 
 fn is_comment(line: &[u8]) -> bool {

@@ -14,6 +14,7 @@ use super::edit::with_warnings;
 use super::reader::{RegionReader, is_record};
 use super::writer::RegionWriter;
 use super::{Intervals, RecordMeta, Snapshot, Warning};
+use crate::file::foreign::named;
 use crate::{Result, TraceError};
 
 /// Settings that a file may lack.
@@ -244,18 +245,12 @@ fn sniff(path: &Path, head: &[u8]) -> Result<Form> {
     if is_zlib(head) {
         return Ok(Form::Json { zlib: true });
     }
+    if let Some(found) = named(head) {
+        return wrong(found);
+    }
     match head {
         [] => return wrong("it is empty. Make one with `isotherm monitor`"),
-        [0x1f, 0x8b, ..] => {
-            return wrong("compressed with gzip (damo's json_compressed is zlib). Unpack it first: gunzip");
-        }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => return wrong("compressed with zstd as a whole. Unpack it first: zstd -d"),
-        _ if head.starts_with(b"PERFILE2") => {
-            return wrong("a binary file of perf record. Turn it into text first: perf script -i FILE > TEXT");
-        }
-        _ if head.starts_with(b"\x17\x08\x44tracing") => {
-            return wrong("a binary file of trace-cmd. Turn it into text first: trace-cmd report -i FILE > TEXT");
-        }
         _ if head.starts_with(b"ARROW1") => return wrong("an Arrow IPC file (Feather), not a stream"),
         _ => {}
     }
