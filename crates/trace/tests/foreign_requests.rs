@@ -94,6 +94,9 @@ fn pages(rows: &[TraceRow]) -> Vec<(u64, u32)> {
     rows.iter().map(|row| (row.page, row.pages)).collect()
 }
 
+/// First page and number of pages of each row.
+type PageRuns = [(u64, u32)];
+
 #[test]
 fn sectors_are_addresses() {
     let sectors = |spec: &str| ImportOptions { unit: IdUnit::Sectors, ..columns(spec) };
@@ -105,7 +108,7 @@ fn sectors_are_addresses() {
     // Sizes in sectors; sectors of 4096 bytes.
     let in_sectors = ImportOptions { sizes_in_sectors: true, ..split(spec) };
     let large = ImportOptions { sector_bytes: 4096, ..in_sectors.clone() };
-    let table: [(&str, ImportOptions, &[(u64, u32)]); 6] = [
+    let table: [(&str, ImportOptions, &PageRuns); 6] = [
         (text, split(spec), &by_sector),
         (text, sectors("obj-id-col=1"), &[(0, 1), (0, 1), (1, 1), (1, 1), (1, 1)]),
         ("0,8\n7,1\n7,2\n16,17\n", in_sectors, &[(0, 1), (0, 1), (0, 2), (2, 3)]),
