@@ -4,8 +4,8 @@ use super::outcome::{CgroupOutcome, Outcome, PressureTotals, ProgramOutcome};
 use super::schedule::Stall;
 use super::task::{KernelTask, RunState, Task, TaskId, UserTask, Work};
 use super::{
-    Action, ConfigError, Cpu, CpuId, Ending, KernelTime, Machine, MachineConfig, Plan, ProgramState, ThreadTime,
-    TieringOutcome,
+    Action, ConfigError, Cpu, CpuId, Ending, KernelTime, Machine, MachineConfig, Plan, ProcessTime, ProgramState,
+    ThreadTime, TieringOutcome,
 };
 use crate::cgroup::{CgroupId, Knob, Limit};
 use crate::compaction::Kcompactd;
@@ -235,6 +235,7 @@ impl MachineBuilder {
             first_operation: None,
             time: ThreadTime::default(),
             peak_resident: 0,
+            processes: vec![ProcessTime::default(); program.processes.len()],
             migration_stalls_ns: Vec::new(),
             blocks: Vec::new(),
             kernel_blocks: std::collections::BTreeMap::new(),
@@ -356,6 +357,7 @@ impl Machine {
                 compute_left_ns: 0,
                 high: None,
                 time: ThreadTime::default(),
+                burst_began: ThreadTime::default(),
                 flushes_seen: 0,
                 last_stretch_ns: [0; 2],
             };
@@ -463,6 +465,7 @@ impl Machine {
             operations: state.operations,
             first_operation_ns: state.first_operation.map(Instant::ns),
             time: state.time,
+            processes: state.processes.clone(),
             peak_resident_pages: state.peak_resident,
             blocks: state.blocks.clone(),
             migration_stalls_ns: {
@@ -531,7 +534,7 @@ impl Machine {
                 self.programs[index].ended = Some(now);
                 for id in self.programs[index].tasks.clone() {
                     if let Some(Work::User(user)) = self.tasks[id.0].work.take() {
-                        self.programs[index].time.add(&user.time);
+                        self.programs[index].book(&user);
                     }
                 }
             }

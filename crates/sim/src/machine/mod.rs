@@ -10,6 +10,7 @@ mod blocks;
 #[cfg(test)]
 mod blocks_tests;
 mod build;
+mod bursts;
 mod compaction;
 #[cfg(test)]
 mod compaction_tests;
@@ -57,6 +58,7 @@ mod tiering;
 mod tiering_tests;
 
 pub use build::{MachineBuilder, ProgramId, SimError};
+pub use bursts::{Bursts, Lengths, ProcessTime};
 pub use compaction::{CompactionOutcome, CompactionRun};
 pub use config::{ConfigError, MachineConfig, SwapConfig};
 pub use events::{Action, Plan};
@@ -175,6 +177,8 @@ struct ProgramState {
     /// When a thread began the first batch with operations: what came before was preparation.
     first_operation: Option<Instant>,
     time: ThreadTime,
+    /// By process.
+    processes: Vec<ProcessTime>,
     peak_resident: u64,
     /// Each wait for a page on its way.
     migration_stalls_ns: Vec<u64>,

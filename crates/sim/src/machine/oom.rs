@@ -104,7 +104,7 @@ impl Machine {
             balancer.thread_ended(self.programs[user.program].tasks[user.thread].0);
         }
         let program = &mut self.programs[user.program];
-        program.time.add(&user.time);
+        program.book(&user);
         program.alive_threads[user.process] -= 1;
         if program.alive_threads[user.process] == 0
             && let Some(space) = program.spaces[user.process]

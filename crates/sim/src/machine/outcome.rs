@@ -1,5 +1,6 @@
 //! The results of a run.
 
+use super::bursts::ProcessTime;
 use super::{CompactionOutcome, GenerationsOutcome, LimitsOutcome, MonitorOutcome, Residency, TieringOutcome};
 use crate::cgroup::MemoryEvents;
 use crate::compaction::BlockTaken;
@@ -50,16 +51,19 @@ pub struct ThreadTime {
 }
 
 impl ThreadTime {
-    /// All but sleep: work, and what it waited for.
-    pub const fn awake_ns(&self) -> u64 {
-        self.compute_ns
-            + self.fault_cpu_ns
+    /// CPU time, and what it waited for because of memory. Neither sleep nor waiting for a processor is in it.
+    pub const fn work_ns(&self) -> u64 {
+        self.compute_ns + self.stall_ns()
+    }
+
+    /// The part of the work that memory takes: faults, reclaim, and waiting for devices.
+    pub const fn stall_ns(&self) -> u64 {
+        self.fault_cpu_ns
             + self.reclaim_cpu_ns
             + self.interrupted_ns
             + self.io_wait_ns
             + self.reclaim_wait_ns
             + self.migration_wait_ns
-            + self.queue_wait_ns
     }
 
     /// Adds another's times.
@@ -98,6 +102,9 @@ pub struct ProgramOutcome {
     pub first_operation_ns: Option<u64>,
     /// Sums over its threads.
     pub time: ThreadTime,
+    /// The same by process, with the bursts of its threads.
+    #[serde(skip)]
+    pub processes: Vec<ProcessTime>,
     /// Highest number of resident pages of all its processes together, sampled at faults.
     pub peak_resident_pages: u64,
     /// Allocations of several pages in a row that it made, in their order. These are huge pages of its faults, where they

@@ -159,6 +159,7 @@ impl ProgramState {
             spaces: self.spaces.clone(),
             tasks: self.tasks.clone(),
             alive_threads: self.alive_threads.clone(),
+            processes: self.processes.clone(),
             migration_stalls_ns: self.migration_stalls_ns.clone(),
             blocks: self.blocks.clone(),
             kernel_blocks: self.kernel_blocks.clone(),

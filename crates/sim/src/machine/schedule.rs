@@ -153,7 +153,11 @@ impl Machine {
                 let waited_ns = now.since(since).ns();
                 if let Some(Work::User(user)) = &mut task.work {
                     match why {
-                        Blocked::Sleep => user.time.sleep_ns += waited_ns,
+                        Blocked::Sleep => {
+                            self.programs[user.program].book_burst(user);
+                            user.time.sleep_ns += waited_ns;
+                            user.burst_began = user.time;
+                        }
                         Blocked::Io => user.time.io_wait_ns += waited_ns,
                         Blocked::Reclaim => user.time.reclaim_wait_ns += waited_ns,
                         Blocked::Migration => {

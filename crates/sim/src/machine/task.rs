@@ -99,6 +99,8 @@ pub(super) struct UserTask {
     /// The penalty for being over `memory.high`.
     pub(super) high: Option<HighDebt>,
     pub(super) time: ThreadTime,
+    /// Its time when it last woke from a sleep of its own.
+    pub(super) burst_began: ThreadTime,
     /// Flushes of its space that it has answered, or that came while it was on no processor.
     pub(super) flushes_seen: u64,
     /// Of its last stretch on a processor: time in hint faults, and all, in ns.
