@@ -10,6 +10,7 @@ pub mod counters;
 pub mod damon;
 pub mod doctor;
 mod error;
+pub mod found;
 mod host;
 pub mod knobs;
 pub mod lru_gen;
