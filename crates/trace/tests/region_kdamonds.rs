@@ -318,3 +318,18 @@ fn files_are_written() {
     write_kdamonds(&path, &damo_s_configuration()).unwrap();
     assert_eq!(read_kdamonds(&path).unwrap().0, damo_s_configuration());
 }
+
+/// What `damo schemes` takes.
+#[test]
+fn a_list_of_schemes_alone_is_read() {
+    let scheme = r#"{"action": "pageout", "access_pattern": {"age": {"min": "5 s", "max": "max"}}}"#;
+    let (kdamonds, warnings) = parse(&format!("[{scheme}, {scheme}]")).unwrap();
+    let context = &kdamonds.kdamonds[0].contexts[0];
+    assert_eq!((context.operations.as_str(), context.schemes.len(), warnings.len()), ("vaddr", 2, 0));
+    assert_eq!(context.schemes[0].pattern.age.min, Limit::At(5_000_000_000));
+    assert!(
+        error(r#"[{"action": "pageout"}, {"contexts": []}]"#).contains("[1]"),
+        "{}",
+        error(r#"[{"action": "pageout"}, 7]"#)
+    );
+}

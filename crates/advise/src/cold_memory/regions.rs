@@ -20,6 +20,13 @@ pub(super) fn observe(store: &mut RegionStore) -> Result<Observed, ColdnessError
     if targets > 1 {
         return refuse(format!("it has {targets} targets; take one: `isotherm convert filter --target N`"));
     }
+    if store.meta().contexts.first().is_some_and(|context| context.operations == "paddr") {
+        return refuse(
+            "it is of physical memory, free memory included: it does not say what a program or group needs. Monitor that by itself \
+             (`isotherm monitor --cgroup GROUP`)"
+                .into(),
+        );
+    }
     let unit = store.meta().contexts.first().map_or(1, |context| context.address_unit_bytes.max(1));
     let mut walk = Walk { unit, ..Walk::default() };
     store.for_each(|snapshot| {
@@ -54,6 +61,9 @@ pub(super) fn observe(store: &mut RegionStore) -> Result<Observed, ColdnessError
     notes.push(
         "Anonymous memory and memory of files are not told apart. Refaults and pressure are not in the record.".into(),
     );
+    if store.meta().contexts.first().is_some_and(|context| context.counts_are_shares) {
+        notes.push("Regions are whole mappings: one of which a single page is in use counts as in use, so little is found cold.".into());
+    }
     Ok(Observed {
         source: Source::Regions,
         looks: walk.snapshots,
@@ -218,6 +228,23 @@ mod tests {
         for cut in &step.cuts {
             assert_eq!((cut.cold_bytes, cut.hot_low_bytes, cut.hot_high_bytes), (2 * mib, mib, 2 * mib));
             assert_eq!(cut.again_bytes, Bounds { low: 4096.0, middle: 524_288.0, high: 1_048_576.0 });
+        }
+    }
+
+    /// Physical memory is no program's.
+    #[test]
+    fn records_of_physical_memory_are_refused() {
+        use isotherm_trace::region::{RecordMeta, RegionWriter};
+        let folder = tempfile::tempdir().unwrap();
+        for (operations, is_refused) in [("paddr", true), ("vaddr", false)] {
+            let path = folder.path().join(operations);
+            let mut writer = RegionWriter::create(&path, RecordMeta::single(operations, "all")).unwrap();
+            for time in 1..=4 {
+                writer.push(&snapshot(time * 100, &[(0, 1 << 20, 0, 2), (1 << 20, 2 << 20, 5, 0)])).unwrap();
+            }
+            writer.finish().unwrap();
+            let observed = observe(&mut RegionStore::open(&path).unwrap());
+            assert_eq!(observed.err().is_some_and(|error| error.to_string().contains("physical memory")), is_refused);
         }
     }
 

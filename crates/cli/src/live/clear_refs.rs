@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::host::Level;
+use isotherm_core::host::{AddressRange, Level};
 use isotherm_core::monitor::RegionRecord;
 use isotherm_daemon::{Finding, RegionLook, Source, SourceError};
 use isotherm_linux::{ClearRefs, ClearedPages, Family, LiveError, Member, Process, Referenced, Root};
@@ -154,7 +154,7 @@ impl Source for Sweeping {
     }
 }
 
-/// Mappings with resident pages, as regions; ages continue if a mapping with a similar count was there before.
+/// The resident parts of mappings, as regions that begin where their mapping does; ages continue if a mapping with a similar count was there before.
 fn regions(referenced: &[Referenced], before: &[RegionRecord]) -> Vec<RegionRecord> {
     let resident = referenced.iter().filter(|mapping| mapping.resident_bytes > 0 && !mapping.range.is_empty());
     resident
@@ -167,7 +167,9 @@ fn regions(referenced: &[Referenced], before: &[RegionRecord]) -> Vec<RegionReco
                 region.nr_accesses.abs_diff(nr_accesses) < SIMILAR && (region.nr_accesses == 0) == (nr_accesses == 0)
             };
             let age = same.filter(is_same).map_or(0, |region| region.age.saturating_add(1));
-            RegionRecord { range: mapping.range, nr_accesses, age, level: Level::LEAF, ..RegionRecord::default() }
+            let resident = mapping.resident_bytes.min(mapping.range.len());
+            let range = AddressRange::new(mapping.range.start, mapping.range.start + resident);
+            RegionRecord { range, nr_accesses, age, level: Level::LEAF, ..RegionRecord::default() }
         })
         .collect()
 }
@@ -175,8 +177,6 @@ fn regions(referenced: &[Referenced], before: &[RegionRecord]) -> Vec<RegionReco
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::host::AddressRange;
-
     #[test]
     fn mappings_become_regions_with_ages() {
         let mapping = |start: u64, resident: u64, referenced: u64| Referenced {
@@ -189,6 +189,7 @@ mod tests {
             regions.iter().map(|region| (region.range.start, region.nr_accesses, region.age)).collect::<Vec<_>>()
         };
         assert_eq!(shown(&first), [(0, 25, 0), (2 << 30, 0, 0)], "what is not resident is no region");
+        assert_eq!(first[0].range, AddressRange::new(0, 4096 * 4), "of a large mapping what is resident");
         let second = regions(&[mapping(0, 4096 * 4, 4096), mapping(2 << 30, 8192, 1)], &first);
         assert_eq!(shown(&second), [(0, 25, 1), (2 << 30, 1, 0)], "a first use ends an age");
         assert_eq!(shown(&regions(&[mapping(0, 1, u64::MAX)], &second)), [(0, 100, 0)]);

@@ -53,16 +53,17 @@ pub(crate) fn temperature(area: &Area) -> f64 {
     area.temperature().unwrap_or(f64::NEG_INFINITY)
 }
 
+/// Columns for people: counts say less than rates, and what passed filters is 0 in a record without a scheme.
+fn shown(moment: &Moment) -> Vec<&'static str> {
+    let count = if moment.nr_accesses_max.is_some() { "access rate" } else { "accesses" };
+    let has_filters = moment.areas.iter().any(|area| area.filter_passed_bytes > 0);
+    let passed = has_filters.then_some("passed filters");
+    ["start", "end", "size", count, "age", "temperature"].into_iter().chain(passed).collect()
+}
+
 /// The regions of a snapshot for people; at most `limit`.
 pub fn access_table(moment: &Moment, limit: usize) -> Table {
-    let mut table =
-        access_csv(moment, limit).only(&["start", "end", "size", "access rate", "accesses", "age", "temperature"]);
-    // Counts say less than rates, and are shown only where there are no rates.
-    let shown = if moment.nr_accesses_max.is_some() { "accesses" } else { "access rate" };
-    let names: Vec<&str> =
-        table.columns.iter().map(|column| column.name.as_str()).filter(|name| *name != shown).collect();
-    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-    table = table.only(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = access_csv(moment, limit).only(&shown(moment));
     let total: u64 = moment.areas.iter().map(Area::size_bytes).fold(0, u64::saturating_add);
     let nr = moment.areas.len();
     let cut = if nr > limit { format!(", {limit} shown") } else { String::new() };
@@ -91,6 +92,7 @@ pub fn access_csv(moment: &Moment, limit: usize) -> Table {
             Column::number("age", Unit::Ns),
             Column::number("temperature", Unit::Count),
             Column::number("level", Unit::Count),
+            Column::number("passed filters", Unit::Bytes),
         ],
     );
     for area in moment.areas.iter().take(limit) {
@@ -106,6 +108,7 @@ pub fn access_csv(moment: &Moment, limit: usize) -> Table {
             area.age_ns.into(),
             area.temperature().map(|heat| Cell::Float((heat * 10.0).round() / 10.0)).unwrap_or(Cell::Missing),
             Cell::Int(u64::from(area.level)),
+            area.filter_passed_bytes.into(),
         ]);
     }
     table

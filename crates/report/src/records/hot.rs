@@ -70,6 +70,7 @@ fn mean(areas: &[Area]) -> Area {
         age: weighted(|area| area.age),
         age_ns: weighted(|area| area.age_ns),
         level: areas.iter().map(|area| area.level).max().unwrap_or(0),
+        filter_passed_bytes: areas.iter().map(|area| area.filter_passed_bytes).fold(0, u64::saturating_add),
     }
 }
 
@@ -126,6 +127,7 @@ mod tests {
             age: Some(age),
             age_ns: Some(age * 100_000_000),
             level: 0,
+            filter_passed_bytes: 0,
         }
     }
 

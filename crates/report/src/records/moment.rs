@@ -50,6 +50,8 @@ pub struct Area {
     pub age_ns: Option<u64>,
     /// Page-table level at which it was checked last.
     pub level: u8,
+    /// Bytes that passed the filters of the scheme that it was tried by; 0 without a scheme.
+    pub filter_passed_bytes: u64,
 }
 
 impl Area {
@@ -77,6 +79,7 @@ impl Moment {
             age: region.age.map(u64::from),
             age_ns: region.age.zip(aggregation_ns).map(|(age, each_ns)| u64::from(age).saturating_mul(each_ns)),
             level: region.level,
+            filter_passed_bytes: region.filter_passed_bytes,
         });
         Self {
             time_ns: survey.time(snapshot.time_ns),

@@ -1,7 +1,7 @@
 //! The working set over time and its distribution.
 
 use isotherm_trace::TraceError;
-use isotherm_trace::region::RegionStore;
+use isotherm_trace::region::{ContextMeta, RegionStore};
 use serde::Serialize;
 
 use super::{Survey, subject, unit_bytes};
@@ -53,6 +53,8 @@ const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 /// When nothing is left of the record, or it is damaged.
 pub fn wss(store: &mut RegionStore, survey: &Survey, accesses_min: u32, skip: u64) -> Result<RecordWss, TraceError> {
     let units: Vec<u64> = survey.targets.iter().map(|&target| unit_bytes(store, target)).collect();
+    let contexts: Vec<ContextMeta> =
+        survey.targets.iter().map(|&target| store.meta().context_of(target).clone()).collect();
     let mut seen = vec![0u64; survey.targets.len()];
     // (end, target, begin, working set, monitored)
     let mut sizes: Vec<(u64, usize, u64, u64, u64)> = Vec::new();
@@ -62,7 +64,7 @@ pub fn wss(store: &mut RegionStore, survey: &Survey, accesses_min: u32, skip: u6
         if seen[index] > skip {
             let mut bytes = 0u64;
             for region in snapshot.regions.iter().filter(|region| region.nr_accesses >= accesses_min) {
-                bytes = bytes.saturating_add(region.len().saturating_mul(units[index]));
+                bytes = bytes.saturating_add(contexts[index].used_len(region).saturating_mul(units[index]));
             }
             let monitored = snapshot.total_len().saturating_mul(units[index]);
             sizes.push((survey.time(snapshot.time_ns), index, survey.time(snapshot.start_ns()), bytes, monitored));
@@ -166,4 +168,67 @@ pub fn wss_csv(wss: &RecordWss) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{At, access_csv, access_table, moments};
+    use isotherm_trace::region::{Intervals, RecordMeta, Region, RegionWriter, Snapshot};
+
+    /// Two mappings of 1000 pages: of one 5 % are in use.
+    fn store(counts_are_shares: bool, filter_passed_bytes: u64) -> (tempfile::TempDir, RegionStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.parquet");
+        let mut meta = RecordMeta::single("vaddr", "x");
+        meta.contexts[0].counts_are_shares = counts_are_shares;
+        let mut writer = RegionWriter::create(&path, meta).unwrap();
+        let region = |start, nr_accesses| Region {
+            start,
+            end: start + 4_096_000,
+            nr_accesses,
+            age: Some(1),
+            filter_passed_bytes,
+            ..Region::default()
+        };
+        for number in 1..=2 {
+            let snapshot = Snapshot {
+                time_ns: number * 1_000_000_000,
+                duration_ns: Some(1_000_000_000),
+                intervals: Intervals::new(10_000_000, 1_000_000_000, 1_000_000_000),
+                regions: vec![region(1 << 30, 5), region(2 << 30, 0)],
+                ..Snapshot::default()
+            };
+            writer.push(&snapshot).unwrap();
+        }
+        writer.finish().unwrap();
+        (folder, RegionStore::open(&path).unwrap())
+    }
+
+    #[test]
+    fn of_a_mapping_the_share_in_use_counts() {
+        for (counts_are_shares, bytes) in [(true, 204_800), (false, 4_096_000)] {
+            let (_folder, mut store) = store(counts_are_shares, 0);
+            let survey = Survey::of(&mut store, &crate::records::Selection::default()).unwrap();
+            assert_eq!(wss(&mut store, &survey, 1, 0).unwrap().mean_bytes, bytes);
+        }
+    }
+
+    #[test]
+    fn what_passed_filters_is_shown_where_there_are_any() {
+        for (passed, is_shown) in [(0, false), (8192, true)] {
+            let (_folder, mut store) = store(false, passed);
+            let survey = Survey::of(&mut store, &crate::records::Selection::default()).unwrap();
+            let mut seen = 0;
+            moments(&mut store, &survey, At::All, |moment| {
+                seen += 1;
+                let columns = access_table(&moment, 9).columns;
+                assert_eq!(columns.iter().any(|column| column.name == "passed filters"), is_shown);
+                assert!(access_csv(&moment, 9).to_csv().lines().nth(1).unwrap().ends_with(&format!(",{passed}")));
+                Ok::<(), TraceError>(())
+            })
+            .unwrap();
+            assert_eq!(seen, 2);
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Intervals, SchemeStats};
+use super::{Intervals, Region, SchemeStats};
 
 /// The version of the format that this crate writes. Readers refuse later ones.
 pub const RECORD_VERSION: u32 = 1;
@@ -109,6 +109,10 @@ pub struct ContextMeta {
     pub max_regions: Option<u64>,
     /// Bytes of an address unit; above 0, and 1 except for the physical space of some 32-bit machines.
     pub address_unit_bytes: u64,
+    /// Each count is the percentage of the region's pages that were found used, and not how often: regions are mappings, and which of their
+    /// pages were used is not known.
+    #[serde(skip_serializing_if = "is_not")]
+    pub counts_are_shares: bool,
     /// Names of the attribute probes, at most [`super::PROBES_MAX`].
     pub probes: Vec<String>,
 }
@@ -124,8 +128,22 @@ impl Default for ContextMeta {
             min_regions: None,
             max_regions: None,
             address_unit_bytes: 1,
+            counts_are_shares: false,
             probes: Vec::new(),
         }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_not(flag: &bool) -> bool {
+    !*flag
+}
+
+impl ContextMeta {
+    /// Units of a region that were found used: all of it where counts are those of samples of the region.
+    pub fn used_len(&self, region: &Region) -> u64 {
+        let share = u128::from(if self.counts_are_shares { region.nr_accesses.min(100) } else { 100 });
+        u64::try_from(u128::from(region.len()) * share / 100).unwrap_or(u64::MAX)
     }
 }
 
@@ -172,4 +190,18 @@ pub struct SnapshotStats {
     /// Counts of the scheme from its start up to this snapshot.
     #[serde(flatten)]
     pub stats: SchemeStats,
+}
+
+#[cfg(test)]
+mod shares {
+    use super::*;
+
+    #[test]
+    fn a_share_counts_as_that_part_of_a_region() {
+        let region = |nr_accesses| Region { start: 1000, end: 3000, nr_accesses, ..Region::default() };
+        let context = ContextMeta { counts_are_shares: true, ..ContextMeta::default() };
+        let lengths = [0, 5, 100, u32::MAX].map(|count| context.used_len(&region(count)));
+        assert_eq!(lengths, [0, 100, 2000, 2000]);
+        assert_eq!(ContextMeta::default().used_len(&region(1)), 2000, "a sample stands for its region");
+    }
 }

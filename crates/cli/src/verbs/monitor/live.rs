@@ -190,11 +190,12 @@ impl Record {
             ),
             min_regions: Some(u64::from(attributes.min_nr_regions)),
             max_regions: Some(u64::from(attributes.max_nr_regions)),
+            counts_are_shares: source == CLEAR_REFS,
             ..ContextMeta::default()
         };
         let mut notes = vec![format!("watched live, source: {source}")];
         if source == CLEAR_REFS {
-            notes.push("a region is a mapping; its count is the percentage of its resident pages that were used, not how often".to_owned());
+            notes.push("a region is a mapping, cut to what of it is resident; its count is the percentage of these pages that were used, not how often or which".to_owned());
         }
         let meta = RecordMeta {
             command: live.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),

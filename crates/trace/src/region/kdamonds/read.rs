@@ -103,11 +103,22 @@ impl Reader {
     fn kdamonds(&mut self, node: &Node<'_>) -> Result<Kdamonds, Flaw> {
         // The file that `damo record` writes next to a record only has the list.
         if node.value.is_array() {
-            return Ok(Kdamonds { kdamonds: self.all(&node.members()?, Self::kdamond)? });
+            let members = node.members()?;
+            if members.first().is_some_and(|first| first.value.get("action").is_some()) {
+                return self.of_schemes(&members);
+            }
+            return Ok(Kdamonds { kdamonds: self.all(&members, Self::kdamond)? });
         }
         self.note(node, &["kdamonds"])?;
         let list = node.need("kdamonds")?.members()?;
         Ok(Kdamonds { kdamonds: self.all(&list, Self::kdamond)? })
+    }
+
+    /// A list of schemes alone, as `damo schemes` takes it: for virtual addresses, all else as damo has it.
+    fn of_schemes(&mut self, schemes: &[Node<'_>]) -> Result<Kdamonds, Flaw> {
+        let schemes = self.all(schemes, Self::scheme)?;
+        let context = Context { operations: "vaddr".to_owned(), schemes, ..Context::default() };
+        Ok(Kdamonds { kdamonds: vec![Kdamond { refresh_ns: 0, contexts: vec![context] }] })
     }
 
     fn kdamond(&mut self, node: &Node<'_>) -> Result<Kdamond, Flaw> {
