@@ -61,15 +61,9 @@ function chart(figure) {
                     },
                     y: {
                         distr: data.y.log ? 3 : 1,
-                        range: u => {
-                            const seen = data.series
-                                .filter((_, i) => u.series[i + 1].show)
-                                .flatMap(series => series.points)
-                                .filter(p => p[0] >= u.scales.x.min && p[0] <= u.scales.x.max)
-                                .map(p => p[1]);
-                            if (!seen.length) return data.y.log ? [1, 10] : [0, 1];
-                            const low = seen.reduce((a, b) => Math.min(a, b)),
-                                high = seen.reduce((a, b) => Math.max(a, b));
+                        // The least and the most of what is shown within the range of x: that of the scale itself may still be the old one.
+                        range: (u, low, high) => {
+                            if (low === null || high === null) return data.y.log ? [1, 10] : [0, 1];
                             if (data.y.log) return [data.y.low ?? low, data.y.high ?? high];
                             const least = data.y.low ?? (data.y.unit === 'factor' ? low : Math.min(0, low));
                             const most = data.y.high ?? high;
