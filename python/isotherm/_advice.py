@@ -97,12 +97,14 @@ def advise(
     storage: Optional[str] = None,
     swap: Optional[str] = None,
     slowdown: Optional[str] = None,
+    latency: Optional[str] = None,
     cpus: Optional[int] = None,
     kernel: Optional[str] = None,
     limits: bool = False,
     effort: Optional[str] = None,
     sample: Optional[str] = None,
     threads: Optional[int] = None,
+    anyway: bool = False,
     cache: bool = True,
     progress: Optional[Callable[[int, int], object]] = None,
 ) -> Advice:
@@ -110,9 +112,10 @@ def advise(
 
     ``trace``: a page trace's file, or a :class:`Trace` that was opened. ``memory``: sizes to try (``"50%"`` of peak,
     ``"200MiB"``). ``storage``, ``swap``: devices by name or as ``"latency=4ms,bandwidth=30MiB/s,queue=1"``.
-    ``slowdown``: allowed slow-down [default: ``"5%"``]. ``kernel``: ``"6.12"``, ``"7.2"``, ``"host"``, ``"all"``
+    ``slowdown``: allowed slow-down [default: ``"5%"``]. ``latency``: what memory may add to 99 of 100 bursts of work, such as
+    ``"2ms"`` [default: that share of their length]. ``kernel``: ``"6.12"``, ``"7.2"``, ``"host"``, ``"all"``
     [default: the release that runs here if there are rules, else the newest]. ``effort``: ``"quick"``, ``"normal"``,
-    ``"thorough"``. ``cache``: whether replays of earlier questions are used and kept.
+    ``"thorough"``. ``anyway``: recommend from a recording that is too short, too. ``cache``: whether replays of earlier questions are used and kept.
 
     Raises :class:`ScenarioError` or :class:`TraceError`. After Ctrl-C, replays that ended are kept for the next question.
     """
@@ -122,11 +125,13 @@ def advise(
         "storage": storage,
         "swap": swap,
         "slowdown": slowdown,
+        "latency": latency,
         "cpus": cpus,
         "limits": limits,
         "effort": effort,
         "sample": sample,
         "threads": threads,
+        "anyway": anyway,
     }
     keep = _host.kept_replays() if cache else None
     return Advice(_native.advise(path.stem, os.path.abspath(path), _host.kernels(kernel), wishes, keep, progress))

@@ -8,7 +8,7 @@ use isotherm_advise::advice::{document, page, tables, words};
 use isotherm_advise::{AdviceRow, Effort, Keep, Question, Sampling, storage_named};
 use isotherm_report::TermStyle;
 use isotherm_scenario::digest_of_file;
-use isotherm_units::{Amount, Ratio};
+use isotherm_units::{Amount, Duration, Ratio};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
@@ -32,11 +32,13 @@ struct Wishes {
     storage: Option<String>,
     swap: Option<String>,
     slowdown: Option<String>,
+    latency: Option<String>,
     cpus: Option<u32>,
     limits: bool,
     effort: Option<String>,
     sample: Option<String>,
     threads: Option<usize>,
+    anyway: bool,
 }
 
 impl Wishes {
@@ -53,6 +55,13 @@ impl Wishes {
         }
         if let Some(slowdown) = self.slowdown {
             question.slowdown = slowdown.parse::<Ratio>().map_err(|refused| argument("slowdown", refused))?;
+        }
+        if let Some(latency) = self.latency {
+            let latency = latency.parse::<Duration>().map_err(|refused| argument("latency", refused))?;
+            if latency == Duration::ZERO {
+                return Err(argument("latency", "0s; allowed: more, such as 2ms"));
+            }
+            question.latency = Some(latency);
         }
         if let Some(cpus) = self.cpus {
             question.cpus = Some(cpus)
@@ -87,13 +96,17 @@ fn ask(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Advice> {
     let mut question = Question::usual(name, trace, releases(&kernels)?);
+    let anyway = wishes.anyway;
     wishes.apply(&mut question)?;
     question.keep = keep.and_then(|(folder, engine)| {
         let build = digest_of_file(&engine).ok()?;
         Some(Keep { folder, build })
     });
     let answers = interruptible(py, progress.as_ref(), |watched| isotherm_advise::advise(&question, watched))?;
-    let answers = answers.map_err(|refused| error::of_scenario(&refused))?;
+    let mut answers = answers.map_err(|refused| error::of_scenario(&refused))?;
+    if !anyway {
+        answers.iter_mut().for_each(|advice| advice.withhold_if_too_short(&question));
+    }
     Ok(Advice { answers, question })
 }
 

@@ -27,6 +27,7 @@ impl Question {
             storage: DeviceKind::Nvme.into(),
             swap: DeviceKind::Zram.into(),
             slowdown: Self::USUAL_SLOWDOWN,
+            latency: None,
             policy: None,
             cpus: Self::USUAL_CPUS,
             limits: false,

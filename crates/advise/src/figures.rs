@@ -3,6 +3,7 @@
 use super::candidate::CANDIDATES;
 use super::expected::{Expected, Gamble, Interval};
 use super::judge::Judge;
+use super::pace::{Percentiles, ProcessPace, SlowdownOf};
 use super::run::{Run, ppm};
 use isotherm_core::generations::{GENERATION_REASONS, GenerationReason};
 use isotherm_core::schemes::{REASONS, Reason, SchemeReport};
@@ -30,11 +31,17 @@ pub struct AdviceRow {
     pub sample: u32,
     /// Median runtime, nanoseconds of simulated time.
     pub runtime_ns: u64,
-    /// Runtime, or time awake of all threads, whichever is worse, as a ratio to that with unlimited memory, in millionths: 1 050 000 is
-    /// 5 % slower. Absent when the program was killed in a replay.
+    /// The worst of runtime, work (CPU time and stalls) of all threads and of each process, and stalls of bursts, as a ratio to that with
+    /// unlimited memory, in millionths: 1 050 000 is 5 % slower. Absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
     /// Whether the upper end of that ratio is within the allowed slow-down.
     pub is_fast_enough: bool,
+    /// What was slowed down most, in the slowest of the replays; absent when the program was killed in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<SlowdownOf>,
+    /// What memory adds to bursts; absent where they are too few to be judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<Stalls>,
     pub major_faults: Interval,
     /// The two groups, if the replays fall into two; otherwise `None`.
     pub gamble: Option<Gamble>,
@@ -55,6 +62,16 @@ pub struct AdviceRow {
     pub ending: Ending,
     /// Number of replays in which the program did not finish.
     pub unfinished: u64,
+}
+
+/// What memory adds to the bursts of the process that it holds up most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Stalls {
+    /// Index in the recording.
+    pub process: usize,
+    /// The largest of the replays, against no limits.
+    #[serde(flatten)]
+    pub added: Percentiles,
 }
 
 /// Effect of a scheme, or of a tool over generations.
@@ -100,6 +117,8 @@ fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
         runtime_ns: interval(&|run| run.pace.runtime_ns).median,
         runtime_ratio_ppm: ratio,
         is_fast_enough: judge.is_fast_enough(&expected),
+        slowest: runs.iter().max_by_key(|run| run.ratio_ppm).and_then(|run| run.slowdown_of),
+        stalls: stalls(judge, &runs),
         major_faults: faults,
         gamble,
         faults_to_opt_ppm: None,
@@ -111,6 +130,18 @@ fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
         ending: unfinished().next().unwrap_or(Ending::Finished),
         unfinished: unfinished().count() as u64,
     }
+}
+
+/// By the process whose 99th percentile grows most against the length of its bursts.
+fn stalls(judge: &Judge<'_>, runs: &[&Run]) -> Option<Stalls> {
+    let free = &judge.player.unlimited.pace.processes;
+    let of = |(nth, free): (usize, &ProcessPace)| {
+        let added = runs.iter().filter_map(|run| Some(run.pace.processes.get(nth)?.added_stall(free)));
+        let added = added.reduce(Percentiles::max)?;
+        Some((ppm(added.p99_ns, free.length.p99_ns)?, Stalls { process: free.process, added }))
+    };
+    let judged = free.iter().enumerate().filter(|(_, free)| free.has_bursts());
+    judged.filter_map(of).max_by_key(|&(share, _)| share).map(|(_, stalls)| stalls)
 }
 
 /// Effect of each scheme over all repeats.
@@ -215,6 +246,8 @@ pub(super) mod tests {
             runtime_ns: 0,
             runtime_ratio_ppm: Some(exactly(1_000_000)),
             is_fast_enough: true,
+            slowest: Some(SlowdownOf::Runtime),
+            stalls: None,
             major_faults: exactly(major_faults),
             gamble: None,
             faults_to_opt_ppm: None,

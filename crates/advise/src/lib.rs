@@ -24,6 +24,7 @@ mod fragmented;
 mod huge;
 mod judge;
 mod mean;
+mod pace;
 mod player;
 mod pool;
 mod predict;
@@ -43,9 +44,10 @@ pub use defaults::storage_named;
 pub use devices::{DeviceRole, OtherDevice};
 pub use effort::{EFFORTS, Effort};
 pub use expected::{Gamble, Interval};
-pub use figures::{AdviceRow, SchemeDid};
+pub use figures::{AdviceRow, SchemeDid, Stalls};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
+pub use pace::{Percentiles, SlowdownOf};
 pub use predict::{Prediction, predict, recommend_each};
 pub use replay_cache::Keep;
 pub use robust::{Neighbour, Odds};
@@ -59,10 +61,11 @@ use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::analysis::{check_for_replay, page_cache_pages};
 use isotherm_trace::{TraceError, TraceMeta, TraceReader};
-use isotherm_units::{Amount, Bytes, Ratio};
+use isotherm_units::{Amount, Bytes, Duration, Ratio};
 use isotherm_workload::BuildContext;
 use isotherm_workload::replay::EpochOrder;
 use judge::Judge;
+use pace::ProcessPace;
 use player::Player;
 use replay_cache::ReplayCache;
 use serde::{Deserialize, Serialize};
@@ -85,6 +88,9 @@ pub struct Question {
     pub swap: DeviceConfig,
     /// Allowed slow-down compared with unlimited memory; 5 % means a runtime of at most 105 %.
     pub slowdown: Ratio,
+    /// Stall that a limit may add to 99 of 100 bursts, the work of a thread from one wait to the next; `None`: the allowed slow-down of
+    /// their length.
+    pub latency: Option<Duration>,
     /// Name of the page-replacement policy that a recommendation is for; `None`: whichever takes the least memory. Others are played to
     /// compare.
     pub policy: Option<&'static str>,
@@ -140,8 +146,10 @@ pub struct Advice {
     pub unlimited_mean_bytes: u64,
     /// Runtime without limits, nanoseconds of simulated time.
     pub unlimited_runtime_ns: u64,
-    /// Time in which the program's threads did not sleep, with unlimited memory, summed over threads.
-    pub unlimited_awake_ns: u64,
+    /// CPU time of the program's threads and their stalls on memory, with unlimited memory.
+    pub unlimited_work_ns: u64,
+    /// Processes with a real share of the work, each judged by itself.
+    pub processes: Vec<ProcessFigures>,
     /// Major faults without limits (first reads of files).
     pub unlimited_major_faults: u64,
     /// The disk under files.
@@ -149,6 +157,9 @@ pub struct Advice {
     pub swap: DeviceConfig,
     /// The allowed slow-down, in millionths: 50 000 is 5 %.
     pub slowdown_allowed_ppm: u64,
+    /// The stall that memory may add to 99 of 100 bursts, if that was asked for; otherwise the slow-down of their length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_allowed_ns: Option<u64>,
     /// Every configuration at every size.
     pub rows: Vec<AdviceRow>,
     /// The size at which all configurations are compared: the recommended one, or the largest that was tried.
@@ -157,6 +168,9 @@ pub struct Advice {
     pub configurations: Vec<Configuration>,
     /// The recommendation; absent when no size tried is safe.
     pub recommendation: Option<Recommendation>,
+    /// Why a recommendation is withheld though a size was found: the recording says too little.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
     /// The recommended configuration on other devices.
     pub other_devices: Vec<OtherDevice>,
     /// Notes on unusual figures.
@@ -173,6 +187,47 @@ pub struct Advice {
     /// One replay of the recommended configuration, over time; empty without a recommendation.
     #[serde(skip)]
     pub course: Vec<CourseRow>,
+}
+
+/// A process of the program without limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessFigures {
+    /// Index in the recording.
+    pub process: usize,
+    pub name: String,
+    /// CPU time of its threads, and their stalls on memory.
+    pub work_ns: u64,
+    /// Bursts of its threads: from one wait to the next.
+    pub bursts: u64,
+    /// Their lengths.
+    pub burst: Percentiles,
+}
+
+impl ProcessFigures {
+    fn of(pace: &ProcessPace, meta: &TraceMeta) -> Self {
+        let name = meta.processes.get(pace.process).map_or_else(String::new, |process| process.name.clone());
+        let ProcessPace { process, work_ns, nr_bursts, length, .. } = *pace;
+        Self { process, name, work_ns, bursts: nr_bursts, burst: length }
+    }
+}
+
+/// With less work than this a recording is too short to say anything, in nanoseconds.
+const WORK_MIN_NS: u64 = 100_000_000;
+
+impl Advice {
+    /// Takes the recommendation back if the program worked for too short a time to judge it. Requests have a made-up pace.
+    pub fn withhold_if_too_short(&mut self, question: &Question) {
+        if self.unlimited_work_ns < WORK_MIN_NS && !lists_requests(&question.trace) {
+            self.withheld = Some(format!(
+                "{} works for {} only, and less than {} of work does not say how much memory it needs; record it for longer, or with more to \
+                 do (--anyway answers all the same)",
+                self.program,
+                Duration::from_ns(self.unlimited_work_ns).approx(),
+                Duration::from_ns(WORK_MIN_NS).approx(),
+            ));
+            (self.recommendation, self.config) = (None, None);
+        }
+    }
 }
 
 /// One moment of a replay.
@@ -419,15 +474,18 @@ fn advice(
         page_cache_bytes: page_cache_pages.map(|pages| pages.saturating_mul(meta.page_bytes)),
         unlimited_mean_bytes: judge.player.unlimited.mean_bytes,
         unlimited_runtime_ns: judge.player.unlimited.pace.runtime_ns,
-        unlimited_awake_ns: judge.player.unlimited.pace.awake_ns,
+        unlimited_work_ns: judge.player.unlimited.pace.work_ns,
+        processes: judge.player.unlimited.pace.processes.iter().map(|pace| ProcessFigures::of(pace, &meta)).collect(),
         unlimited_major_faults: judge.player.unlimited.major_faults,
         storage: question.storage,
         swap: question.swap,
         slowdown_allowed_ppm: question.slowdown.ppm(),
+        latency_allowed_ns: question.latency.map(Duration::ns),
         rows,
         compared_bytes: compared.get(),
         configurations: configurations.collect(),
         recommendation,
+        withheld: None,
         other_devices: other_devices?,
         notes,
         kernel_defaults: kernel_defaults?,

@@ -4,9 +4,10 @@ use super::branches::Branches;
 use super::candidate::{CANDIDATES, Candidate, Recording};
 use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
 use super::families::{Family, families};
+use super::pace::{BurstBound, Pace};
 use super::pool::Pool;
 use super::replay_cache::{CacheLookup, ReplayCache};
-use super::run::{Pace, Run};
+use super::run::Run;
 use super::scale::Scale;
 use super::{CourseRow, KernelDefaults, Question, lists_requests};
 use isotherm_core::limits::LimitsConfig;
@@ -40,7 +41,7 @@ const DRAWS_OF_ALL_HARDWARE: u64 = 512;
 const SAMPLES: u64 = 256;
 
 /// The program without limits.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Unlimited {
     pub(super) pace: Pace,
     /// Highest charge of its own group.
@@ -62,7 +63,7 @@ impl Unlimited {
         let pace = Pace::of(&outcome.programs[0]);
         let waits_for_devices = has_files || outcome.system().counters.get(Counter::PswpOut) > 0;
         let draw = Draw::of(0, roomy.scenario.machine.cpus);
-        let run = Run::of(outcome, &draw, Bytes::new(u64::MAX), &pace, &Scale::WHOLE);
+        let run = Run::of(outcome, &draw, Bytes::new(u64::MAX), (&pace, BurstBound::Share), &Scale::WHOLE);
         Ok(Self { pace, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes, waits_for_devices })
     }
 
@@ -128,13 +129,13 @@ impl<'a> Player<'a> {
             return Err(ScenarioError::NoPeak { workload: question.name.clone(), reason });
         }
         let scale = Scale::of(base.machine.sample, played.peak, peak);
-        let unlimited = played.of_whole(&scale);
+        let unlimited = played.clone().of_whole(&scale);
         let peak = peak.unwrap_or(unlimited.peak);
         let sizes = sizes(question, peak)?;
         let largest = sizes.last().copied().unwrap_or_default().max(peak);
         base.machine.nodes = vec![NodeConfig { memory: roomy_for(scale.own(largest)), ..NodeConfig::default() }];
         let centre = Draw::of(0, question.cpus);
-        let free = BTreeMap::from([(centre.hardware(), played.pace)]);
+        let free = BTreeMap::from([(centre.hardware(), played.pace.clone())]);
         Ok(Self {
             question,
             kernel,
@@ -192,7 +193,7 @@ impl<'a> Player<'a> {
         let (mut runs, mut missing) = (Vec::new(), Vec::new());
         for (at, &size) in sizes.iter().enumerate() {
             let prepared = self.prepared(&self.scenario(&CANDIDATES[index], size), size, draw);
-            match self.cache.find::<Run>(&prepared.what, &prepared.variant.scenario) {
+            match self.cache.find::<Run>(&self.what(draw, &prepared), &prepared.variant.scenario) {
                 CacheLookup::Known(run) => {
                     runs.push(Some(run));
                     self.progress.done(self.units());
@@ -300,11 +301,14 @@ impl<'a> Player<'a> {
     }
 
     fn run(&self, scenario: &Scenario, size: Bytes, draw: &Draw) -> Result<Run, ScenarioError> {
-        let prepared = self.prepared(scenario, size, draw);
+        self.run_prepared(&self.prepared(scenario, size, draw), draw)
+    }
+
+    fn run_prepared(&self, prepared: &Prepared, draw: &Draw) -> Result<Run, ScenarioError> {
         let context = self.context.clone().with_seed(draw.seed);
-        self.cache.or_play(&prepared.what, &prepared.variant.scenario, || {
+        self.cache.or_play(&self.what(draw, prepared), &prepared.variant.scenario, || {
             let outcome = prepared.variant.play(&context, Limits::Of(&self.peaks), None)?;
-            Ok(self.run_of(outcome, draw, &prepared))
+            Ok(self.run_of(outcome, draw, prepared))
         })
     }
 
@@ -314,13 +318,24 @@ impl<'a> Player<'a> {
         draw.apply(&mut scenario, self.recording.runtime);
         scenario.limit = Some(Amount::Absolute(self.scale.own(limit)));
         let name = name_of(&scenario.policy, scenario.limit);
-        let free = self.free.get(&self.hardware(draw)).copied().unwrap_or(self.unlimited.pace);
-        let what = format!("replay of draw {} beside {free:?}, {limit}", draw.number);
-        Prepared { variant: Variant { name, scenario, only: Vec::new() }, limit, free, what }
+        let free = self.free.get(&self.hardware(draw)).unwrap_or(&self.unlimited.pace).clone();
+        Prepared { variant: Variant { name, scenario, only: Vec::new() }, limit, free }
     }
 
     fn run_of(&self, outcome: Outcome, draw: &Draw, prepared: &Prepared) -> Run {
-        Run::of(outcome, draw, prepared.limit, &prepared.free, &self.scale)
+        Run::of(outcome, draw, prepared.limit, (&prepared.free, self.bound()), &self.scale)
+    }
+
+    /// Cache key of a replay.
+    fn what(&self, draw: &Draw, prepared: &Prepared) -> String {
+        let Prepared { free, limit, .. } = prepared;
+        format!("replay of draw {} next to {free:?}, {:?}, {limit}", draw.number, self.bound())
+    }
+
+    /// The allowed stall of a burst.
+    fn bound(&self) -> BurstBound {
+        let Question { latency, slowdown, .. } = *self.question;
+        latency.map_or(BurstBound::Share, |latency| BurstBound::Latency(latency, slowdown))
     }
 
     /// One replay of a configuration at a size over time, with all parameters of chance in the middle.
@@ -353,9 +368,9 @@ impl<'a> Player<'a> {
         let has_files = self.unlimited.waits_for_devices;
         let play = || Unlimited::play(&roomy, has_files, &self.context);
         let free = self.cache.or_play("without limits", &roomy.scenario, play)?;
-        let run = self.run(&scenario, size, &draw)?;
-        let ratio = run.pace.slower_than(&free.pace);
-        Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
+        let prepared = Prepared { free: free.pace, ..self.prepared(&scenario, size, &draw) };
+        let run = self.run_prepared(&prepared, &draw)?;
+        Ok(run.ratio_ppm.map(|ratio| (ratio, run.major_faults)))
     }
 
     /// Effect of presets with the kernel's own parameters, each in the first combination that has it.
@@ -456,8 +471,6 @@ struct Prepared {
     variant: Variant,
     limit: Bytes,
     free: Pace,
-    /// Cache key.
-    what: String,
 }
 
 /// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. Not more,

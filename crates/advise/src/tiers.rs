@@ -211,6 +211,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         storage: question.storage,
         swap: question.swap,
         slowdown: Ratio::ZERO,
+        latency: None,
         policy: None,
         cpus: question.cpus,
         limits: false,

@@ -48,6 +48,7 @@ fn question(path: &Path, memory: &[u64], kernels: &[KernelRelease]) -> Question 
         storage: DeviceKind::Nvme.into(),
         swap: DeviceKind::Zram.into(),
         slowdown: Ratio::from_percent(5),
+        latency: None,
         policy: None,
         cpus: 2,
         limits: false,
@@ -385,7 +386,7 @@ fn json_has_the_documented_shape() {
         (
             "answer",
             "compared_bytes configurations effort holds_on huge_pages kernel kernel_defaults notes other_devices peak_bytes program \
-             recommendation replays rows sampled_replays slowdown_allowed_ppm storage swap unknowns unlimited_awake_ns unlimited_major_faults unlimited_mean_bytes unlimited_runtime_ns",
+             recommendation replays rows sampled_replays slowdown_allowed_ppm storage swap unknowns unlimited_work_ns unlimited_major_faults unlimited_mean_bytes unlimited_runtime_ns",
         ),
         (
             "row",

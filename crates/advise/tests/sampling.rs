@@ -35,6 +35,7 @@ fn question(sampling: Sampling) -> Question {
         storage: DeviceKind::Nvme.into(),
         swap: DeviceKind::Zram.into(),
         slowdown: Ratio::from_percent(5),
+        latency: None,
         policy: None,
         cpus: 2,
         limits: false,

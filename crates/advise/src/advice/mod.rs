@@ -1,6 +1,8 @@
 //! Advice as tables, sentences and a page.
 
+pub mod bursts;
 pub mod page;
+pub mod platform;
 pub mod tables;
 mod views;
 pub mod words;

@@ -1,5 +1,7 @@
 //! The advice as text.
 
+use super::bursts::waits_mostly;
+use super::platform::{Line, Platform};
 use crate::{Advice, AdviceRow, DeviceRole, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent};
 use isotherm_sim::machine::Ending;
 use isotherm_sim::swap::DeviceConfig;
@@ -14,42 +16,49 @@ pub fn machine(advice: &Advice) -> String {
 
 /// The answer in a sentence or two; before it, what the program does most of the time.
 pub fn verdict(advice: &Advice) -> String {
-    waits(advice).map_or_else(String::new, |waits| waits + " ") + &answer(advice)
+    let waits = waits(advice).filter(|_| advice.withheld.is_none());
+    waits.map_or_else(String::new, |waits| waits + " ") + &answer(advice)
 }
 
 /// That the program waits most of the time, and what a slow-down means then.
 fn waits(advice: &Advice) -> Option<String> {
     let time = |ns: u64| Duration::from_ns(ns).approx();
-    let (awake, runtime) = (advice.unlimited_awake_ns, advice.unlimited_runtime_ns);
-    (awake < runtime / 2).then(|| {
+    waits_mostly(advice).then(|| {
         format!(
             "It waits most of the time: it works for {} of {}. Slow-downs are of that work, stalls included, not of the time that it \
              waits.",
-            time(awake),
-            time(runtime)
+            time(advice.unlimited_work_ns),
+            time(advice.unlimited_runtime_ns)
         )
     })
 }
 
 fn answer(advice: &Advice) -> String {
+    if let Some(why) = &advice.withheld {
+        return format!("No recommendation: {why}.");
+    }
     let allowed = percent(advice.slowdown_allowed_ppm);
     match &advice.recommendation {
-        Some(best) if best.gain.saved_bytes == 0 => format!(
-            "Recommendation: leave it as it is. There is nothing to save: it needs {}, its peak is {}, and with less no size that was tried \
-             is surely at most {allowed} slower. It holds on {}.",
+        Some(best) if saves_little(advice) => format!(
+            "Recommendation: leave it as it is. There is {} to save: it needs {}, its peak is {}, and with less no size that was tried is \
+             surely at most {allowed} slower. It holds on {}.",
+            if best.gain.saved_bytes == 0 { "nothing" } else { "hardly anything" },
             Bytes::new(best.memory_bytes).approx(),
             Bytes::new(advice.peak_bytes).approx(),
             releases(advice),
         ),
         Some(best) => format!(
-            "Recommendation: {} with memory.max = {} ({} of peak, {} less): {} slower than with unlimited memory, and at most {} \
-             (allowed: {allowed}). It holds on {}.",
-            best.candidate,
+            "Recommendation: {} for {}, {} of its peak of {}: {} slower than with unlimited memory, at worst {} (allowed: {allowed}).{} \
+             It holds as memory.max = {} with {} on {}.",
             Bytes::new(best.memory_bytes).approx(),
+            advice.program,
             percent(best.memory_share_ppm),
-            Bytes::new(best.gain.saved_bytes).approx(),
+            Bytes::new(advice.peak_bytes).approx(),
             signed_percent(best.runtime_ratio_ppm.median),
             signed_percent(best.runtime_ratio_ppm.high),
+            cliff(advice).unwrap_or_default(),
+            Bytes::new(best.memory_bytes).approx(),
+            best.candidate,
             releases(advice),
         ),
         None => format!(
@@ -61,6 +70,38 @@ fn answer(advice: &Advice) -> String {
     }
 }
 
+/// That a little less memory costs many times as much.
+fn cliff(advice: &Advice) -> Option<String> {
+    let best = advice.recommendation.as_ref()?;
+    let less = best.neighbours.iter().find(|neighbour| neighbour.of_recommended_permil < 1000)?;
+    let size = Bytes::new(less.memory_bytes).approx();
+    let slower_ppm = |ratio: u64| ratio.saturating_sub(1_000_000);
+    let high = less.runtime_ratio_ppm.map(|ratio| ratio.high);
+    match high {
+        None => Some(format!(" Below that it is killed: at {size} already.")),
+        Some(high) if slower_ppm(high) > CLIFF_TIMES * advice.slowdown_allowed_ppm => {
+            Some(format!(" Below that it falls off a cliff: at {size} up to {} slower.", signed_percent(high)))
+        }
+        Some(_) => None,
+    }
+}
+
+/// A size this many times slower than allowed, just below the recommended one, is a cliff.
+const CLIFF_TIMES: u64 = 2;
+
+/// Whether what could be saved is not worth a limit.
+fn saves_little(advice: &Advice) -> bool {
+    advice.recommendation.as_ref().is_some_and(|best| best.gain.saved_bytes < SAVED_MIN)
+}
+
+/// Less than this is not worth a limit, in bytes.
+const SAVED_MIN: u64 = 1 << 20;
+
+/// Why there is no answer, or only that nothing is to be done: one sentence that says it all.
+pub fn in_a_sentence(advice: &Advice) -> Option<String> {
+    (advice.withheld.is_some() || saves_little(advice)).then(|| verdict(advice))
+}
+
 /// `Linux 6.12 and 7.2`.
 fn releases(advice: &Advice) -> String {
     let names: Vec<&str> = advice.holds_on.iter().map(|release| release.name()).collect();
@@ -68,20 +109,12 @@ fn releases(advice: &Advice) -> String {
 }
 
 /// Commands for a live system, each with its effect.
-pub fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str)> {
+pub fn now(advice: &Advice, written: Option<&Path>, platform: &Platform) -> Vec<Line> {
     let (Some(best), Some(config)) = (&advice.recommendation, &advice.config) else { return Vec::new() };
     let mut lines = Vec::new();
     let has_daemon = !(config.monitors.is_empty() && config.generations.is_empty() && config.limits.is_empty());
     if config.limits.is_empty() {
-        let limit = best.memory_bytes / 1024;
-        lines.push((
-            format!("echo {limit}K > /sys/fs/cgroup/GROUP/memory.high"),
-            if advice.swap == DeviceConfig::Kind(DeviceKind::None) {
-                "without swap only files go: anonymous memory above it stalls for good; memory.max kills"
-            } else {
-                "above it the kernel reclaims; memory.max would kill"
-            },
-        ));
+        lines.extend(platform.lines(best.memory_bytes, advice));
     }
     let generations = match config.policy.as_str() {
         "mglru" => Some("the figures are for mglru: it says 0x0007, or they do not hold (advise --policy classic)"),
@@ -89,9 +122,13 @@ pub fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str
         _ => None,
     };
     lines.extend(generations.map(|words| ("cat /sys/kernel/mm/lru_gen/enabled".to_owned(), words)));
+    // What keeps the program elsewhere would write over what is written into its group.
+    if !platform.is_plain() && !has_daemon {
+        return lines;
+    }
     let file = written.map_or_else(|| "advice.toml".to_owned(), |path| path.display().to_string());
     if written.is_none() {
-        lines.push((format!("isotherm advise TRACE --config {file}"), "or write the set-up to a file"));
+        lines.push((format!("isotherm advise TRACE --config {file}"), "or write the configuration to a file"));
     }
     let what = if has_daemon {
         "and list its schemes, too; --yes makes the writes"

@@ -48,6 +48,10 @@ pub(crate) struct BudgetArgs {
 }
 
 impl BudgetArgs {
+    pub(crate) const fn new(length: Option<Duration>, max_cpu: Ratio) -> Self {
+        Self { length, max_cpu }
+    }
+
     /// Refuses a length if no live target is monitored.
     pub(crate) fn refuse_length(self) -> Result<(), CliError> {
         match self.length {

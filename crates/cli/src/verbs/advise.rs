@@ -3,7 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_advise::advice::{document, page, tables, words};
+use isotherm_advise::advice::platform::Platform;
+use isotherm_advise::advice::{bursts, document, page, tables, words};
 use isotherm_advise::{
     Advice, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers, storage_named,
 };
@@ -14,7 +15,6 @@ use isotherm_scenario::{Scenario, digest_of_file};
 use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::reclaim::POLICIES;
 use isotherm_sim::swap::DeviceConfig;
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_terminal::BarProgress;
 use isotherm_trace::TraceReader;
 use isotherm_trace::edit::Selection;
@@ -27,9 +27,14 @@ use crate::kernel::{self, KernelArg, Kernels};
 use crate::live::running_policy;
 use crate::ui::Ui;
 use crate::verbs::selection::WindowArgs;
+use machine::Machine;
+use purpose::Purpose;
 
 mod cold;
 mod huge;
+mod machine;
+mod purpose;
+mod recording;
 mod tiers;
 mod verify;
 
@@ -59,16 +64,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<KernelArg>,
     /// The disk under files.
-    /// nvme, ssd, disk, ram, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
-    #[arg(long, help_heading = MACHINE, value_name = "DEVICE", default_value_t = DeviceKind::Nvme.into(), value_parser = storage_named)]
-    storage: DeviceConfig,
+    /// nvme, ssd, disk, ram, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1 [default: as found for COMMAND and with --here, else
+    /// nvme].
+    #[arg(long, help_heading = MACHINE, value_name = "DEVICE", value_parser = storage_named)]
+    storage: Option<DeviceConfig>,
     /// Where anonymous pages go when memory is short.
-    /// ram, zram, nvme, ssd, disk, none, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
-    #[arg(long, help_heading = MACHINE, value_name = "DEVICE", default_value_t = DeviceKind::Zram.into())]
-    swap: DeviceConfig,
+    /// ram, zram, nvme, ssd, disk, none, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1 [default: as found for COMMAND and with
+    /// --here, else zram].
+    #[arg(long, help_heading = MACHINE, value_name = "DEVICE")]
+    swap: Option<DeviceConfig>,
     /// How much slower than with unlimited memory is still fine [default: 5%].
     #[arg(long, value_name = "RATIO")]
     slowdown: Option<Ratio>,
+    /// Stall that memory may add to 99 of 100 bursts, the work of a thread from one wait to the next: 2ms [default: the slow-down of
+    /// their length]. What one request of a service may take longer.
+    #[arg(long, value_name = "TIME", value_parser = latency_named, conflicts_with_all = ["fast", "cgroup"])]
+    latency: Option<Duration>,
     /// Records: refaults a second that are still fine [default: 50/s].
     #[arg(long, help_heading = RUNNING, value_name = "RATE")]
     goal: Option<cold::RefaultGoal>,
@@ -82,11 +93,14 @@ pub(crate) struct Args {
     /// cxl-near, cxl or cxl-far.
     #[arg(long, help_heading = TIERS, value_name = "KIND", requires = "fast", value_parser = tiers::kind_of)]
     slow: Option<MemoryKind>,
-    /// Page-replacement policy that the recommendation is for, classic or mglru [default: of this machine for COMMAND, else whichever takes
-    /// the least memory].
+    /// Page-replacement policy that the recommendation is for, classic or mglru [default: of this machine for COMMAND and with --here, else
+    /// whichever takes the least memory].
     #[arg(long, help_heading = MACHINE, value_name = "POLICY", value_parser = policy_named)]
     policy: Option<&'static str>,
-    /// Processors of the simulated machine [default: 4].
+    /// The recording is of this machine: its policy, swap, disk and processors are taken as they are found, as for COMMAND.
+    #[arg(long, help_heading = MACHINE, conflicts_with = "cgroup")]
+    here: bool,
+    /// Processors of the simulated machine [default: as found for COMMAND and with --here, else 4].
     #[arg(long, help_heading = MACHINE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: Option<u32>,
     /// Try right-sizing of the program's group (`[[limits]]` of scenarios and of `isotherm daemon run`) with the policies too.
@@ -111,7 +125,7 @@ pub(crate) struct Args {
     verify: bool,
     /// Only this question: what of its memory could be huge pages, what that holds beside, and how long the program would wait for
     /// them on fragmented memory.
-    #[arg(long, help_heading = QUESTIONS, conflicts_with_all = ["fast", "verify", "limits", "memory", "slowdown", "details", "rows", "report", "config", "cgroup"])]
+    #[arg(long, help_heading = QUESTIONS, conflicts_with_all = ["fast", "verify", "limits", "memory", "slowdown", "latency", "details", "rows", "report", "config", "cgroup"])]
     huge_pages: bool,
     /// Print all that is known, not only the answer with its evidence: all configurations, other devices, huge pages, assumptions.
     #[arg(long)]
@@ -128,7 +142,7 @@ pub(crate) struct Args {
     /// Threads to simulate with [default: one per processor].
     #[arg(long, help_heading = RARE, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Answer for a recording whose program failed or was ended, too.
+    /// Answer for a recording whose program failed or was ended, or that is too short, too.
     #[arg(long, help_heading = RARE)]
     anyway: bool,
     #[command(flatten)]
@@ -142,14 +156,15 @@ pub(crate) struct Args {
     /// With --cgroup: time between two looks [default: a sixtieth of --for, 2s to 60s].
     #[arg(long, help_heading = RUNNING, value_name = "TIME", requires = "cgroup")]
     interval: Option<Duration>,
-    /// With --cgroup: keep the record of what was seen.
-    #[arg(long, help_heading = RUNNING, value_name = "FILE", requires = "cgroup")]
+    /// Keep the recording of COMMAND, or the record of --cgroup, in this file [default: a recording stays in
+    /// `~/.cache/isotherm/recordings` until the next one of its name].
+    #[arg(long, help_heading = RUNNING, value_name = "FILE", conflicts_with = "trace")]
     keep: Option<PathBuf>,
     /// Record this program first.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
-    #[command(flatten, next_help_heading = RUNNING)]
-    budget: crate::live::BudgetArgs,
+    #[command(flatten)]
+    purpose: Purpose,
     #[command(flatten, next_help_heading = RARE)]
     window: WindowArgs,
 }
@@ -166,9 +181,11 @@ Examples:
   isotherm advise traces/sqlite.parquet
   isotherm advise traces/sqlite.parquet --swap nvme --slowdown 10% --report sqlite.html
   isotherm advise traces/sqlite.parquet --kernel all --verify
+  isotherm advise traces/redis.parquet --latency 2ms
   isotherm advise traces/sqlite.parquet --storage latency=4ms,bandwidth=30MiB/s,queue=1
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
   isotherm advise traces/sqlite.parquet --details
+  isotherm advise traces/redis.parquet --for docker:cache
   isotherm advise traces/redis.parquet --limits
   isotherm advise traces/redis.parquet --huge-pages
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
@@ -180,7 +197,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if let Some(path) = args.cgroup.clone() {
         return cold::run_live(&path, &args, ui);
     }
-    args.budget.refuse_length()?;
+    args.purpose.budget().refuse_length()?;
     if let Some(record) = args.trace.as_deref().map(cold::find).transpose()?.flatten() {
         return cold::run(record, &args, ui);
     }
@@ -189,9 +206,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let recorded = match &args.trace {
         Some(_) => None,
-        None => Some(super::record::record_for_advice(&args.command, args.native_first, ui)?),
+        None => Some(recording::make(&args, ui)?),
     };
-    let trace = args.trace.clone().or_else(|| recorded.as_ref().map(|file| file.path().to_path_buf()));
+    let trace = args.trace.clone().or_else(|| recorded.as_ref().map(|recorded| recorded.path().to_path_buf()));
     let trace = trace.expect("clap asks for a trace or a command");
     let name = match &args.trace {
         Some(path) => path.file_stem().map_or_else(|| "program".to_owned(), |stem| stem.to_string_lossy().into_owned()),
@@ -209,7 +226,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     // Must live until the replay ends.
     let cut = window_of(&trace, &args, ui)?;
     let trace = cut.as_ref().map_or(trace, |cut| cut.path().to_path_buf());
-    let cpus = args.cpus.unwrap_or(Question::USUAL_CPUS);
+    let machine = Machine::of(&args);
     let kernels = kernel::asked_or_host(args.kernel)?;
     if let (Some(fast), Some(slow)) = (args.fast, args.slow) {
         let &[kernel] = &kernels.releases[..] else {
@@ -217,21 +234,22 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                 "--fast and --slow ask of one release of the kernel: give --kernel 6.12 or 7.2",
             ));
         };
-        let (storage, swap, cpus, threads) = (args.storage, args.swap, cpus, args.threads.map(usize::from));
+        let (Machine { storage, swap, cpus, .. }, threads) = (machine, args.threads.map(usize::from));
         let question = TierQuestion { name, trace, fast, slow, kernel, storage, swap, cpus, threads };
         return on_tiers(&question, &args, &kernels, ui);
     }
     // Missing requirements are reported before any replay.
     let lab = args.verify.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
     let usual = Question::usual(name, trace, kernels.releases.clone());
-    let here = !args.command.is_empty();
+    let here = !args.command.is_empty() || args.here;
     let question = Question {
         memory: args.memory.clone().unwrap_or_else(|| usual.memory.clone()),
-        storage: args.storage,
-        swap: args.swap,
+        storage: machine.storage,
+        swap: machine.swap,
         slowdown: args.slowdown.unwrap_or(usual.slowdown),
+        latency: args.latency,
         policy: args.policy.or_else(|| here.then(|| running_policy(&Root::default()))),
-        cpus,
+        cpus: machine.cpus,
         limits: args.limits,
         effort: args.effort,
         sampling: args.sample,
@@ -246,8 +264,14 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let bar = BarProgress::interruptible(ui, "replaying");
     let answers = advise(&question, &bar);
     bar.finish();
-    let answers = answers?;
+    let mut answers = answers?;
+    if !args.anyway {
+        answers.iter_mut().for_each(|advice| advice.withhold_if_too_short(&question));
+    }
     let Some(first) = answers.first() else { return Err(CliError::failed("no release of the kernel was asked for")) };
+    let is_systemd = here && Path::new("/run/systemd/system").exists();
+    let usual = if is_systemd { Platform::SYSTEMD } else { Platform::CGROUP };
+    let platform = args.purpose.platform().cloned().unwrap_or(usual);
     let verified = lab.map(|lab| verify::verify(&lab, &answers, &question.trace, ui)).transpose()?;
     match args.format.format {
         Format::Table => {
@@ -256,8 +280,15 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                 let whose = if args.policy.is_some() { "as asked for" } else { "which this machine runs" };
                 ui.say(format_args!("recommends for the policy {policy}, {whose}"));
             }
+            machine.found.iter().for_each(|found| ui.say(found));
+            machine.unlike.iter().for_each(|unlike| ui.warn(unlike));
             for (index, advice) in answers.iter().enumerate() {
-                let with = With { details: args.details || args.rows, rows: args.rows, config: args.config.as_deref() };
+                let with = With {
+                    details: args.details || args.rows,
+                    rows: args.rows,
+                    config: args.config.as_deref(),
+                    platform: &platform,
+                };
                 print_for_people(advice, with, index + 1 == answers.len(), ui)?;
             }
             if let Some(verified) = &verified {
@@ -283,6 +314,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                     "no configuration is written, because this file is a sample: ask about the whole with --sample",
                 );
             }
+            None if first.withheld.is_some() => {
+                ui.warn("no configuration is written, because the recording says too little")
+            }
             None => ui.warn("no configuration is written, because no configuration that was tried is safe"),
         }
     }
@@ -291,6 +325,11 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return Err(CliError::partial(format!("interrupted: this is what was known by then{way_out}")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn latency_named(text: &str) -> Result<Duration, String> {
+    let latency = text.parse::<Duration>().map_err(|refused| refused.to_string())?;
+    if latency == Duration::ZERO { Err("allowed: more than 0s, such as 2ms".to_owned()) } else { Ok(latency) }
 }
 
 fn policy_named(name: &str) -> Result<&'static str, String> {
@@ -439,6 +478,7 @@ struct With<'a> {
     details: bool,
     rows: bool,
     config: Option<&'a Path>,
+    platform: &'a Platform,
 }
 
 /// One release's answer. What does not depend on the release is said with the `last`.
@@ -461,9 +501,13 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         }
         lines.iter().try_for_each(|line| ui.print(format_args!("{}\n", words::folded(line, "  - ", ui.columns()))))
     };
+    if let Some(sentence) = words::in_a_sentence(advice).filter(|_| !with.details) {
+        return paragraph(&sentence);
+    }
     words::unlike_the_measured(advice).iter().try_for_each(|sentence| paragraph(&format!("{sentence}\n")))?;
     paragraph(&words::verdict(advice))?;
-    words::sample(advice).iter().try_for_each(|sentence| paragraph(sentence))?;
+    let of_bursts = bursts::bursts(advice).into_iter().chain(bursts::slowest(advice));
+    of_bursts.chain(words::sample(advice)).try_for_each(|sentence| paragraph(&sentence))?;
     let (firmness, gains) = (words::firmness(advice), words::gains(advice));
     for (nth, sentence) in gains.iter().chain(&firmness).enumerate() {
         // Confidence, and the effect of a little less or more memory; the price of safety is a detail.
@@ -471,7 +515,7 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
             paragraph(sentence)?;
         }
     }
-    let now = if last { words::now(advice, with.config) } else { Vec::new() };
+    let now = if last { words::now(advice, with.config, with.platform) } else { Vec::new() };
     if !now.is_empty() {
         ui.print("\nWhat to do now, as root:\n")?;
         let widest = now.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);

@@ -117,17 +117,20 @@ fn native_words(native: &NativeRun) -> Vec<String> {
     lines
 }
 
-/// Records a program into a temporary file, for a verb that works on the trace.
-pub(crate) fn record_for_advice(command: &[String], native_first: bool, ui: &Ui) -> Result<TemporaryTrace, CliError> {
-    let trace = TemporaryTrace::create()
-        .map_err(|error| CliError::failed(error).while_doing("cannot make a directory for the recording"))?;
-    let options = RecordOptions::new(command.iter().map(OsString::from).collect(), trace.path());
+/// Records a program into `output`, for a verb that works on the trace.
+pub(crate) fn record_for_advice(
+    command: &[String],
+    output: &Path,
+    native_first: bool,
+    ui: &Ui,
+) -> Result<(), CliError> {
+    let options = RecordOptions::new(command.iter().map(OsString::from).collect(), output);
     let recording = record(&RecordOptions { native_first, ..options }, ui)?;
     summary(&recording).iter().skip(1).for_each(|line| ui.say(line));
     if recording.exit_code != 0 {
         ui.warn(format_args!("the program ended with exit code {}", recording.exit_code));
     }
-    Ok(trace)
+    Ok(())
 }
 
 /// A recording that is removed when it is not needed any more.
@@ -138,7 +141,12 @@ pub(crate) struct TemporaryTrace {
 }
 
 impl TemporaryTrace {
-    fn create() -> std::io::Result<Self> {
+    pub(crate) fn create() -> Result<Self, CliError> {
+        Self::in_a_new_folder()
+            .map_err(|error| CliError::failed(error).while_doing("cannot make a directory for the recording"))
+    }
+
+    fn in_a_new_folder() -> std::io::Result<Self> {
         let base = std::env::temp_dir();
         let mut number = std::process::id();
         loop {

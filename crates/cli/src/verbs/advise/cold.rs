@@ -16,6 +16,7 @@ use isotherm_trace::{TraceError, TraceReader};
 use isotherm_units::{Bytes, Duration};
 
 use super::Args;
+use super::machine::Machine;
 use crate::error::CliError;
 use crate::format::Format;
 use crate::live::{GroupWatch, LiveClock};
@@ -60,7 +61,7 @@ pub(super) fn find(path: &Path) -> Result<Option<Record>, CliError> {
 
 /// Watches a group, then advises on what was seen.
 pub(super) fn run_live(path: &str, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let mut options = args.budget.options()?;
+    let mut options = args.purpose.budget().options()?;
     if options.length.is_none() {
         options.length = Some(DEFAULT_LENGTH);
     }
@@ -99,6 +100,7 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
         (args.kernel.is_some(), "--kernel"),
         (args.memory.is_some(), "--memory"),
         (args.slowdown.is_some(), "--slowdown"),
+        (args.latency.is_some(), "--latency"),
         (args.cpus.is_some(), "--cpus"),
         (args.threads.is_some(), "--threads"),
     ];
@@ -107,11 +109,13 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
             "{flag} is for page traces, which can be replayed; a record of regions or generations cannot"
         )));
     }
+    let machine = Machine::of(args);
+    machine.found.iter().for_each(|found| ui.say(found));
     let goals = Goals {
         refaults_per_s: args.goal.map_or(Goals::default().refaults_per_s, |goal| goal.0),
         pressure_some: args.pressure.unwrap_or(Goals::default().pressure_some),
-        swap: kind(&args.swap, "--swap")?,
-        storage: kind(&args.storage, "--storage")?,
+        swap: kind(&machine.swap, "--swap")?,
+        storage: kind(&machine.storage, "--storage")?,
     };
     let spinner = ui.spinner("reading the record");
     let advice = match record {

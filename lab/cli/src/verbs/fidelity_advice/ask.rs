@@ -28,6 +28,7 @@ fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliE
         storage: DeviceKind::Nvme.into(),
         swap: DeviceKind::Zram.into(),
         slowdown: Ratio::from_percent(5),
+        latency: None,
         policy: None,
         cpus: 4,
         limits: false,

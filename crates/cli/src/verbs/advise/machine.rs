@@ -1,0 +1,139 @@
+//! The machine that a question is about: what flags say, else this machine as found, else the usual one.
+
+use super::Args;
+use isotherm_advise::Question;
+use isotherm_linux::Root;
+use isotherm_linux::found::{self, BlockDevice, BlockKind, SwapFound};
+use isotherm_sim::swap::DeviceConfig;
+use isotherm_sim::swap::device::DeviceKind;
+use isotherm_units::Bytes;
+use std::path::Path;
+
+/// The hardware of the simulated machine, and where each part comes from.
+#[derive(Debug, PartialEq)]
+pub(super) struct Machine {
+    pub(super) storage: DeviceConfig,
+    pub(super) swap: DeviceConfig,
+    pub(super) cpus: u32,
+    /// What was found on this machine, in a sentence; `None` where nothing was looked up.
+    pub(super) found: Option<String>,
+    /// What this machine has and the simulated one has not.
+    pub(super) unlike: Vec<String>,
+}
+
+impl Machine {
+    /// A question about a program that is started here is about this machine; a recording may come from any.
+    pub(super) fn of(args: &Args) -> Self {
+        // Files of a service that runs may lie anywhere: those of most are on the disk of the system.
+        let folder = if args.cgroup.is_some() { "/" } else { "." };
+        let is_here = !args.command.is_empty() || args.here || args.cgroup.is_some();
+        if is_here { Self::found(args, &Root::default(), Path::new(folder)) } else { Self::usual(args) }
+    }
+
+    pub(super) fn usual(args: &Args) -> Self {
+        Self {
+            storage: args.storage.unwrap_or(DeviceKind::Nvme.into()),
+            swap: args.swap.unwrap_or(DeviceKind::Zram.into()),
+            cpus: args.cpus.unwrap_or(Question::USUAL_CPUS),
+            found: None,
+            unlike: Vec::new(),
+        }
+    }
+
+    fn found(args: &Args, root: &Root, folder: &Path) -> Self {
+        let mut said = Vec::new();
+        let mut part = |is_said: bool, words: String| {
+            if !is_said {
+                said.push(words);
+            }
+        };
+        let (swap, of_swap) = match found::swap(root) {
+            Ok(SwapFound::None) => (DeviceKind::None, "no swap".to_owned()),
+            Ok(SwapFound::On { path, device, zswap }) => {
+                let (kind, name) = device.as_ref().map_or((DeviceKind::Ssd, unknown(&path, "a SATA SSD")), kind_of);
+                let zswap = if zswap { ", behind zswap, which is not simulated" } else { "" };
+                (kind, format!("swap on {name}{zswap}"))
+            }
+            Err(error) => (DeviceKind::Zram, format!("swap not known ({error}; assumed: zram)")),
+        };
+        let (storage, of_storage) = match found::under(root, folder).as_ref().map(kind_of) {
+            Some((kind, name)) => (kind, format!("files on {name}")),
+            None => (DeviceKind::Nvme, format!("files on {}", unknown("a file system", "NVMe"))),
+        };
+        let cpus = found::cpus().clamp(1, 256);
+        part(args.swap.is_some(), of_swap);
+        part(args.storage.is_some(), of_storage);
+        part(args.cpus.is_some(), if cpus == 1 { "1 processor".to_owned() } else { format!("{cpus} processors") });
+        Self {
+            storage: args.storage.unwrap_or(storage.into()),
+            swap: args.swap.unwrap_or(swap.into()),
+            cpus: args.cpus.unwrap_or(cpus),
+            found: (!said.is_empty()).then(|| format!("found: {}", said.join("; "))),
+            unlike: unlike(root),
+        }
+    }
+}
+
+/// The simulated kind, and the device in words.
+fn kind_of(device: &BlockDevice) -> (DeviceKind, String) {
+    let (kind, words) = match device.kind {
+        BlockKind::Zram => (DeviceKind::Zram, "zram"),
+        BlockKind::Ram => (DeviceKind::Ram, "a RAM disk"),
+        BlockKind::Nvme => (DeviceKind::Nvme, "NVMe"),
+        BlockKind::Ssd => (DeviceKind::Ssd, "a SATA SSD"),
+        BlockKind::Disk => (DeviceKind::Disk, "a disk that rotates"),
+        BlockKind::Virtual => (DeviceKind::Ssd, "a virtual disk; assumed: a SATA SSD"),
+    };
+    (kind, format!("{} ({words})", device.name))
+}
+
+fn unknown(what: &str, assumed: &str) -> String {
+    format!("{what} whose disk is not known (assumed: {assumed})")
+}
+
+/// Properties of this machine that no replay has.
+fn unlike(root: &Root) -> Vec<String> {
+    let huge = found::huge_pages(root).filter(|switch| switch == "always").map(|_| {
+        "this machine gives huge pages to all programs (transparent_hugepage is `always`); replays have none".to_owned()
+    });
+    let page = found::other_page_bytes()
+        .map(|bytes| format!("pages of this machine are of {}; replays are of 4 KiB", Bytes::new(bytes).approx()));
+    huge.into_iter().chain(page).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &[&str]) -> Args {
+        Line::parse_from([&["advise"], line].concat()).args
+    }
+
+    #[test]
+    fn a_recording_from_elsewhere_is_asked_about_on_the_usual_machine() {
+        let machine = Machine::of(&args(&["a.parquet"]));
+        assert_eq!((machine.swap, machine.cpus, machine.found), (DeviceKind::Zram.into(), 4, None));
+    }
+
+    #[test]
+    fn this_machine_is_taken_as_it_is_found_and_flags_come_first() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("proc")).unwrap();
+        std::fs::write(tree.path().join("proc/swaps"), "Filename Type Size Used Priority\n").unwrap();
+        let root = Root::below(tree.path());
+        let machine = Machine::found(&args(&["--", "true"]), &root, Path::new("/no/such/folder"));
+        assert_eq!((machine.swap, machine.storage), (DeviceKind::None.into(), DeviceKind::Nvme.into()));
+        let said = machine.found.unwrap();
+        assert!(said.starts_with("found: no swap; files on a file system whose disk is not known"), "{said}");
+        let machine =
+            Machine::found(&args(&["--swap", "nvme", "--storage", "ssd", "--cpus", "7", "a"]), &root, Path::new("."));
+        assert_eq!((machine.swap, machine.cpus, machine.found), (DeviceKind::Nvme.into(), 7, None));
+    }
+}

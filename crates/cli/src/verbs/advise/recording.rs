@@ -1,0 +1,56 @@
+//! The recording of a program that is started for a question: kept, so that other questions about it take seconds.
+
+use super::{Args, program_name};
+use crate::error::CliError;
+use crate::ui::Ui;
+use crate::verbs::record::{TemporaryTrace, record_for_advice};
+use isotherm_recorder::cache_folder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+/// A recording, and how long it stays.
+#[derive(Debug)]
+pub(super) enum Recording {
+    Kept(PathBuf),
+    /// Until the question is answered.
+    Temporary(TemporaryTrace),
+}
+
+impl Recording {
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::Kept(path) => path,
+            Self::Temporary(trace) => trace.path(),
+        }
+    }
+}
+
+/// Records the program that the flags name, and says where the recording is.
+pub(super) fn make(args: &Args, ui: &Ui) -> Result<Recording, CliError> {
+    let recording = match place(args) {
+        Some(path) => Recording::Kept(path),
+        None => Recording::Temporary(TemporaryTrace::create()?),
+    };
+    record_for_advice(&args.command, recording.path(), args.native_first, ui)?;
+    match &recording {
+        Recording::Kept(path) => {
+            ui.say(format_args!("recording: {0} (isotherm advise {0} asks again)", path.display()))
+        }
+        Recording::Temporary(_) => ui.say("the recording is not kept; --keep FILE keeps it"),
+    }
+    Ok(recording)
+}
+
+/// Where the recording stays; `None`: nowhere. A configuration names its recording, so it stays next to that.
+fn place(args: &Args) -> Option<PathBuf> {
+    if let Some(path) =
+        args.keep.clone().or_else(|| args.config.as_ref().map(|config| config.with_extension("parquet")))
+    {
+        return Some(path);
+    }
+    let is_off = args.no_cache || std::env::var_os("ISOTHERM_NO_CACHE").is_some_and(|value| !value.is_empty());
+    let folder = cache_folder().filter(|_| !is_off)?.join("recordings");
+    // Without the folder the question is answered all the same.
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    Some(folder.join(format!("{}.parquet", program_name(&args.command[0]))))
+}
