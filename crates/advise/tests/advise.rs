@@ -369,6 +369,7 @@ fn json_has_the_documented_shape() {
         ("answer", keys(&advice)),
         ("row", keys(&advice["rows"][0])),
         ("interval", keys(&advice["rows"][0]["major_faults"])),
+        ("process", keys(&advice["processes"][0])),
         ("configuration", keys(&advice["configurations"][0])),
         ("recommendation", keys(&advice["recommendation"])),
         ("gain", keys(&advice["recommendation"]["gain"])),
@@ -385,16 +386,18 @@ fn json_has_the_documented_shape() {
     let expected = [
         (
             "answer",
-            "compared_bytes configurations effort holds_on huge_pages kernel kernel_defaults notes other_devices peak_bytes program \
-             recommendation replays rows sampled_replays slowdown_allowed_ppm storage swap unknowns unlimited_work_ns unlimited_major_faults unlimited_mean_bytes unlimited_runtime_ns",
+            "compared_bytes configurations effort holds_on huge_pages kernel kernel_defaults notes other_devices peak_bytes processes program \
+             recommendation replays rows sampled_replays slowdown_allowed_ppm storage swap unknowns unlimited_major_faults unlimited_mean_bytes \
+             unlimited_runtime_ns unlimited_work_ns",
         ),
         (
             "row",
             "candidate ending faults_to_opt_ppm gamble is_calibrated is_fast_enough major_faults mean_bytes memory_bytes \
              memory_share_ppm monitor_cpu_ns n pressure_some_ppm reclaim_cpu_ns runs_on_linux runtime_ns runtime_ratio_ppm sample \
-             schemes unfinished",
+             schemes slowest unfinished",
         ),
         ("interval", "chance_high chance_low high low median"),
+        ("process", "burst bursts name process work_ns"),
         ("configuration", "candidate enough_bytes is_calibrated presets runs_on_linux"),
         (
             "recommendation",
