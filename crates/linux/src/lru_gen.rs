@@ -53,9 +53,16 @@ fn absent(root: &Root) -> LiveError {
 }
 
 /// Identifiers of the group at this path in commands, one for each node. The path is as in the file: `/` is the root.
-pub fn lruvecs(listings: &[Listing], path: &str) -> Vec<Lruvec> {
+///
+/// A group that was removed is listed under its path until its last page is gone, also when there is a new one of this path. The new one
+/// is that with the number of the folder, `inode`, as 7.2 has it, else the last one: they are listed in the order in
+/// which they were made (`kernel/cgroup/cgroup.c: css_next_child`).
+pub fn lruvecs(listings: &[Listing], path: &str, inode: Option<u64>) -> Vec<Lruvec> {
     let path = if path.is_empty() { "/" } else { path };
-    listings.iter().filter(|listing| listing.path == path).map(|listing| listing.lruvec).collect()
+    let named = || listings.iter().filter(|listing| listing.path == path).map(|listing| listing.lruvec);
+    let last = named().last().map(|lruvec| lruvec.memcg);
+    let living = inode.filter(|&inode| named().any(|lruvec| lruvec.memcg == inode)).or(last);
+    named().filter(|lruvec| Some(lruvec.memcg) == living).collect()
 }
 
 /// Creates a generation.
@@ -106,9 +113,22 @@ mod tests {
     #[test]
     fn a_group_is_found_by_its_path() {
         let listings = isotherm_texts::lru_gen::parse(TEXT).unwrap();
-        let web = lruvecs(&listings, "/app.slice/web 1.service");
+        let web = lruvecs(&listings, "/app.slice/web 1.service", None);
         assert_eq!(web, [0, 1].map(|node| Lruvec { memcg: 2, node: NodeId(node) }));
-        assert_eq!((lruvecs(&listings, "").len(), lruvecs(&listings, "/absent").len()), (1, 0));
+        assert_eq!((lruvecs(&listings, "", None).len(), lruvecs(&listings, "/absent", None).len()), (1, 0));
+    }
+
+    /// After a restart of its service the old group is listed as long as it has pages.
+    #[test]
+    fn of_two_groups_of_a_path_the_living_one_counts() {
+        let group =
+            |memcg: u64| format!("memcg {memcg} /web\n node 0\n 0 1 1 1\n 1 1 1 1\n node 1\n 0 1 1 1\n 1 1 1 1\n");
+        let text = format!("memcg 1 /\n node 0\n 0 1 1 1\n 1 1 1 1\n{}{}", group(812), group(437));
+        let listings = isotherm_texts::lru_gen::parse(&text).unwrap();
+        let of = |inode| lruvecs(&listings, "/web", inode).iter().map(|lruvec| lruvec.memcg).collect::<Vec<_>>();
+        assert_eq!(of(None), [437, 437], "the last one, on both nodes");
+        assert_eq!(of(Some(9)), [437, 437], "6.1 and 6.12 have numbers of their own");
+        assert_eq!(of(Some(812)), [812, 812], "the folder's number decides");
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct GroupRow {
     pub kind: RowKind,
     /// Process id, for a process.
     pub pid: Option<u32>,
+    /// Resident memory of the process, or memory charged to the group.
+    pub resident_bytes: Option<u64>,
     /// Memory found accessed in at least a quarter of the checks.
     pub hot_bytes: Option<u64>,
     /// Memory found accessed in some checks, but in less than a quarter.
@@ -62,6 +64,8 @@ pub struct GroupRow {
     pub cold_bytes: Option<u64>,
     /// Memory in swap.
     pub swapped_bytes: Option<u64>,
+    /// Share of time in which some task of the group waited for memory (PSI `some`, 10 s), in parts per million.
+    pub pressure_ppm: Option<u64>,
 }
 
 impl GroupRow {

@@ -172,7 +172,12 @@ impl State {
             Sort::Swapped => row.swapped_bytes,
             Sort::Name => None,
         };
-        rows.sort_by(|a, b| figure(b).cmp(&figure(a)).then_with(|| a.name.cmp(&b.name)).then(a.key.cmp(&b.key)));
+        // Where the figure is not known, the largest come first all the same.
+        let resident = |row: &GroupRow| if self.sort == Sort::Name { None } else { row.resident_bytes };
+        rows.sort_by(|a, b| {
+            let by_figure = figure(b).cmp(&figure(a)).then_with(|| resident(b).cmp(&resident(a)));
+            by_figure.then_with(|| a.name.cmp(&b.name)).then(a.key.cmp(&b.key))
+        });
         rows
     }
 

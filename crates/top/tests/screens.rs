@@ -97,6 +97,34 @@ fn numbers_of_processes_stand_in_a_column_and_notes_are_whole() {
     assert!(shown.windows(told.len()).any(|words| words == told), "{lines:#?}");
 }
 
+/// A kernel without generations tells no temperatures: what it tells is shown, the largest first, and why the rest is missing.
+#[test]
+fn without_temperatures_sizes_pressure_and_the_reason_are_shown() {
+    let row = |key: u64, name: &str, mib: u64, pressure_ppm| GroupRow {
+        key: RowKey(key),
+        name: name.to_owned(),
+        resident_bytes: Some(mib << 20),
+        swapped_bytes: Some(0),
+        pressure_ppm,
+        ..GroupRow::default()
+    };
+    let mut state = State::new("test");
+    let groups = vec![row(1, "/small.service", 16, Some(12_000)), row(2, "/large.service", 512, None)];
+    let note = "no temperatures of groups: it needs a kernel of 6.1 or newer with CONFIG_LRU_GEN";
+    state.push(Frame { groups, notes: vec![note.to_owned()], ..Frame::default() });
+    let text = characters(&drawn(&state, (100, 24), PLAIN));
+    let lines: Vec<String> =
+        text.chars().collect::<Vec<_>>().chunks(100).map(|line| line.iter().collect::<String>()).collect();
+    let words = |line: usize| lines[line].split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words(1), "NAME RSS HOT WARM COLD SWAP WORKING PRESSURE");
+    assert_eq!([words(2), words(3)].map(|words| words.contains("large")), [true, false], "{lines:#?}");
+    assert!(
+        words(2).contains("512 MiB - - - 0 B - -") && words(3).contains("16.0 MiB - - - 0 B - 1.2 %"),
+        "{lines:#?}"
+    );
+    assert!(text.contains("it needs a kernel of 6.1 or newer"), "{lines:#?}");
+}
+
 #[test]
 fn any_size_and_any_rows_are_drawn() {
     let long = "n".repeat(5000);

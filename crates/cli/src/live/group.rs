@@ -55,7 +55,7 @@ impl GroupWatch {
 
     fn listings(&self) -> Result<Vec<Listing>, LiveError> {
         let all = lru_gen::read(&self.root)?;
-        let lruvecs = lru_gen::lruvecs(&all, self.group.path());
+        let lruvecs = lru_gen::lruvecs(&all, self.group.path(), Some(self.group.number()));
         Ok(all.into_iter().filter(|listing| lruvecs.contains(&listing.lruvec)).collect())
     }
 

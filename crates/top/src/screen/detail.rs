@@ -107,9 +107,14 @@ pub(super) fn figures(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     for (line, (name, value)) in (0..).zip(&lines) {
         canvas.text(area, (0, line), &format!("{name:<14} {value}"), PLAIN);
     }
+    notes(state, canvas, area, 6);
+}
+
+/// The notes of the frame, from line `first` of the area on.
+pub(super) fn notes(state: &State, canvas: &mut Canvas<'_>, area: Rect, first: u16) {
     let notes = state.frame().map_or(&[][..], |frame| &frame.notes);
     let folded = notes.iter().flat_map(|note| folded(note, usize::from(area.width)));
-    for (line, words) in (6..).zip(folded) {
+    for (line, words) in (first..area.height).zip(folded) {
         canvas.text(area, (0, line), &words, DIM);
     }
 }

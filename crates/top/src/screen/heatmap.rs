@@ -4,6 +4,7 @@ use isotherm_report::{ColourDepth, heat_colour};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::detail;
 use super::paint::{Canvas, DIM, bytes, time};
 use crate::{HeatRegion, RowKey, State};
 
@@ -63,6 +64,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let total = ranges.bytes();
     if total == 0 || lines == 0 {
         canvas.text(area, (1, 0), "-  the chosen row is not monitored at this time", DIM);
+        detail::notes(state, canvas, area, 2);
         return;
     }
     let edge = |line: u64| u64::try_from(u128::from(total) * u128::from(line) / u128::from(lines)).unwrap_or(total);

@@ -154,7 +154,7 @@ impl LiveFeed {
                 continue;
             }
             let key = self.key(Identity::Group(group.path().to_owned()));
-            let generations = generations_of(&listings, group.path());
+            let generations = generations_of(&listings, &group);
             let older = |from: u64, to: u64| {
                 let within = |generation: &&Generation| (from..to).contains(&generation.age_ns);
                 let bytes = |generation: &Generation| generation.anon_bytes.saturating_add(generation.file_bytes);
@@ -167,7 +167,9 @@ impl LiveFeed {
                 hot_bytes: older(0, HOT_NS),
                 warm_bytes: older(HOT_NS, WARM_NS),
                 cold_bytes: older(WARM_NS, u64::MAX),
+                resident_bytes: Some(current.get()),
                 swapped_bytes: group.bytes("memory.swap.current").ok().map(isotherm_units::Bytes::get),
+                pressure_ppm: pressure::of_group(&self.root, group.folder(), Resource::Memory).ok().map(some_ppm),
                 ..GroupRow::default()
             });
             if self.chosen == Some(key) {
@@ -234,6 +236,7 @@ impl LiveFeed {
                 name,
                 kind: RowKind::Process,
                 pid: Some(pid),
+                resident_bytes: Some(resident),
                 swapped_bytes: field("VmSwap:"),
                 ..GroupRow::default()
             });
@@ -351,8 +354,14 @@ fn resident_and_start(root: &Root, folder: &Path) -> Option<(u64, u64)> {
     (resident > 0).then(|| (resident.saturating_mul(page_bytes()), start))
 }
 
-fn generations_of(listings: &[Listing], path: &str) -> Vec<Generation> {
-    let rows = listings.iter().filter(|listing| listing.path == path).flat_map(|listing| &listing.rows);
+/// Share of the last 10 s in which some task waited for memory, in millionths.
+fn some_ppm(pressure: pressure::Pressure) -> u64 {
+    u64::from(pressure.some.avg10_bp) * 100
+}
+
+fn generations_of(listings: &[Listing], group: &Group) -> Vec<Generation> {
+    let lruvecs = lru_gen::lruvecs(listings, group.path(), Some(group.number()));
+    let rows = listings.iter().filter(|listing| lruvecs.contains(&listing.lruvec)).flat_map(|listing| &listing.rows);
     rows.map(|row| Generation {
         seq: row.seq,
         age_ns: row.age_ms.saturating_mul(1_000_000),
