@@ -1,5 +1,7 @@
 //! Memory cgroups, version 2: finds them by path or pattern, and reads their files.
 
+mod named;
+
 use crate::counters::parsed;
 use crate::{LiveError, Root};
 pub use isotherm_texts::cgroup::Limit;
@@ -87,11 +89,19 @@ impl Hierarchy {
     }
 
     /// The group at a path: in the hierarchy (`/app.slice/web.service`, with or without the slash), or with the mount point as
-    /// prefix.
+    /// prefix. A name without a slash may be that of a unit or a container too.
     ///
     /// # Errors
-    /// [`LiveError::Refused`] for a path outside the hierarchy, [`LiveError::Gone`] if there is no such group.
+    /// [`LiveError::Refused`] for a path outside the hierarchy and for a name that several have, [`LiveError::Gone`] if there is no such
+    /// group.
     pub fn group(&self, path: &str) -> Result<Group, LiveError> {
+        match self.at(path) {
+            Err(LiveError::Gone(_)) if !path.contains('/') && !path.is_empty() => self.named(path),
+            found => found,
+        }
+    }
+
+    fn at(&self, path: &str) -> Result<Group, LiveError> {
         let path = self.normal(path)?;
         let folder = self.mount.join(path.trim_start_matches('/'));
         match std::fs::metadata(self.root.path(&folder)) {

@@ -15,8 +15,9 @@ pub(crate) struct TargetArgs {
     /// A running process, with its children.
     #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "physical"])]
     pub(crate) pid: Option<u32>,
-    /// All processes of a control group (version 2) and of those below it: its path as in /proc/PID/cgroup, or below /sys/fs/cgroup.
-    #[arg(long, value_name = "PATH", conflicts_with = "physical")]
+    /// All processes of a control group (version 2) and of those below it: its path as in /proc/PID/cgroup or below /sys/fs/cgroup, or the
+    /// name of a unit of systemd, or the number of a container.
+    #[arg(long, value_name = "GROUP", conflicts_with = "physical")]
     pub(crate) cgroup: Option<String>,
     /// All of physical memory.
     #[arg(long)]

@@ -150,8 +150,9 @@ pub(crate) struct Args {
     /// Run COMMAND once as it is before it is recorded, for its CPU time and memory (see `isotherm record --help`).
     #[arg(long, help_heading = RARE, requires = "command")]
     native_first: bool,
-    /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high.
-    #[arg(long, help_heading = RUNNING, value_name = "PATH", conflicts_with = "command")]
+    /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high: its
+    /// path, or the name of a unit of systemd, or the number of a container.
+    #[arg(long, help_heading = RUNNING, value_name = "GROUP", conflicts_with = "command")]
     cgroup: Option<String>,
     /// With --cgroup: time between two looks [default: a sixtieth of --for, 2s to 60s].
     #[arg(long, help_heading = RUNNING, value_name = "TIME", requires = "cgroup")]

@@ -7,7 +7,7 @@ use isotherm_daemon::changes::{Changed, protected, same_value};
 use isotherm_linux::cgroup::{Group, Hierarchy, Limit};
 use isotherm_linux::counters::{meminfo, memory_stat};
 use isotherm_linux::knobs::value_of;
-use isotherm_linux::{Root, page_bytes};
+use isotherm_linux::{LiveError, Root, page_bytes};
 use isotherm_report::{Cell, Column, Table};
 use isotherm_scenario::{Scenario, VariantSpec, parse};
 use isotherm_units::{Amount, Bytes, Duration};
@@ -45,8 +45,8 @@ pub(crate) struct Args {
     /// What `advise --config` wrote.
     #[arg(value_name = "ADVICE.toml")]
     advice: PathBuf,
-    /// The control group (version 2) that the limit is for.
-    #[arg(long, value_name = "PATH")]
+    /// The control group (version 2) that the limit is for: its path, or the name of a unit of systemd or the number of a container.
+    #[arg(long, value_name = "GROUP")]
     cgroup: Option<String>,
     /// Set memory.max, above which processes are killed, in place of memory.high.
     #[arg(long, requires = "cgroup")]
@@ -93,8 +93,9 @@ struct Write {
     result: &'static str,
 }
 
-pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+pub(crate) fn run(mut args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let root = args.hands.root();
+    args.cgroup = args.cgroup.map(|name| path_of(&root, name)).transpose()?;
     let acts = args.yes && !args.dry_run;
     let mut scenario = read(&args.advice, acts)?;
     if let Some(age) = args.age {
@@ -161,12 +162,37 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             ));
         }
     }
+    of_a_unit(&root, &writes).iter().for_each(|words| ui.warn(words));
     if acts {
         ui.say("`isotherm restore` takes back what was written");
     } else {
         ui.say("no setting was written; --yes writes this list");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The path of a group that is named as a unit or container; what is not there now stays as it was said.
+fn path_of(root: &Root, name: String) -> Result<String, CliError> {
+    if name.contains('/') {
+        return Ok(name);
+    }
+    match Hierarchy::unified(root).and_then(|hierarchy| hierarchy.group(&name)) {
+        Ok(group) => Ok(group.path().to_owned()),
+        Err(error @ LiveError::Refused(_)) => Err(to_cli(error)),
+        Err(_) => Ok(name),
+    }
+}
+
+/// What takes a limit back that was written into the group of a unit.
+fn of_a_unit(root: &Root, writes: &[Write]) -> Option<String> {
+    let unit =
+        writes.iter().find_map(|write| write.scope.rsplit('/').next().filter(|name| name.ends_with(".service")))?;
+    root.has("/run/systemd/system").then(|| {
+        format!(
+            "{unit} is a unit of systemd, which writes its own value at the next start, reload or set-property; to stay: \
+             systemctl set-property {unit} MemoryHigh=SIZE"
+        )
+    })
 }
 
 /// The configuration for the daemon, and the number of its sections.
