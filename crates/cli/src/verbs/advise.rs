@@ -35,6 +35,7 @@ mod huge;
 mod machine;
 mod purpose;
 mod recording;
+mod several;
 mod tiers;
 mod verify;
 
@@ -56,6 +57,9 @@ pub(crate) struct Args {
     /// A recording (see `isotherm record` and `isotherm convert import`), or a record of regions or generations of a running program.
     #[arg(value_name = "TRACE", required_unless_present_any = ["command", "cgroup"], conflicts_with_all = ["command", "cgroup"])]
     trace: Option<PathBuf>,
+    /// More recordings of the same program: that which needs most memory decides.
+    #[arg(value_name = "TRACE", requires = "trace", conflicts_with_all = ["fast", "verify", "huge_pages", "config", "report", "rows", "details", "keep", "from", "to"])]
+    more: Vec<PathBuf>,
     /// Memory sizes to try: shares of peak memory, or sizes [default: 40%,50%,60%,70%,80%,90%,100%].
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     memory: Option<Vec<Amount>>,
@@ -183,6 +187,7 @@ Examples:
   isotherm advise traces/sqlite.parquet --swap nvme --slowdown 10% --report sqlite.html
   isotherm advise traces/sqlite.parquet --kernel all --verify
   isotherm advise traces/redis.parquet --latency 2ms
+  isotherm advise monday.parquet tuesday.parquet
   isotherm advise traces/sqlite.parquet --storage latency=4ms,bandwidth=30MiB/s,queue=1
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
   isotherm advise traces/sqlite.parquet --details
@@ -205,6 +210,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.goal.is_some() || args.pressure.is_some() {
         return Err(CliError::usage("--goal and --pressure are for records; with page traces say --slowdown"));
     }
+    if let Some(first) = args.trace.iter().next().filter(|_| !args.more.is_empty()) {
+        let paths: Vec<PathBuf> = std::iter::once(first).chain(&args.more).cloned().collect();
+        return several::run(&paths, &args, ui);
+    }
     let recorded = match &args.trace {
         Some(_) => None,
         None => Some(recording::make(&args, ui)?),
@@ -212,18 +221,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let trace = args.trace.clone().or_else(|| recorded.as_ref().map(|recorded| recorded.path().to_path_buf()));
     let trace = trace.expect("clap asks for a trace or a command");
     let name = match &args.trace {
-        Some(path) => path.file_stem().map_or_else(|| "program".to_owned(), |stem| stem.to_string_lossy().into_owned()),
+        Some(path) => name_of(path),
         None => program_name(&args.command[0]),
     };
-    let trace = std::path::absolute(&trace).unwrap_or(trace);
-    if let Some(how) = failure(&trace) {
-        if !args.anyway {
-            return Err(CliError::failed(format!(
-                "no advice: {how}. What it needs when it works is not in this recording: record it again, or say --anyway"
-            )));
-        }
-        ui.warn(format_args!("{how}: what it needs when it works is not in this recording"));
-    }
+    let trace = checked(&trace, &args, ui)?;
     // Must live until the replay ends.
     let cut = window_of(&trace, &args, ui)?;
     let trace = cut.as_ref().map_or(trace, |cut| cut.path().to_path_buf());
@@ -242,22 +243,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     // Missing requirements are reported before any replay.
     let lab = args.verify.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
     let usual = Question::usual(name, trace, kernels.releases.clone());
-    let here = !args.command.is_empty() || args.here;
-    let question = Question {
-        memory: args.memory.clone().unwrap_or_else(|| usual.memory.clone()),
-        storage: machine.storage,
-        swap: machine.swap,
-        slowdown: args.slowdown.unwrap_or(usual.slowdown),
-        latency: args.latency,
-        policy: args.policy.or_else(|| here.then(|| running_policy(&Root::default()))),
-        cpus: machine.cpus,
-        limits: args.limits,
-        effort: args.effort,
-        sampling: args.sample,
-        keep: if args.no_cache { None } else { keep() },
-        threads: args.threads.map(usize::from),
-        ..usual
-    };
+    let question = question_of(usual, &args, &machine);
     if args.huge_pages {
         huge::run(&question, args.format.format, ui)?;
         return Ok(ExitCode::SUCCESS);
@@ -270,9 +256,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         answers.iter_mut().for_each(|advice| advice.withhold_if_too_short(&question));
     }
     let Some(first) = answers.first() else { return Err(CliError::failed("no release of the kernel was asked for")) };
-    let is_systemd = here && Path::new("/run/systemd/system").exists();
-    let usual = if is_systemd { Platform::SYSTEMD } else { Platform::CGROUP };
-    let platform = args.purpose.platform().cloned().unwrap_or(usual);
+    let platform = platform_of(&args);
     let verified = lab.map(|lab| verify::verify(&lab, &answers, &question.trace, ui)).transpose()?;
     match args.format.format {
         Format::Table => {
@@ -326,6 +310,56 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return Err(CliError::partial(format!("interrupted: this is what was known by then{way_out}")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the question is about this machine.
+fn is_here(args: &Args) -> bool {
+    !args.command.is_empty() || args.here
+}
+
+/// What keeps the program.
+fn platform_of(args: &Args) -> Platform {
+    let is_systemd = is_here(args) && Path::new("/run/systemd/system").exists();
+    let usual = if is_systemd { Platform::SYSTEMD } else { Platform::CGROUP };
+    args.purpose.platform().cloned().unwrap_or(usual)
+}
+
+/// A recording as it is called in answers.
+fn name_of(trace: &Path) -> String {
+    trace.file_stem().map_or_else(|| "program".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// The full path of a recording whose program did its work.
+fn checked(trace: &Path, args: &Args, ui: &Ui) -> Result<PathBuf, CliError> {
+    let trace = std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned());
+    if let Some(how) = failure(&trace) {
+        if !args.anyway {
+            return Err(CliError::failed(format!(
+                "no advice: {how}. What it needs when it works is not in this recording: record it again, or say --anyway"
+            )));
+        }
+        ui.warn(format_args!("{how}: what it needs when it works is not in this recording"));
+    }
+    Ok(trace)
+}
+
+/// The question that the flags ask.
+fn question_of(usual: Question, args: &Args, machine: &Machine) -> Question {
+    Question {
+        memory: args.memory.clone().unwrap_or_else(|| usual.memory.clone()),
+        storage: machine.storage,
+        swap: machine.swap,
+        slowdown: args.slowdown.unwrap_or(usual.slowdown),
+        latency: args.latency,
+        policy: args.policy.or_else(|| is_here(args).then(|| running_policy(&Root::default()))),
+        cpus: machine.cpus,
+        limits: args.limits,
+        effort: args.effort,
+        sampling: args.sample,
+        keep: if args.no_cache { None } else { keep() },
+        threads: args.threads.map(usize::from),
+        ..usual
+    }
 }
 
 fn latency_named(text: &str) -> Result<Duration, String> {
