@@ -203,7 +203,7 @@ fn row(key: RowKey, meta: &RecordMeta, snapshot: &Snapshot, regions: &[HeatRegio
         hot_bytes: known.then(|| sum(|ppm| ppm >= HOT_PPM)),
         warm_bytes: known.then(|| sum(|ppm| ppm > 0 && ppm < HOT_PPM)),
         cold_bytes: Some(sum(|ppm| ppm == 0)),
-        swapped_bytes: None,
+        ..GroupRow::default()
     }
 }
 
