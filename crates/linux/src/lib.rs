@@ -21,6 +21,7 @@ mod release;
 mod reverse_map;
 mod root;
 mod smaps;
+mod stalls;
 mod sys;
 mod workers;
 
@@ -35,4 +36,5 @@ pub use process::{Changes, Family, Life, Member, Process, Running, running};
 pub use release::kernel_version;
 pub use root::Root;
 pub use smaps::{SmapsArea, VmFlags, smaps};
+pub use stalls::{GroupStall, group_stalls};
 pub use workers::Workers;

@@ -23,6 +23,11 @@ impl ResolvedTarget {
         if self.command.is_some() { &self.top } else { &self.group }
     }
 
+    /// The group whose pressure tells what acting on it does.
+    pub(super) fn domain(&self) -> &str {
+        if self.command.is_some() { &self.group } else { &self.top }
+    }
+
     /// Whether it is left alone; if so, notes it.
     pub(super) fn is_spared(&self, spared: &mut Skipped, world: &mut dyn System) -> bool {
         match &self.command {

@@ -1,6 +1,7 @@
 //! The loop in a simulated world: groups that come and go, pressure, faults of every kind.
 
 mod configs;
+mod guard;
 mod kernels;
 mod memory;
 mod own;
@@ -67,7 +68,8 @@ fn pressure_and_the_kill_file_pause_it() {
     assert!(first >= Instant::START + Duration::from_secs(110), "a minute of calm first: {first}");
     let refused = |act: &Act| matches!(&act.effect, Effect::Refused { why } if why.contains("waited for memory"));
     assert!(truth.acts().iter().any(refused), "why nothing happened is told");
-    assert!(truth.has_line(|line| *line == Line::Resumed));
+    let calmed = |line: &Line| matches!(line, Line::Calmed { target } if target == "/app/web-1");
+    assert!(truth.has_line(calmed), "{:?}", truth.lines);
 
     let truth = Truth::new();
     truth.has_kill_file.set(true);
@@ -186,6 +188,7 @@ fn seeds_of_chance_break_nothing() {
                 second,
                 Box::new(move |truth| {
                     match kind {
+                        0 if second % 3 == 0 => truth.waits(["/app/web-1", "/app/db"][index % 2], value, value / 4),
                         0 => truth.pressure.set(Ratio::from_percent(value)),
                         1 => truth.has_kill_file.set(value < 2),
                         2 => truth.is_log_full.set(value < 2),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use isotherm_core::host::AddressRange;
 use isotherm_daemon::config::{Config, Target};
-use isotherm_daemon::control_loop::{Member, NodeFree, Running, System, SystemError};
+use isotherm_daemon::control_loop::{GroupStall, Member, NodeFree, Running, System, SystemError};
 use isotherm_linux::cgroup::Hierarchy;
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
@@ -98,6 +98,22 @@ impl System for Machine<'_> {
     fn full_stall(&mut self) -> Option<Duration> {
         let pressure = pressure::of_system(&self.root, pressure::Resource::Memory).ok()?;
         Some(Duration::from_us(pressure.full?.total_us))
+    }
+
+    fn full_stall_of(&mut self, group: &str) -> Option<Duration> {
+        let group = Hierarchy::unified(&self.root).and_then(|all| all.group(group)).ok()?;
+        let pressure = pressure::of_group(&self.root, group.folder(), pressure::Resource::Memory).ok()?;
+        Some(Duration::from_us(pressure.full?.total_us))
+    }
+
+    fn group_stalls(&mut self) -> Vec<GroupStall> {
+        let stall = |one: linux::GroupStall| GroupStall {
+            path: one.path,
+            full_ns: one.full_us.map(|us| us.saturating_mul(1000)),
+            limit_hits: one.limit_hits,
+            is_whole: one.is_whole,
+        };
+        linux::group_stalls(&self.root).unwrap_or_default().into_iter().map(stall).collect()
     }
 
     fn swap_free(&mut self) -> Option<Bytes> {

@@ -4,7 +4,8 @@ use super::files::{Watched, writes};
 use super::{Counts, EngineError, Kernel, Line, Standing, System, SystemError, Trouble, Write, stat_write};
 use crate::config::{Config, MonitorsConfig, Target};
 use crate::control_loop::gate::Skipped;
-use crate::control_loop::targets::resolve;
+use crate::control_loop::guard::{Reach, takes_from_all};
+use crate::control_loop::targets::{ResolvedTarget, resolve};
 use crate::control_loop::trouble::{TargetError, joined};
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{PresetError, Setup};
@@ -30,7 +31,7 @@ pub(in super::super) struct Kdamond {
     takes_damon_stat: bool,
     spared: Skipped,
     /// Its current groups, with their processes.
-    members: BTreeMap<String, Vec<u32>>,
+    members: BTreeMap<String, ResolvedTarget>,
     /// Why they could not be found.
     trouble: Option<SystemError>,
     /// What it monitors, while it runs.
@@ -75,7 +76,7 @@ impl Kdamond {
             return Err(TargetError::none_there("targets", &self.targets).into());
         }
         if !is_physical {
-            let mut pids: Vec<u32> = self.members.values().flatten().copied().collect();
+            let mut pids: Vec<u32> = self.members.values().flat_map(|one| &one.processes).copied().collect();
             pids.sort_unstable();
             return match pids.len() {
                 0 => Err(TargetError::NoneRuns(joined(&self.targets)).into()),
@@ -112,6 +113,14 @@ impl Kernel for Kdamond {
         if self.is_for_all() { vec!["physical memory".to_owned()] } else { self.members.keys().cloned().collect() }
     }
 
+    fn reach(&self) -> Reach {
+        if self.is_for_all() {
+            return Reach::machine();
+        }
+        let takes = self.config().schemes.iter().any(|scheme| takes_from_all(scheme.action));
+        Reach::groups(self.members.values().map(ResolvedTarget::domain)).and_machine(takes)
+    }
+
     fn follow(&mut self, config: &Config, world: &mut dyn System) -> Vec<Line> {
         self.trouble = None;
         self.spared.begin(&config.daemon.protect);
@@ -124,7 +133,6 @@ impl Kernel for Kdamond {
             }
         }
         found.retain(|_, one| !one.is_spared(&mut self.spared, world));
-        let found: BTreeMap<String, Vec<u32>> = found.into_iter().map(|(name, one)| (name, one.processes)).collect();
         let section = || self.label.clone();
         let came = found.keys().filter(|path| !self.members.contains_key(*path));
         let mut lines: Vec<Line> =

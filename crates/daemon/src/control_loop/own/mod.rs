@@ -6,6 +6,7 @@ mod gate;
 mod sums;
 
 use super::gate::Skipped;
+use super::guard::{Reach, takes_from_all};
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Phase, Section, Watched};
@@ -63,6 +64,18 @@ impl Spec {
         }
     }
 
+    /// What it can stall, if it acts on these groups.
+    fn reach<'a>(&self, groups: impl Iterator<Item = &'a str>) -> Reach {
+        match self {
+            Self::Monitors(spec) => {
+                let schemes = spec.config.iter().flat_map(|config| &config.schemes);
+                Reach::groups(groups).and_machine(schemes.map(|scheme| scheme.action).any(takes_from_all))
+            }
+            // It fills the fast node, which everyone uses.
+            Self::Tiering(_) => Reach::machine(),
+        }
+    }
+
     fn why(&self) -> String {
         match self {
             Self::Monitors(spec) => spec.why_own().to_owned(),
@@ -87,6 +100,9 @@ pub(super) struct OwnSection {
     /// Targets by process id.
     processes: BTreeMap<u32, TargetId>,
     names: BTreeMap<TargetId, String>,
+    /// Groups of targets.
+    paths: BTreeMap<TargetId, String>,
+    reach: Reach,
     /// The entry of `targets` that a process belongs to, by process id.
     entries: BTreeMap<u32, String>,
     /// Processes that could not be monitored, so that they are not tried again each time.
@@ -118,6 +134,8 @@ impl Kind for OwnSection {
             spared: Skipped::new(spec.enable()),
             processes: BTreeMap::new(),
             names: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            reach: Reach::default(),
             entries: BTreeMap::new(),
             unwatched: BTreeSet::new(),
             sums: Sums::default(),
@@ -146,6 +164,14 @@ impl Section for OwnSection {
         lines
     }
 
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach.clone()
+    }
+
     fn due(&self, stretch: u32) -> Due {
         let Some(due) = self.engine.poll_timeout() else { return Due::Never };
         let due = if self.engine.is_stretched_inside() {
@@ -157,7 +183,7 @@ impl Section for OwnSection {
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
-        let (now, stretch, permit) = (context.now, context.stretch, self.head.permit(context.withheld));
+        let (now, stretch, permit) = (context.now, context.stretch, self.head.permit(context.guard));
         if stretch != self.stretch {
             self.stretch = stretch;
             self.engine.stretch(&self.spec, stretch, context.host);
@@ -169,9 +195,11 @@ impl Section for OwnSection {
             world: &mut *context.world,
             log: &mut *context.log,
             permit: &permit,
+            guard: context.guard,
             kill_file: &context.config.guard.file,
             label: &self.head.label,
             targets: &self.names,
+            paths: &self.paths,
             sums: &mut self.sums,
             spent: Duration::ZERO,
             mute: None,
@@ -200,6 +228,7 @@ impl Section for OwnSection {
             host.dismiss(target);
         }
         self.names.clear();
+        self.paths.clear();
         self.unwatched.clear();
         self.engine = Engine::None;
     }
@@ -281,6 +310,7 @@ impl OwnSection {
                         self.engine.control(&[], &[(target, *scale)], context.now);
                     }
                     self.processes.insert(process, target);
+                    self.paths.insert(target, group.clone());
                     self.names.insert(target, format!("{group} (process {process})"));
                 }
                 Err(why) => {
@@ -304,14 +334,17 @@ impl OwnSection {
         lines: &mut Vec<Line>,
     ) -> Result<BTreeMap<u32, String>, SystemError> {
         let (mut groups, mut there, mut entries) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        let mut domains = BTreeSet::new();
         for (one, entry) in whom_of(self.spec.targets(), context.config, context.world)? {
             groups.insert(one.top.clone());
             if !one.is_spared(&mut self.spared, context.world) {
+                domains.insert(one.domain().to_owned());
                 there.extend(one.processes.iter().map(|&process| (process, one.group.clone())));
                 entries.extend(one.processes.iter().map(|&process| (process, entry.to_owned())));
             }
         }
         self.entries = entries;
+        self.reach = self.spec.reach(domains.iter().map(String::as_str));
         let before: BTreeSet<String> = self.groups.iter().cloned().collect();
         lines.extend(self.head.moves(&before, &groups));
         lines.extend(self.spared.news(&self.head.label));
@@ -346,5 +379,6 @@ impl OwnSection {
         host.dismiss(target);
         self.engine.exit(target);
         self.names.remove(&target);
+        self.paths.remove(&target);
     }
 }

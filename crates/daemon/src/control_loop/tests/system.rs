@@ -79,6 +79,20 @@ pub(super) const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
 pub(super) const ENABLED: &str = "/sys/module/damon_reclaim/parameters/enabled";
 pub(super) const RUNS: &str = "/sys/module/damon_reclaim/parameters/kdamond_pid";
 
+/// How a group waits for memory: a share of the time, the total so far up to some time, and how often in a second it is at its limit.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    share: Ratio,
+    total: (Instant, Duration),
+    hits: u64,
+}
+
+impl Waits {
+    fn total(&self, now: Instant) -> Duration {
+        self.total.1 + Duration::from_ns(self.share.of(now.since(self.total.0).ns()))
+    }
+}
+
 /// True state of the simulated machine.
 #[derive(Debug)]
 pub(super) struct Truth {
@@ -88,6 +102,12 @@ pub(super) struct Truth {
     pub(super) pressure: Cell<Ratio>,
     pub(super) stalled: Cell<(Instant, Duration)>,
     pub(super) has_psi: Cell<bool>,
+    /// Groups whose pressure is not the machine's.
+    waits: RefCell<BTreeMap<String, Waits>>,
+    /// Readings of the pressure of a group.
+    pub(super) stalls_read: Cell<u64>,
+    /// Direct reclaim for the machine in a second.
+    pub(super) shortages: Cell<u64>,
     pub(super) has_kill_file: Cell<bool>,
     pub(super) is_log_full: Cell<bool>,
     pub(super) is_ending: Cell<bool>,
@@ -137,6 +157,9 @@ impl Truth {
             pressure: Cell::new(Ratio::from_ppm(0)),
             stalled: Cell::new((Instant::START, Duration::ZERO)),
             has_psi: Cell::new(true),
+            waits: RefCell::default(),
+            stalls_read: Cell::new(0),
+            shortages: Cell::new(0),
             has_kill_file: Cell::new(false),
             is_log_full: Cell::new(false),
             is_ending: Cell::new(false),
@@ -188,6 +211,14 @@ impl Truth {
         let total = total + Duration::from_ns(u64::try_from(more).unwrap());
         self.stalled.set((self.now(), total));
         total
+    }
+
+    /// From now on all tasks of a group wait for `percent` of the time, and it is at its own limit `hits` times a second.
+    pub(super) fn waits(&self, path: &str, percent: u64, hits: u64) {
+        let now = self.now();
+        let total = self.waits.borrow().get(path).map_or(Duration::ZERO, |waits| waits.total(now));
+        let waits = Waits { share: Ratio::from_percent(percent), total: (now, total), hits };
+        self.waits.borrow_mut().insert(path.to_owned(), waits);
     }
 
     pub(super) fn evicted_of(&self, path: &str) -> u64 {
@@ -485,6 +516,30 @@ impl System for Rc<Truth> {
         (self.has_psi.get() && !self.fails()).then(|| self.stalled())
     }
 
+    fn full_stall_of(&mut self, group: &str) -> Option<Duration> {
+        self.stalls_read.set(self.stalls_read.get() + 1);
+        // One of the groups stands for all, as each call more is a run more of the tests that let each call fail.
+        if !self.has_psi.get() || (group == "/app/web-1" && self.fails()) {
+            return None;
+        }
+        let waits = self.waits.borrow().get(group).map(|waits| waits.total(self.now()));
+        Some(waits.unwrap_or_else(|| self.stalled()))
+    }
+
+    fn group_stalls(&mut self) -> Vec<GroupStall> {
+        if self.fails() {
+            return Vec::new();
+        }
+        let now = self.now();
+        let row = |(path, waits): (&String, &Waits)| GroupStall {
+            path: path.clone(),
+            full_ns: Some(waits.total(now).ns()),
+            limit_hits: waits.hits * (now.since(Instant::START).ns() / 1_000_000_000),
+            is_whole: true,
+        };
+        self.waits.borrow().iter().map(row).collect()
+    }
+
     fn swap_free(&mut self) -> Option<Bytes> {
         Some(Bytes::new(0))
     }
@@ -494,6 +549,9 @@ impl System for Rc<Truth> {
             return Err(SystemError::new("EIO"));
         }
         let seconds = self.now().since(Instant::START).ns() / 1_000_000_000;
+        if names[0].starts_with("allocstall") {
+            return Ok(vec![Some(seconds * self.shortages.get())]);
+        }
         Ok(names.iter().map(|name| (*name != "pgdemote_proactive").then_some(seconds)).collect())
     }
 
