@@ -2,6 +2,7 @@
 
 use super::guard::Guard;
 use super::line::{Act, Effect, Line};
+use super::targets::meant;
 use super::{AuditError, Log, LoopHost, System};
 use crate::changes::{protected, protected_command};
 use crate::config::group_path;
@@ -271,10 +272,11 @@ impl Generational for Gate<'_> {
     fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
         let mut all = Vec::new();
         self.host.read_generations(&mut all)?;
-        all.retain(|listing| {
-            self.groups.iter().any(|group| is_below(group, &listing.path))
-                && !self.spared.has(&listing.path, &mut *self.world)
-        });
+        let is_meant = |listing: &Listing, world: &mut dyn System| {
+            self.groups.iter().any(|group| is_below(group, &listing.path)) && !self.spared.has(&listing.path, world)
+        };
+        // Where the daemon has to end nothing is listed, and so nothing is done.
+        let mut all: Vec<Listing> = meant(all, self.world, is_meant).unwrap_or_default();
         self.seen.clear();
         self.seen.extend(all.iter().map(|listing| (listing.lruvec, listing.clone())));
         out.append(&mut all);

@@ -5,6 +5,7 @@ use super::guard::Reach;
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
+use super::targets::meant;
 use super::trouble::{AuditError, NotNoted, TargetError, Trouble};
 use super::{Knobs, Log, LoopHost, System, SystemError};
 use crate::changes::{Refusal, is_rounded};
@@ -94,13 +95,16 @@ impl Section for LimitsSection {
             }
             Err(_) => {}
         }
-        found.retain(|path| !self.spared.has(path, context.world));
+        let is_meant = |path: &String, world: &mut dyn System| !self.spared.has(path, world);
+        let Some(found) = meant::<_, BTreeSet<String>>(found, context.world, is_meant) else { return lines };
         lines.extend(self.spared.news(&self.head.label));
         // One that was left alone, and has been made again since, is another group.
         let is_another =
             |path: &str, sized: &Sized| sized.foreign.is_some() && context.host.memcg(path) != sized.number;
         let is_gone = |(path, sized): &(&String, &Sized)| !found.contains(*path) || is_another(path, sized);
-        let gone: Vec<String> = self.groups.iter().filter(is_gone).map(|(path, _)| path.clone()).collect();
+        let gone = meant::<_, Vec<_>>(&self.groups, context.world, |group, _| is_gone(group));
+        let Some(gone) = gone else { return lines };
+        let gone: Vec<String> = gone.into_iter().map(|(path, _)| path.clone()).collect();
         let held: Vec<String> = gone
             .iter()
             .filter(|path| self.groups.get(*path).is_some_and(|sized| sized.held.is_some()))
@@ -114,6 +118,9 @@ impl Section for LimitsSection {
         for path in found {
             if self.groups.contains_key(&path) {
                 continue;
+            }
+            if context.world.has_to_end() {
+                break;
             }
             // The values were checked when the section was made; only the target differs.
             let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), context.now) else { continue };

@@ -260,7 +260,13 @@ impl ControlLoop<'_> {
     fn follow(&mut self, now: Instant) {
         self.lent.watched.taken.clear();
         let mut context = self.lent.context(&self.config, &self.guard, now, self.stretch);
-        let lines: Vec<Line> = self.sections.iter_mut().flat_map(|section| section.follow(&mut context)).collect();
+        let mut lines = Vec::new();
+        for section in &mut self.sections {
+            if context.world.has_to_end() {
+                break;
+            }
+            lines.extend(section.follow(&mut context));
+        }
         lines.into_iter().for_each(|line| self.tell(line));
         let acting = self.sections.iter().filter(|section| section.head().enabled);
         self.guard.watch(acting.map(|section| (section.head().label.clone(), section.reach())).collect());

@@ -37,6 +37,25 @@ impl ResolvedTarget {
     }
 }
 
+/// Those of `all` that are meant, asked for one by one. `None` if the daemon has to end meanwhile: thousands of groups take longer than an
+/// end may.
+pub(super) fn meant<T, C: Default + Extend<T>>(
+    all: impl IntoIterator<Item = T>,
+    world: &mut dyn System,
+    mut is_meant: impl FnMut(&T, &mut dyn System) -> bool,
+) -> Option<C> {
+    let mut found = C::default();
+    for one in all {
+        if world.has_to_end() {
+            return None;
+        }
+        if is_meant(&one, world) {
+            found.extend([one]);
+        }
+    }
+    Some(found)
+}
+
 /// Processes that a target means; none for physical memory.
 ///
 /// # Errors
@@ -47,6 +66,9 @@ pub(super) fn resolve(target: &Target, world: &mut dyn System) -> Result<Vec<Res
         Target::Physical => {}
         Target::Groups(pattern) => {
             for top in world.groups(pattern)? {
+                if world.has_to_end() {
+                    return Err(SystemError::new("the daemon has to end"));
+                }
                 let members = world.members(&top)?.into_iter();
                 all.extend(members.map(|member| ResolvedTarget {
                     top: top.clone(),

@@ -5,7 +5,7 @@ use super::{Counts, EngineError, Kernel, Line, Standing, System, SystemError, Tr
 use crate::config::{Config, MonitorsConfig, Target};
 use crate::control_loop::gate::Skipped;
 use crate::control_loop::guard::{Reach, takes_from_all};
-use crate::control_loop::targets::{ResolvedTarget, resolve};
+use crate::control_loop::targets::{ResolvedTarget, meant, resolve};
 use crate::control_loop::trouble::{TargetError, joined};
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{PresetError, Setup};
@@ -132,7 +132,13 @@ impl Kernel for Kdamond {
                 Err(why) => self.trouble = Some(why),
             }
         }
-        found.retain(|_, one| !one.is_spared(&mut self.spared, world));
+        let is_meant =
+            |(_, one): &(String, ResolvedTarget), world: &mut dyn System| !one.is_spared(&mut self.spared, world);
+        let Some(found) = meant::<_, BTreeMap<_, _>>(found, world, is_meant) else {
+            // What it knows stays as it is.
+            self.trouble = None;
+            return Vec::new();
+        };
         let section = || self.label.clone();
         let came = found.keys().filter(|path| !self.members.contains_key(*path));
         let mut lines: Vec<Line> =

@@ -264,6 +264,8 @@ impl OwnSection {
         self.spared.begin(&context.config.daemon.protect);
         let mut there = match self.there(context, &mut lines) {
             Ok(there) => there,
+            // What it knows stays as it is.
+            Err(_) if context.world.has_to_end() => return lines,
             Err(why) => {
                 lines.extend(self.head.troubled(Some(why.into())));
                 return lines;
@@ -295,6 +297,9 @@ impl OwnSection {
             }
             if self.processes.len() >= PROCESSES_MAX {
                 trouble = Some(TargetError::Unwatched(PROCESSES_MAX).into());
+                break;
+            }
+            if context.world.has_to_end() {
                 break;
             }
             let target = context.watched.target();
@@ -336,6 +341,9 @@ impl OwnSection {
         let (mut groups, mut there, mut entries) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         let mut domains = BTreeSet::new();
         for (one, entry) in whom_of(self.spec.targets(), context.config, context.world)? {
+            if context.world.has_to_end() {
+                return Err(SystemError::new("the daemon has to end"));
+            }
             groups.insert(one.top.clone());
             if !one.is_spared(&mut self.spared, context.world) {
                 domains.insert(one.domain().to_owned());

@@ -111,6 +111,9 @@ pub(super) struct Truth {
     pub(super) has_kill_file: Cell<bool>,
     pub(super) is_log_full: Cell<bool>,
     pub(super) is_ending: Cell<bool>,
+    /// Questions about single groups so far, and the one at which the daemon is asked to end.
+    pub(super) looks: Cell<u64>,
+    pub(super) ends_at: Cell<Option<u64>>,
     pub(super) configuration: RefCell<Result<Config, SystemError>>,
     pub(super) knobs: RefCell<BTreeMap<String, String>>,
     /// Host calls so far, and which one fails.
@@ -163,6 +166,8 @@ impl Truth {
             has_kill_file: Cell::new(false),
             is_log_full: Cell::new(false),
             is_ending: Cell::new(false),
+            looks: Cell::new(0),
+            ends_at: Cell::new(None),
             configuration: RefCell::new(Err(SystemError::new("not written yet"))),
             knobs: RefCell::new(module_at_rest()),
             calls: Cell::new(0),
@@ -198,6 +203,15 @@ impl Truth {
             _ => path.starts_with(KDAMOND).then(|| "0".to_owned()),
         };
         knobs.get(path).cloned().or_else(|| usual().filter(|_| knobs[NR_KDAMONDS] == "1"))
+    }
+
+    /// Counts a question about a group, which takes time.
+    fn looks(&self) {
+        self.looks.set(self.looks.get() + 1);
+    }
+
+    fn is_asked_to_end(&self) -> bool {
+        self.is_ending.get() || self.ends_at.get().is_some_and(|at| self.looks.get() >= at)
     }
 
     pub(super) fn fails(&self) -> bool {
@@ -320,6 +334,7 @@ const REMADE: u64 = 100;
 
 impl Gauging for Machine {
     fn memcg(&self, path: &str) -> Option<u64> {
+        self.0.looks();
         let groups = self.0.groups.borrow();
         let mut named = (0..).zip(groups.iter()).filter(|(_, group)| group.is_there && group.path == path);
         named.next().map(|(at, group)| at + REMADE * group.remade)
@@ -446,6 +461,7 @@ impl System for Rc<Truth> {
     }
 
     fn members(&mut self, group: &str) -> Result<Vec<Member>, SystemError> {
+        self.looks();
         if self.fails() {
             return Err(SystemError::new("EIO"));
         }
@@ -474,6 +490,7 @@ impl System for Rc<Truth> {
     }
 
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
+        self.looks();
         if self.fails() { Err(SystemError::new("EIO")) } else { Ok(format!("/cg{group}/{file}")) }
     }
 
@@ -508,6 +525,7 @@ impl System for Rc<Truth> {
     }
 
     fn guaranteed(&mut self, path: &str, with_below: bool) -> Option<String> {
+        self.looks();
         let is_meant = path == GUARANTEED || (with_below && path == "/app");
         is_meant.then(|| GUARANTEED.to_owned())
     }
@@ -592,7 +610,7 @@ impl System for Rc<Truth> {
     }
 
     fn has_to_end(&mut self) -> bool {
-        self.is_ending.get()
+        self.is_asked_to_end()
     }
 }
 
@@ -629,6 +647,9 @@ impl Clock for Script<'_> {
     }
 
     fn sleep_until(&mut self, until: Instant) -> Woken {
+        if self.truth.ends_at.get().is_some() && self.truth.is_asked_to_end() {
+            return Woken::Stopped;
+        }
         let mut clock = self.truth.clock.clone();
         while let Some((second, _)) = self.events.first() {
             let at = Instant::START + Duration::from_secs(*second);
