@@ -121,6 +121,10 @@ pub trait System {
     /// [`SystemError`].
     fn processes(&mut self, target: &Target) -> Result<Vec<Running>, SystemError>;
 
+    /// The largest of these processes by resident memory, the largest first, `most` of them at most; of two of one size the one with the
+    /// lower number first.
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32>;
+
     /// Absolute path of a file of a group.
     ///
     /// # Errors

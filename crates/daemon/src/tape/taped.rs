@@ -47,6 +47,10 @@ impl<W: System + ?Sized> System for Taped<'_, W> {
         self.tape.call("processes", target, || self.inner.processes(target), over)
     }
 
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32> {
+        self.tape.call("largest", (processes, most), || self.inner.largest(processes, most), Vec::new)
+    }
+
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
         self.tape.call("group-file", (group, file), || self.inner.group_file(group, file), over)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use isotherm_core::host::AddressRange;
-use isotherm_daemon::config::{Config, Target};
+use isotherm_daemon::config::{Config, ProcessConfig, Target};
 use isotherm_daemon::control_loop::{GroupStall, Member, NodeFree, Running, System, SystemError};
 use isotherm_linux::cgroup::Hierarchy;
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
@@ -66,7 +66,11 @@ impl System for Machine<'_> {
 
     fn processes(&mut self, target: &Target) -> Result<Vec<Running>, SystemError> {
         let found = match target {
-            Target::Command(command) => linux::running(&self.root, command).map_err(SystemError::new)?,
+            Target::Command(ProcessConfig { command, user }) => {
+                let user = user.as_deref().map(|user| linux::user_number(&self.root, user)).transpose();
+                let found = user.and_then(|user| linux::running(&self.root, command, user));
+                found.map_err(SystemError::new)?
+            }
             Target::Process(pid) => {
                 let all = self.family(*pid)?;
                 all.into_iter().filter_map(|pid| linux::Running::of(&self.root, pid)).collect()
@@ -76,6 +80,10 @@ impl System for Machine<'_> {
         let running =
             |one: linux::Running| Running { process: one.pid, command: one.name, file: one.file, group: one.group };
         Ok(found.into_iter().filter(|one| one.pid != std::process::id()).map(running).collect())
+    }
+
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32> {
+        linux::largest(&self.root, processes, most)
     }
 
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {

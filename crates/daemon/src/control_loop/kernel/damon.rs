@@ -5,7 +5,7 @@ use super::{Counts, EngineError, Kernel, Line, Standing, System, SystemError, Tr
 use crate::config::{Config, MonitorsConfig, Target};
 use crate::control_loop::gate::Skipped;
 use crate::control_loop::guard::{Reach, takes_from_all};
-use crate::control_loop::targets::{ResolvedTarget, meant, resolve};
+use crate::control_loop::targets::{Crowd, ResolvedTarget, meant, resolve};
 use crate::control_loop::trouble::{TargetError, joined};
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{PresetError, Setup};
@@ -16,8 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Modules that occupy DAMON while they are on; DAMON_STAT can be made to release it.
 const MODULES: [&str; 2] = ["damon_reclaim", "damon_lru_sort"];
-/// Most processes and groups of one kdamond: each process adds regions, each group a filter on every page.
-const PROCESSES_MAX: usize = 256;
+/// Most groups of one kdamond: each is a filter on every page.
 const GROUPS_MAX: usize = 64;
 
 /// A kdamond that a section wants.
@@ -32,6 +31,8 @@ pub(in super::super) struct Kdamond {
     spared: Skipped,
     /// Its current groups, with their processes.
     members: BTreeMap<String, ResolvedTarget>,
+    /// Processes that it should monitor.
+    crowd: Crowd,
     /// Why they could not be found.
     trouble: Option<SystemError>,
     /// What it monitors, while it runs.
@@ -52,6 +53,7 @@ impl Kdamond {
             takes_damon_stat: spec.take_damon_stat,
             spared: Skipped::new(acts),
             members: BTreeMap::new(),
+            crowd: Crowd::default(),
             trouble: None,
             watched: None,
         })
@@ -76,11 +78,10 @@ impl Kdamond {
             return Err(TargetError::none_there("targets", &self.targets).into());
         }
         if !is_physical {
-            let mut pids: Vec<u32> = self.members.values().flat_map(|one| &one.processes).copied().collect();
+            let mut pids = self.crowd.watched.clone();
             pids.sort_unstable();
             return match pids.len() {
                 0 => Err(TargetError::NoneRuns(joined(&self.targets)).into()),
-                nr if nr > PROCESSES_MAX => Err(TargetError::TooManyProcesses { nr, max: PROCESSES_MAX }.into()),
                 _ => Ok(Watched::Processes(pids)),
             };
         }
@@ -93,6 +94,14 @@ impl Kdamond {
         };
         let groups = (!self.is_for_all()).then(|| self.members.keys().cloned().collect());
         Ok(Watched::Physical(ranges, groups))
+    }
+
+    /// Whether all wanted targets are monitored. The kernel drops ended processes itself.
+    fn is_covered(&self, now: &Watched, wanted: &Watched) -> bool {
+        match (now, wanted) {
+            (Watched::Processes(now), Watched::Processes(_)) => self.crowd.needed().iter().all(|pid| now.contains(pid)),
+            _ => now == wanted,
+        }
     }
 
     fn file(&self, file: &str, world: &mut dyn System) -> Option<String> {
@@ -147,6 +156,10 @@ impl Kernel for Kdamond {
         lines.extend(went.map(|target| Line::Went { section: section(), target: target.clone() }));
         lines.extend(self.spared.news(&self.label));
         self.members = found;
+        if self.config().operations != Operations::Paddr {
+            let all: BTreeSet<u32> = self.members.values().flat_map(|one| &one.processes).copied().collect();
+            self.crowd = Crowd::of(all.into_iter().collect(), world);
+        }
         lines
     }
 
@@ -194,7 +207,7 @@ impl Kernel for Kdamond {
         let wanted = self.wanted(world);
         if state.as_deref() == Some("on") {
             return Ok(match (&self.watched, wanted) {
-                (Some(now), Ok(wanted)) if is_covered(now, &wanted) => Standing::Runs,
+                (Some(now), Ok(wanted)) if self.is_covered(now, &wanted) => Standing::Runs,
                 (_, Ok(_)) => Standing::Outdated,
                 (_, Err(why)) => Standing::Ended(why),
             });
@@ -239,14 +252,8 @@ impl Kernel for Kdamond {
 
     fn shortcoming(&self, world: &mut dyn System) -> Option<Trouble> {
         let pages_out = self.config().schemes.iter().any(|scheme| scheme.action == Action::Pageout);
-        (pages_out && world.swap_free() == Some(Bytes::new(0))).then_some(Trouble::NoSwap("filter anonymous pages out"))
-    }
-}
-
-/// Whether all wanted targets are monitored. The kernel drops ended processes itself.
-fn is_covered(now: &Watched, wanted: &Watched) -> bool {
-    match (now, wanted) {
-        (Watched::Processes(now), Watched::Processes(wanted)) => wanted.iter().all(|pid| now.contains(pid)),
-        _ => now == wanted,
+        let has_no_swap = pages_out && world.swap_free() == Some(Bytes::new(0));
+        let no_swap = || has_no_swap.then_some(Trouble::NoSwap("filter anonymous pages out"));
+        self.crowd.trouble().map(Trouble::Target).or_else(no_swap)
     }
 }

@@ -10,7 +10,7 @@ use super::guard::{Reach, takes_from_all};
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Phase, Section, Watched};
-use super::targets::whom_of;
+use super::targets::{Crowd, whom_of};
 use super::trouble::{AuditError, TargetError, Trouble};
 use super::{Log, LoopHost, System, SystemError};
 use crate::config::{Config, MonitorsConfig, TieringConfig};
@@ -22,8 +22,6 @@ use isotherm_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use sums::Sums;
 
-/// Most processes that one section monitors.
-const PROCESSES_MAX: usize = 256;
 /// Time until a failed attempt is repeated.
 const RETRY: Duration = Duration::from_secs(60);
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -279,6 +277,10 @@ impl OwnSection {
         }
         let others = there.keys().find_map(|process| Some((*process, context.watched.taken.get(process)?.clone())));
         there.retain(|process, _| !context.watched.taken.contains_key(process));
+        let crowd = Crowd::of(there.keys().copied().collect(), context.world);
+        let now = self.processes.keys().copied().filter(|process| there.contains_key(process));
+        let kept = crowd.with_those_of(now);
+        there.retain(|process, _| kept.contains(process));
         let gone: Vec<u32> = self
             .processes
             .iter()
@@ -290,14 +292,11 @@ impl OwnSection {
         }
         self.unwatched.retain(|process| there.contains_key(process));
         // Two sections that clear accessed bits of the same process hide accesses from each other.
-        let mut trouble = others.map(|(process, section)| TargetError::Taken { process, section }.into());
+        let taken = others.map(|(process, section)| TargetError::Taken { process, section });
+        let mut trouble = taken.or_else(|| crowd.trouble()).map(Trouble::Target);
         for (process, group) in there {
             if self.processes.contains_key(&process) || self.unwatched.contains(&process) {
                 continue;
-            }
-            if self.processes.len() >= PROCESSES_MAX {
-                trouble = Some(TargetError::Unwatched(PROCESSES_MAX).into());
-                break;
             }
             if context.world.has_to_end() {
                 break;

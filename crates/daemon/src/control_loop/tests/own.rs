@@ -5,6 +5,7 @@ use super::memory::BALANCING;
 use super::probes::*;
 use super::system::*;
 use isotherm_units::{Instant, PAGE_BYTES, Ratio, Woken};
+use std::cell::RefCell;
 
 #[test]
 fn cold_memory_of_processes_goes_and_hot_memory_stays() {
@@ -197,4 +198,32 @@ fn nothing_is_brought_back_without_room() {
         let refused = |act: &Act| matches!(&act.effect, Effect::Refused { why } if why.contains("free"));
         assert!(!acts.is_empty() && acts.iter().all(|act| refused(act) == is_refused), "{free:?}: {acts:?}");
     }
+}
+
+/// The same as for a kdamond. A process that is sampled keeps its place until a large one needs it.
+#[test]
+fn of_many_processes_an_engine_samples_the_largest() {
+    let truth = Truth::new();
+    truth.more.borrow_mut().extend((1000..1299).map(|process| (process, 0)));
+    truth.sizes.borrow_mut().extend((1000..1299).map(|process| (process, u64::from(process))));
+    truth.sizes.borrow_mut().insert(101, 1 << 30);
+    let seen = RefCell::new(Vec::new());
+    let look = |second| at(second, |truth: &Truth| seen.borrow_mut().push(truth.spaces.borrow().sampled()));
+    let events = vec![
+        look(12),
+        at(13, |truth: &Truth| {
+            truth.more.borrow_mut().extend([(2000, 1), (2001, 1)]);
+            truth.sizes.borrow_mut().extend([(2000, 1100), (2001, 1 << 20)]);
+        }),
+        look(35),
+    ];
+    let mut config = with_monitor(false);
+    config.monitors[0].config.as_mut().unwrap().attributes.sample_interval = Duration::from_secs(5);
+    let ended = steered(&truth, &config, 36, events);
+    let seen = seen.into_inner();
+    let largest: Vec<u32> = std::iter::once(101).chain(1044..1299).collect();
+    assert_eq!(seen[0], largest);
+    assert!(seen[1].contains(&2001) && !seen[1].contains(&2000) && seen[1].len() == 256, "{:?}", seen[1]);
+    let state = &ended.status.sections[0].state;
+    assert!(state.contains("256 largest") && state.contains("50 more are left out"), "{state}");
 }

@@ -102,6 +102,10 @@ pub(super) struct Truth {
     pub(super) pressure: Cell<Ratio>,
     pub(super) stalled: Cell<(Instant, Duration)>,
     pub(super) has_psi: Cell<bool>,
+    /// Resident memory of processes, by number; 0 of others.
+    pub(super) sizes: RefCell<BTreeMap<u32, u64>>,
+    /// More processes of groups, and the number of the group.
+    pub(super) more: RefCell<BTreeMap<u32, u32>>,
     /// Groups whose pressure is not the machine's.
     waits: RefCell<BTreeMap<String, Waits>>,
     /// Readings of the pressure of a group.
@@ -160,6 +164,8 @@ impl Truth {
             pressure: Cell::new(Ratio::from_ppm(0)),
             stalled: Cell::new((Instant::START, Duration::ZERO)),
             has_psi: Cell::new(true),
+            sizes: RefCell::default(),
+            more: RefCell::default(),
             waits: RefCell::default(),
             stalls_read: Cell::new(0),
             shortages: Cell::new(0),
@@ -445,7 +451,8 @@ impl KnobStore for Files {
             }
             let pids = knobs.iter().filter(|(path, _)| path.ends_with("pid_target")).map(|(_, pid)| pid.clone());
             for pid in pids.collect::<Vec<_>>() {
-                if !["1", "101"].contains(&pid.as_str()) {
+                let is_more = self.0.more.borrow().get(&pid.parse().unwrap()).is_some_and(|group| *group < 2);
+                if !is_more && !["1", "101"].contains(&pid.as_str()) {
                     self.0.forbidden.borrow_mut().push(format!("a kdamond watches process {pid}"));
                 }
             }
@@ -465,8 +472,11 @@ impl System for Rc<Truth> {
         if self.fails() {
             return Err(SystemError::new("EIO"));
         }
-        let member =
-            |(index, one): (u32, &Group)| Member { path: one.path.to_owned(), processes: vec![100 * index + 1] };
+        let more = self.more.borrow();
+        let member = |(index, one): (u32, &Group)| {
+            let more = more.iter().filter(|(_, group)| **group == index).map(|(process, _)| *process);
+            Member { path: one.path.to_owned(), processes: std::iter::once(100 * index + 1).chain(more).collect() }
+        };
         let groups = self.groups.borrow();
         let is_in = |one: &Group| one.is_there && (one.path == group || one.path.starts_with(&format!("{group}/")));
         Ok((0..).zip(groups.iter()).filter(|(_, one)| is_in(one)).map(member).collect())
@@ -482,11 +492,20 @@ impl System for Rc<Truth> {
             Running { process: 100 * index + 1, command, file: None, group: one.path.to_owned() }
         };
         let is_meant = |one: &Running| match target {
-            Target::Command(command) => *command == one.command,
+            Target::Command(program) => program.command == one.command,
             Target::Process(process) => *process == one.process,
             Target::Groups(_) | Target::Physical => false,
         };
         Ok((0..).zip(groups.iter()).filter(|(_, one)| one.is_there).map(running).filter(is_meant).collect())
+    }
+
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32> {
+        let size =
+            |process: &u32| (std::cmp::Reverse(self.sizes.borrow().get(process).copied().unwrap_or(0)), *process);
+        let mut all = processes.to_vec();
+        all.sort_by_key(size);
+        all.truncate(most);
+        all
     }
 
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
