@@ -87,7 +87,7 @@ fn one(value: &mut Value, lines: Lines, names: &mut Names) {
 /// A call of the tape: what it asked, and the answer.
 fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) {
     match (name, &mut *asked) {
-        ("groups" | "members" | "memcg", Value::String(path)) => *path = names.group(path),
+        ("groups" | "members" | "memcg" | "full-stall-of", Value::String(path)) => *path = names.group(path),
         ("guaranteed", Value::Array(asked)) => {
             if let Some(Value::String(path)) = asked.first_mut() {
                 *path = names.group(path);
