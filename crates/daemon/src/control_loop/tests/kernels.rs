@@ -225,3 +225,23 @@ fn a_kdamond_is_made_again_for_a_large_process_and_for_no_small_one() {
         assert_eq!(made, 1 + usize::from(is_again), "{size}");
     }
 }
+
+/// DAMON takes numbers, and a number may be another process's by the time it is used.
+#[test]
+fn a_kdamond_whose_process_left_its_group_does_not_go_on() {
+    let truth = Truth::new();
+    truth.goes_at_switch.set(true);
+    let seen = RefCell::new(Vec::new());
+    let look = |second| {
+        at(second, |truth: &Truth| {
+            let pid = truth.knob(&format!("{KDAMOND}contexts/0/targets/0/pid_target"));
+            seen.borrow_mut().push((truth.knob(STATE), pid));
+        })
+    };
+    steered(&truth, &with_kdamond(true, Operations::Vaddr), 120, vec![look(5), look(110)]);
+    holds(&truth, "a process that left");
+    let left = |line: &Line| matches!(line, Line::Trouble { why, .. } if why.contains("process 1 left its group"));
+    assert!(truth.has_line(left), "{:?}", truth.lines);
+    let on = (Some("on".to_owned()), Some("101".to_owned()));
+    assert_eq!(*seen.borrow(), [(None, None), on], "off at once, and made again without it");
+}

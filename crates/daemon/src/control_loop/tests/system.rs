@@ -102,6 +102,10 @@ pub(super) struct Truth {
     pub(super) pressure: Cell<Ratio>,
     pub(super) stalled: Cell<(Instant, Duration)>,
     pub(super) has_psi: Cell<bool>,
+    /// Files that processes run, and what they call themselves, where that is not the name of the group.
+    pub(super) programs: RefCell<BTreeMap<u32, (Option<&'static str>, &'static str)>>,
+    /// The first group is removed while the next kdamond is switched on.
+    pub(super) goes_at_switch: Cell<bool>,
     /// Resident memory of processes, by number; 0 of others.
     pub(super) sizes: RefCell<BTreeMap<u32, u64>>,
     /// More processes of groups, and the number of the group.
@@ -164,6 +168,8 @@ impl Truth {
             pressure: Cell::new(Ratio::from_ppm(0)),
             stalled: Cell::new((Instant::START, Duration::ZERO)),
             has_psi: Cell::new(true),
+            programs: RefCell::default(),
+            goes_at_switch: Cell::new(false),
             sizes: RefCell::default(),
             more: RefCell::default(),
             waits: RefCell::default(),
@@ -446,6 +452,9 @@ impl KnobStore for Files {
             return Err(KnobError::machine("ENOENT"));
         }
         if path == STATE && value == "on" {
+            if self.0.goes_at_switch.replace(false) {
+                self.0.groups.borrow_mut()[0].is_there = false;
+            }
             if self.0.has_kill_file.get() || self.0.is_log_full.get() || has_stat {
                 self.0.forbidden.borrow_mut().push(format!("a kdamond at {}", self.0.now()));
             }
@@ -489,10 +498,15 @@ impl System for Rc<Truth> {
         let groups = self.groups.borrow();
         let running = |(index, one): (u32, &Group)| {
             let command = one.path[5..].split(['-', '/']).next().unwrap_or_default().to_owned();
-            Running { process: 100 * index + 1, command, file: None, group: one.path.to_owned() }
+            let process = 100 * index + 1;
+            let (file, command) = match self.programs.borrow().get(&process) {
+                Some((file, command)) => (file.map(str::to_owned), (*command).to_owned()),
+                None => (None, command),
+            };
+            Running { process, command, file, group: one.path.to_owned() }
         };
         let is_meant = |one: &Running| match target {
-            Target::Command(program) => program.command == one.command,
+            Target::Command(program) => program.command == *one.file.as_ref().unwrap_or(&one.command),
             Target::Process(process) => *process == one.process,
             Target::Groups(_) | Target::Physical => false,
         };
