@@ -6,6 +6,7 @@ mod kernels;
 mod memory;
 mod own;
 mod probes;
+mod script;
 mod sizes;
 mod system;
 
