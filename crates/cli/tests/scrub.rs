@@ -114,9 +114,8 @@ fn traces_and_records_keep_their_rows() {
     assert_eq!((&*two.meta().group, &*two.meta().kernel), ("/group-2/group-1", "7.2.13"));
 }
 
-/// A tree with two groups, one with a secret name, and a tape and an audit of a daemon over them.
-fn taped(folder: &Folder, config: &str) {
-    let groups = ["/shop.slice/checkout-1.service", "/shop.slice/payments.service"];
+/// A tree with some groups with secret names, and a tape and an audit of a daemon over them.
+fn taped(folder: &Folder, config: &str, groups: &[&str], more: &[&str]) {
     let mut listing =
         "memcg     1 /\n node     0\n          0      90000          0          0\n          1      60000          0          0\n"
             .to_owned();
@@ -127,13 +126,17 @@ fn taped(folder: &Folder, config: &str) {
         );
         folder.write(&format!("sys/fs/cgroup{group}/memory.current"), "40000000\n");
         folder.write(&format!("sys/fs/cgroup{group}/cgroup.procs"), "4711\n");
+        folder.write(&format!("sys/fs/cgroup{group}/memory.high"), "max\n");
+        folder.write(&format!("sys/fs/cgroup{group}/memory.pressure"), PRESSURE);
+        folder.write(&format!("sys/fs/cgroup{group}/memory.events"), "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n");
+        let stat = "anon 4096\nshmem 0\nworkingset_refault_anon 0\nworkingset_refault_file 0\n";
+        folder.write(&format!("sys/fs/cgroup{group}/memory.stat"), stat);
     }
-    let pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
     for (path, text) in [
         ("proc/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"),
         ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"),
         ("proc/swaps", "Filename Type Size Used Priority\n"),
-        ("proc/pressure/memory", pressure),
+        ("proc/pressure/memory", PRESSURE),
         ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
         ("proc/sys/kernel/random/boot_id", "b1\n"),
         ("sys/kernel/debug/lru_gen", listing.as_str()),
@@ -144,10 +147,15 @@ fn taped(folder: &Folder, config: &str) {
     }
     let path = |name: &str| folder.path(name).to_str().unwrap().to_owned();
     let [config, root, audit, run, tape] = ["isotherm.toml", "", "actions.jsonl", "run", "daemon.tape"].map(path);
-    let arguments = ["run", "--dry-run", "--for", "8s", &config, "--root", &root, "--audit", &audit];
-    let ran = isotherm(&[&arguments[..], &["--run-dir", &run, "--tape", &tape]].concat());
+    let journal = folder.path("journal").to_str().unwrap().to_owned();
+    let arguments = ["run", "--for", "8s", &config, "--root", &root, "--audit", &audit, "--journal", &journal];
+    let ran = isotherm(&[&arguments[..], &["--run-dir", &run, "--tape", &tape], more].concat());
     assert!(ran.status.success(), "{}", said(&ran));
 }
+
+const PRESSURE: &str =
+    "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+const TWO: [&str; 2] = ["/shop.slice/checkout-1.service", "/shop.slice/payments.service"];
 
 const CONFIG: &str = "\
 [daemon]
@@ -167,7 +175,7 @@ threshold = \"2s\"
 #[test]
 fn a_scrubbed_tape_comes_to_the_same_decisions() {
     let folder = Folder::new();
-    taped(&folder, CONFIG);
+    taped(&folder, CONFIG, &TWO, &["--dry-run"]);
     let tape = String::from_utf8(folder.scrubbed("daemon.tape", "tape2")).unwrap();
     holds_none(&tape);
     let played = |name: &str| {
@@ -193,6 +201,51 @@ fn a_scrubbed_tape_comes_to_the_same_decisions() {
     assert!(torn.status.success() && said(&torn).contains("torn"), "{}", said(&torn));
     let lines = fs::read_to_string(folder.path("torn2")).unwrap().lines().count();
     assert_eq!(lines + 1, before.lines().count());
+}
+
+const LIMITS: &str = "\
+[daemon]
+protect = [\"/shop.slice/payments.service\"]
+
+[[limits]]
+name = \"secret\"
+enable = true
+target = \"/shop.slice/*\"
+floor = \"1MiB\"
+interval = \"1s\"
+";
+
+/// The journal names the limit of each group by the section and the group.
+#[test]
+fn a_scrubbed_tape_of_limits_comes_to_the_same_decisions() {
+    let groups =
+        [TWO[0], TWO[1], "/shop.slice/checkout-10.service", "/shop.slice/checkout \u{fc} \"x\"", "/shop.slice/a"];
+    for (more, is_acting) in [(&[][..], true), (&["--dry-run"][..], false)] {
+        let folder = Folder::new();
+        taped(&folder, LIMITS, &groups, more);
+        let before = fs::read_to_string(folder.path("daemon.tape")).unwrap();
+        assert_eq!(
+            before.contains("[\"set-often\",[\"limits.secret /shop.slice/checkout-1.service\","),
+            is_acting,
+            "{before}"
+        );
+        assert_eq!(before.contains("[\"put-back\",[\"limits.secret /shop.slice/a\","), is_acting, "{before}");
+        assert!(
+            before.contains("[\"full-stall-of\",\"/shop.slice/a\",") == is_acting && before.contains("memory.high")
+        );
+        let tape = String::from_utf8(folder.scrubbed("daemon.tape", "tape2")).unwrap();
+        holds_none(&tape);
+        assert!(!tape.contains("\u{fc}") && !tape.contains("/shop.slice/a\""), "{tape}");
+        let played = |name: &str| {
+            let output = isotherm(&["replay", folder.path(name).to_str().unwrap(), "--format", "json"]);
+            assert!(output.status.success(), "{}", said(&output));
+            serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+        };
+        let (one, other) = (played("daemon.tape"), played("tape2"));
+        assert_eq!(one, other);
+        assert!(one["lines"].as_u64() > Some(8) && one["left"] == 0, "{one}");
+        holds_none(&String::from_utf8(folder.scrubbed("actions.jsonl", "audit2")).unwrap());
+    }
 }
 
 #[test]

@@ -156,3 +156,35 @@ fn pressure_and_a_signal_end_it_and_what_is_known_is_printed() {
         assert!(printed.contains(expected), "{printed}");
     }
 }
+
+/// The guard of the daemon's loop, by groups.
+#[test]
+fn a_configuration_whose_group_waits_for_memory_has_hurt() {
+    let machine = Machine::new();
+    let group = |file: &str| format!("sys/fs/cgroup{WEB}/{file}");
+    for (file, text) in [
+        ("memory.high", "max\n"),
+        ("memory.stat", "anon 4096\nshmem 0\nworkingset_refault_anon 0\nworkingset_refault_file 0\n"),
+        ("memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n"),
+    ] {
+        machine.write(&group(file), text);
+    }
+    machine.write("b.toml", "[[limits]]\nname = \"size\"\nenable = true\ntarget = \"/app.slice/web-*.service\"\n");
+    let mut child = machine.command(&["--yes"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    let mut total = 0;
+    while child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        total += 180_000;
+        let stall = format!("avg10=9.00 avg60=0.00 avg300=0.00 total={total}");
+        // As a whole: a reader never meets half of it.
+        machine.write("new", &format!("some {stall}\nfull {stall}\n"));
+        fs::rename(machine.path("new"), machine.path(&group("memory.pressure"))).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let output = child.wait_with_output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words = format!("B hurt: all tasks of {WEB} waited for memory for ");
+    assert!(output.status.code() == Some(4) && printed.contains(&words), "{printed}{}", said(&output));
+    assert!(printed.contains("limits.size"), "{printed}");
+}

@@ -3,7 +3,7 @@
 //! Labels are names of sections, groups as the configuration names them, and nodes; never process ids, which would create new series
 //! without end.
 
-use crate::control_loop::{NodeFree, SectionStatus, Status};
+use crate::control_loop::{NodeFree, SectionStatus, Stalled, Status};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
@@ -118,6 +118,15 @@ fn stalled(snapshot: &Snapshot) -> Values {
     snapshot.groups.iter().filter_map(rows).flatten().collect()
 }
 
+fn held_back(snapshot: &Snapshot) -> Values {
+    let rows = |stalled: &Stalled| {
+        let share = real(stalled.share_ppm) / 1e6;
+        let row = |section: &String| (vec![("section", section.clone()), ("target", stalled.target.clone())], share);
+        stalled.sections.iter().map(row).collect::<Vec<_>>()
+    };
+    snapshot.status.stalled.iter().flat_map(rows).collect()
+}
+
 fn temperatures(snapshot: &Snapshot) -> Values {
     let rows = |group: &Group| {
         let bytes = group.by_temperature?;
@@ -152,7 +161,7 @@ metrics! {
     "turn_longest_seconds" Gauge [] "The longest turn of the loop since it began" |it| one(seconds(it.status.longest_turn_ns));
     "pace_factor" Gauge [] "So many times less often than asked for do sections run, to stay within max-cpu"
         |it| one(f64::from(it.status.stretch));
-    "paused" Gauge [] "1 while nothing may act: pressure, the kill file, or an audit that cannot be written"
+    "paused" Gauge [] "1 while nothing may act: the kill file, an audit that cannot be written, or pressure on all that sections are for"
         |it| one(f64::from(u8::from(it.status.paused.is_some())));
     "journal_open_changes" Gauge [] "Knobs that hold something else than before, and are put back at the end"
         |it| some(it.journal_open.map(real));
@@ -160,6 +169,9 @@ metrics! {
     "section_enabled" Gauge ["section"] "1 if the section may act" |it| of_sections(it, |section| f64::from(u8::from(section.enabled)));
     "section_acting" Gauge ["section"] "1 while nothing keeps it from acting"
         |it| of_sections(it, |section| f64::from(u8::from(section.enabled && ACTING.contains(&section.state.as_str()))));
+    "section_stalled" Gauge ["section", "target"]
+        "Share of the time in which all tasks of a group, or of the machine (machine), waited for memory, where that keeps the section off it"
+        held_back;
     "section_targets" Gauge ["section"] "Groups, or nodes, that it is for now" |it| of_sections(it, |section| real(section.targets.len() as u64));
     "section_runs_total" Counter ["section"] "Times that it has run" |it| of_sections(it, |section| real(section.runs));
     "section_asked_bytes_total" Counter ["section"] "Memory that it asked something for"
@@ -262,6 +274,11 @@ mod tests {
             status: Status {
                 since_start_ns: 2_500_000_000,
                 paused: Some("pressure".to_owned()),
+                stalled: vec![Stalled {
+                    target: "/app".to_owned(),
+                    sections: vec!["limits.size".to_owned()],
+                    share_ppm: 30_000,
+                }],
                 stretch: 2,
                 cpu_ns: 1_000_000,
                 resident_bytes: Some(1 << 20),
@@ -284,6 +301,7 @@ mod tests {
             "isotherm_uptime_seconds 2.5",
             "isotherm_cpu_seconds_total 0.001",
             "isotherm_paused 1.0",
+            "isotherm_section_stalled{section=\"limits.size\",target=\"/app\"} 0.03",
             "isotherm_section_acting{section=\"generations.cold\"} 1.0",
             "isotherm_section_acting{section=\"limits.size\"} 0.0",
             "isotherm_section_verified_bytes_total{section=\"generations.cold\"} 2048.0",

@@ -22,6 +22,7 @@ mod release;
 mod reverse_map;
 mod root;
 mod smaps;
+mod stalls;
 mod sys;
 mod workers;
 
@@ -32,8 +33,9 @@ pub use host::{LiveHost, LiveTarget, free_zones};
 pub use maps::{Mapping, maps};
 pub use module::{Bitmap, Look, Module, ScanResult};
 pub use pagemap::{Categories, PageRegion, PagemapEntry, pagemap, pagemap_scan};
-pub use process::{Changes, Family, Life, Member, Process, Running, running};
+pub use process::{Changes, Family, Life, Member, Process, Running, largest, running, user_number};
 pub use release::kernel_version;
 pub use root::Root;
 pub use smaps::{SmapsArea, VmFlags, smaps};
+pub use stalls::{GroupStall, group_stalls};
 pub use workers::Workers;

@@ -8,7 +8,7 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::daemon::{RUN, Running, Told, told};
+use crate::live::daemon::{RUN, Running, Told, stalled_words, told};
 use crate::ui::Ui;
 
 /// Tell what the daemon does: its sections, what they asked for and what went, and why nothing happened.
@@ -59,6 +59,9 @@ fn words(told: &Told, pid: i32) -> String {
     ));
     if let Some(why) = &status.paused {
         line(format!("nothing acts: {why}"));
+    }
+    for stalled in &status.stalled {
+        line(stalled_words(stalled));
     }
     if status.stretch > 1 {
         line(format!("sections run {} times less often, to stay within max-cpu", status.stretch));

@@ -73,12 +73,13 @@ impl Default for DaemonConfig {
     }
 }
 
-/// When all sections that act pause.
+/// When sections that act pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GuardConfig {
-    /// Share of the time in which all tasks of the machine waited for memory. Above it nothing acts until it was below half of it for
-    /// a minute. Default 2 %; 100 % switches the guard off, which a kernel without PSI needs.
+    /// Share of the time in which all tasks of a group waited for memory. Above it nothing acts on the group until it was below half of
+    /// it for a minute. For sections that act on memory of everyone the machine counts, without groups at a limit of their own. Default
+    /// 2 %; 100 % switches the guard off, which a kernel without PSI needs.
     pub pressure_full: Ratio,
     /// While this file is there, nothing acts.
     pub file: String,

@@ -28,11 +28,15 @@ pub struct TargetConfig {
 }
 
 /// Which processes are meant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ProcessConfig {
-    /// Name of the program's file, or what it calls itself (`comm`, of which the kernel keeps 15 bytes). Without `/`.
+    /// Name of the program's file, without `/`. Where the file cannot be read: what it calls itself (`comm`, of which the kernel keeps 15
+    /// bytes).
     pub command: String,
+    /// Whose processes: name of a user in `/etc/passwd`, or a number as text. Left out: anyone's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// ResolvedTarget an entry of `targets` means.
@@ -42,7 +46,7 @@ pub enum Target {
     /// Groups of this path or pattern, with those below.
     Groups(String),
     /// Processes that run this program.
-    Command(String),
+    Command(ProcessConfig),
     /// A process with those that it starts.
     Process(u32),
     /// Memory of the machine.
@@ -59,7 +63,7 @@ impl TargetConfig {
     fn target(&self) -> Option<Target> {
         match (&self.cgroup, &self.process, self.pid, self.physical) {
             (Some(cgroup), None, None, false) => Some(Target::Groups(group_path(cgroup))),
-            (None, Some(process), None, false) => Some(Target::Command(process.command.clone())),
+            (None, Some(process), None, false) => Some(Target::Command(process.clone())),
             (None, None, Some(pid), false) => Some(Target::Process(pid)),
             (None, None, None, true) => Some(Target::Physical),
             _ => None,
@@ -72,7 +76,7 @@ impl Target {
     pub(super) fn protected(&self) -> Option<&'static str> {
         match self {
             Self::Groups(pattern) => protected(pattern),
-            Self::Command(command) => protected_command(command),
+            Self::Command(process) => protected_command(&process.command),
             Self::Process(_) | Self::Physical => None,
         }
     }
@@ -104,11 +108,20 @@ impl Config {
                 Some(Target::Groups(cgroup)) => {
                     absolute(&key("cgroup"), config.cgroup.as_deref().unwrap_or(&cgroup))?;
                 }
-                Some(Target::Command(command)) if command.is_empty() || command.contains(['/', '\n']) => {
+                Some(Target::Command(ProcessConfig { command, .. }))
+                    if command.is_empty() || command.contains(['/', '\n']) =>
+                {
                     let message = format!(
                         "`{command}` is no name of a program; allowed: the file's name without its folder, as in \"redis-server\""
                     );
                     return Err(wrong(&key("process.command"), message));
+                }
+                Some(Target::Command(ProcessConfig { user: Some(user), .. }))
+                    if user.is_empty() || user.contains([':', '\n']) =>
+                {
+                    let message =
+                        format!("`{user}` is no user; allowed: a name, as in \"redis\", or a number, as in \"999\"");
+                    return Err(wrong(&key("process.user"), message));
                 }
                 Some(Target::Process(pid @ (0 | 1))) => {
                     let message =
@@ -181,7 +194,7 @@ mod tests {
     fn a_target_says_one_thing() {
         let all = config(json!([
             { "name": "a", "cgroup": "/app" },
-            { "name": "b", "process": { "command": "redis-server" } },
+            { "name": "b", "process": { "command": "redis-server", "user": "redis" } },
             { "name": "c", "pid": 12 },
             { "name": "d", "physical": true },
         ]));
@@ -189,7 +202,7 @@ mod tests {
         let meant = ["a", "b", "c", "d", "/x"].map(|entry| all.target_of(entry, "").unwrap());
         let expected = [
             Target::Groups("/app".to_owned()),
-            Target::Command("redis-server".to_owned()),
+            Target::Command(ProcessConfig { command: "redis-server".to_owned(), user: Some("redis".to_owned()) }),
             Target::Process(12),
             Target::Physical,
             Target::Groups("/x".to_owned()),
@@ -211,6 +224,8 @@ mod tests {
             (json!({ "name": "a", "pid": 1 }), "targets[0].pid"),
             (json!({ "name": "a", "process": { "command": "/bin/x" } }), "targets[0].process.command"),
             (json!({ "name": "a", "process": { "command": "" } }), "targets[0].process.command"),
+            (json!({ "name": "a", "process": { "command": "x", "user": "" } }), "targets[0].process.user"),
+            (json!({ "name": "a", "process": { "command": "x", "user": "a:b" } }), "targets[0].process.user"),
         ] {
             let refused = config(json!([said])).check().unwrap_err();
             assert_eq!(refused.key, key, "{said}");
@@ -230,7 +245,8 @@ mod tests {
     fn targets_that_mean_one_process_are_known_to() {
         let groups = |path: &str| Target::Groups(path.to_owned());
         assert!(groups("/a").may_meet(&groups("/a/b")) && Target::Process(5).may_meet(&Target::Process(5)));
-        assert!(!Target::Process(5).may_meet(&Target::Command("x".to_owned())));
-        assert!(Target::Command("sshd".to_owned()).protected().is_some() && groups("/x").protected().is_none());
+        let command = |name: &str| Target::Command(ProcessConfig { command: name.to_owned(), user: None });
+        assert!(!Target::Process(5).may_meet(&command("x")));
+        assert!(command("sshd").protected().is_some() && groups("/x").protected().is_none());
     }
 }

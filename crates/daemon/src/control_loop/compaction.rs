@@ -2,6 +2,7 @@
 //! allowed.
 
 use super::gate::{Held, Permit};
+use super::guard::Reach;
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
@@ -146,6 +147,15 @@ impl Section for CompactionSection {
         Vec::new()
     }
 
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Compaction moves pages of everyone.
+    fn reach(&self) -> Reach {
+        Reach::machine()
+    }
+
     /// A compaction that is under way keeps its own pace.
     fn due(&self, stretch: u32) -> Due {
         let Some(due) = self.running.poll_timeout() else { return Due::Never };
@@ -157,7 +167,7 @@ impl Section for CompactionSection {
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
-        let (now, permit) = (context.now, self.head.permit(context.withheld));
+        let (now, permit) = (context.now, self.head.permit(context.guard));
         self.head.runs += 1;
         self.ran = now;
         if permit != Permit::Act {

@@ -1,6 +1,8 @@
 //! Filter between a section and the host: the section sees only its own groups, and acts only if allowed.
 
+use super::guard::Guard;
 use super::line::{Act, Effect, Line};
+use super::targets::meant;
 use super::{AuditError, Log, LoopHost, System};
 use crate::changes::{protected, protected_command};
 use crate::config::group_path;
@@ -79,6 +81,8 @@ pub(super) struct Gate<'a> {
     /// Groups that are never acted on, whatever `groups` says; those met so far, with the reason.
     pub(super) spared: &'a mut Skipped,
     pub(super) permit: &'a Permit,
+    /// Which groups it may not act on now.
+    pub(super) guard: &'a Guard,
     /// Last listing of its groups.
     pub(super) seen: &'a mut BTreeMap<Lruvec, Listing>,
     /// The section.
@@ -162,6 +166,11 @@ impl Skipped {
         self.note(name, why)
     }
 
+    /// Whether this group was left alone when it was last reported which are.
+    pub(super) fn was_met(&self, path: &str) -> bool {
+        self.told.contains(path)
+    }
+
     fn why_group(&self, path: &str, world: &mut dyn System) -> Option<String> {
         if self.protected.iter().any(|pattern| is_within(pattern, path)) {
             return Some("[daemon] protect names it".to_owned());
@@ -199,7 +208,7 @@ fn there_below(pattern: &str, path: &str, world: &mut dyn System) -> Option<Stri
 }
 
 /// Whether a group is this one, or below it. Names of groups may hold any character but `/`.
-fn is_below(group: &str, path: &str) -> bool {
+pub(super) fn is_below(group: &str, path: &str) -> bool {
     let rest = path.strip_prefix(group.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -220,6 +229,9 @@ impl Gate<'_> {
     fn begin(&mut self, target: Option<&str>, write: &str) -> Result<(), Held> {
         let target = target.ok_or(Held::NotOurs)?.to_owned();
         self.permit.check()?;
+        if let Some(why) = self.guard.group(&target) {
+            return Err(Held::Withheld(why));
+        }
         let asks = Line::Asks { section: self.label.to_owned(), target, write: write.to_owned() };
         self.log.line(&asks).map_err(Held::NotLogged)
     }
@@ -260,10 +272,11 @@ impl Generational for Gate<'_> {
     fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
         let mut all = Vec::new();
         self.host.read_generations(&mut all)?;
-        all.retain(|listing| {
-            self.groups.iter().any(|group| is_below(group, &listing.path))
-                && !self.spared.has(&listing.path, &mut *self.world)
-        });
+        let is_meant = |listing: &Listing, world: &mut dyn System| {
+            self.groups.iter().any(|group| is_below(group, &listing.path)) && !self.spared.has(&listing.path, world)
+        };
+        // Where the daemon has to end nothing is listed, and so nothing is done.
+        let mut all: Vec<Listing> = meant(all, self.world, is_meant).unwrap_or_default();
         self.seen.clear();
         self.seen.extend(all.iter().map(|listing| (listing.lruvec, listing.clone())));
         out.append(&mut all);

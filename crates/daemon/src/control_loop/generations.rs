@@ -1,6 +1,7 @@
 //! A `[[generations]]` section: its tool, its groups, what it has done.
 
 use super::gate::{Gate, Permit, Skipped};
+use super::guard::Reach;
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
@@ -85,13 +86,23 @@ impl Section for GenerationsSection {
         lines
     }
 
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// It evicts; a section that only estimates stalls nothing.
+    fn reach(&self) -> Reach {
+        let groups = self.groups.iter().filter(|path| self.spec.acts() && !self.spared.was_met(path));
+        Reach::groups(groups.map(String::as_str))
+    }
+
     fn due(&self, stretch: u32) -> Due {
         let due = Daemon::<Gate<'_>>::poll_timeout(&self.tool, 0);
         due.map(|due| self.ran + due.since(self.ran).saturating_mul(u64::from(stretch))).into()
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
-        let (now, permit) = (context.now, self.head.permit(context.withheld));
+        let (now, permit) = (context.now, self.head.permit(context.guard));
         self.head.runs += 1;
         self.ran = now;
         let no_swap = self.lacks_swap(context.world);
@@ -102,6 +113,7 @@ impl Section for GenerationsSection {
             groups: &self.groups,
             spared: &mut self.spared,
             permit: &permit,
+            guard: context.guard,
             label: &self.head.label,
             log: &mut *context.log,
             seen: &mut self.seen,

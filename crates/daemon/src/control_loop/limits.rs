@@ -1,9 +1,11 @@
 //! A section that sizes groups: each has a controller of its own, and its `memory.high` is written through the journal.
 
-use super::gate::{Held, Skipped};
+use super::gate::{Held, Permit, Skipped};
+use super::guard::Reach;
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
+use super::targets::meant;
 use super::trouble::{AuditError, NotNoted, TargetError, Trouble};
 use super::{Knobs, Log, LoopHost, System, SystemError};
 use crate::changes::{Refusal, is_rounded};
@@ -93,13 +95,16 @@ impl Section for LimitsSection {
             }
             Err(_) => {}
         }
-        found.retain(|path| !self.spared.has(path, context.world));
+        let is_meant = |path: &String, world: &mut dyn System| !self.spared.has(path, world);
+        let Some(found) = meant::<_, BTreeSet<String>>(found, context.world, is_meant) else { return lines };
         lines.extend(self.spared.news(&self.head.label));
         // One that was left alone, and has been made again since, is another group.
         let is_another =
             |path: &str, sized: &Sized| sized.foreign.is_some() && context.host.memcg(path) != sized.number;
         let is_gone = |(path, sized): &(&String, &Sized)| !found.contains(*path) || is_another(path, sized);
-        let gone: Vec<String> = self.groups.iter().filter(is_gone).map(|(path, _)| path.clone()).collect();
+        let gone = meant::<_, Vec<_>>(&self.groups, context.world, |group, _| is_gone(group));
+        let Some(gone) = gone else { return lines };
+        let gone: Vec<String> = gone.into_iter().map(|(path, _)| path.clone()).collect();
         let held: Vec<String> = gone
             .iter()
             .filter(|path| self.groups.get(*path).is_some_and(|sized| sized.held.is_some()))
@@ -113,6 +118,9 @@ impl Section for LimitsSection {
         for path in found {
             if self.groups.contains_key(&path) {
                 continue;
+            }
+            if context.world.has_to_end() {
+                break;
             }
             // The values were checked when the section was made; only the target differs.
             let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), context.now) else { continue };
@@ -135,6 +143,18 @@ impl Section for LimitsSection {
         lines
     }
 
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::groups(self.groups.keys().map(String::as_str))
+    }
+
+    fn limited(&self, groups: &mut BTreeSet<String>) {
+        groups.extend(self.groups.iter().filter(|(_, sized)| sized.held.is_some()).map(|(path, _)| path.clone()));
+    }
+
     fn due(&self, stretch: u32) -> Due {
         let groups = self.groups.values().filter(|sized| sized.foreign.is_none());
         let dues = groups.filter_map(|sized| {
@@ -144,18 +164,19 @@ impl Section for LimitsSection {
         dues.min().into()
     }
 
-    /// Runs the groups that are due. While no section may act, limits keep their original values.
+    /// Runs the groups that are due. Groups that it may not act on now get back their original limits.
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
         let now = context.now;
         self.head.runs += 1;
-        if let Some(why) = context.withheld.filter(|_| self.head.enabled) {
-            self.head.state = why.to_owned();
-            self.rest(now);
-            self.put_back(context)?;
+        let permit = self.head.permit(context.guard);
+        self.head.state = permit.state();
+        let is_stalled = |path: &String| self.head.enabled && context.guard.group(path).is_some();
+        let (stalled, paths): (Vec<String>, Vec<String>) = self.groups.keys().cloned().partition(is_stalled);
+        self.rest(&stalled, now);
+        self.put_back_of(&stalled, context)?;
+        if matches!(permit, Permit::Withheld(_)) {
             return Ok(());
         }
-        self.head.state = self.head.permit(None).state();
-        let paths: Vec<String> = self.groups.keys().cloned().collect();
         for path in paths {
             let section = self.section_of(&path);
             let Some(sized) = self.groups.get_mut(&path) else { continue };
@@ -216,17 +237,8 @@ impl Section for LimitsSection {
     }
 
     fn put_back(&mut self, context: &mut Context<'_>) -> Result<Vec<String>, AuditError> {
-        let held = self.groups.iter().filter(|(_, sized)| sized.held.is_some());
-        let paths: Vec<String> = held.map(|(path, _)| path.clone()).collect();
-        let (mut left, mut lines) = (Vec::new(), Vec::new());
-        for line in self.lift(&paths, context.knobs) {
-            match line {
-                Line::Trouble { why, .. } => left.push(why),
-                line => lines.push(line),
-            }
-        }
-        lines.iter().try_for_each(|line| context.log.line(line))?;
-        Ok(left)
+        let paths: Vec<String> = self.groups.keys().cloned().collect();
+        self.put_back_of(&paths, context)
     }
 
     fn status(&self, now: Instant, _: &mut dyn System) -> SectionStatus {
@@ -246,6 +258,21 @@ impl Section for LimitsSection {
 }
 
 impl LimitsSection {
+    /// Restores the limits of some groups. Returns what could not be restored, as text.
+    fn put_back_of(&mut self, paths: &[String], context: &mut Context<'_>) -> Result<Vec<String>, AuditError> {
+        let is_held = |path: &&String| self.groups.get(*path).is_some_and(|sized| sized.held.is_some());
+        let paths: Vec<String> = paths.iter().filter(is_held).cloned().collect();
+        let (mut left, mut lines) = (Vec::new(), Vec::new());
+        for line in self.lift(&paths, context.knobs) {
+            match line {
+                Line::Trouble { why, .. } => left.push(why),
+                line => lines.push(line),
+            }
+        }
+        lines.iter().try_for_each(|line| context.log.line(line))?;
+        Ok(left)
+    }
+
     fn lacks_groups(&self) -> Option<Trouble> {
         let is_left_alone = !self.spared.met.is_empty();
         let none = || TargetError::none_there("groups", &[&self.spec.limits.target]).into();
@@ -286,9 +313,10 @@ impl LimitsSection {
         lines
     }
 
-    /// Restarts the controllers, because their limits are restored.
-    fn rest(&mut self, now: Instant) {
-        for (path, sized) in &mut self.groups {
+    /// Restarts the controllers of some groups, because their limits are restored.
+    fn rest(&mut self, paths: &[String], now: Instant) {
+        for path in paths {
+            let Some(sized) = self.groups.get_mut(path) else { continue };
             if let Ok(daemon) = LimitsDaemon::start(self.spec.of(path), now + Duration::from_secs(1)) {
                 (sized.daemon, sized.ran) = (daemon, now);
             }

@@ -36,6 +36,16 @@ pub struct Act {
     pub effect: Effect,
 }
 
+/// A group, or `machine`, whose tasks wait for memory, so that sections do not act on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stalled {
+    pub target: String,
+    /// The sections that it holds back: table and name.
+    pub sections: Vec<String>,
+    /// Share of the time in which all tasks waited, by the last reading, in millionths.
+    pub share_ppm: u64,
+}
+
 /// A line of the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -92,6 +102,10 @@ pub enum Line {
     Paused { why: String },
     /// Sections act again.
     Resumed,
+    /// Sections do not act on a group, or on the machine, from now on.
+    Stalled(Stalled),
+    /// They do again, or it is gone.
+    Calmed { target: String },
     /// Sections run `stretch` times less often than configured.
     Paced { stretch: u32 },
     /// A section cannot work for now.
@@ -135,6 +149,11 @@ impl Line {
                 texts.section(section);
                 texts.words(why);
             }
+            Self::Stalled(Stalled { target, sections, share_ppm: _ }) => {
+                sections.iter_mut().for_each(|section| texts.section(section));
+                texts.target(target);
+            }
+            Self::Calmed { target } => texts.target(target),
             Self::Came { section, target } | Self::Went { section, target } => {
                 texts.section(section);
                 texts.target(target);
@@ -218,6 +237,10 @@ pub struct Status {
     pub since_start_ns: u64,
     /// Why no section acts; `None` if they may.
     pub paused: Option<String>,
+    /// What waits for memory, and the sections that do not act on it; up to 64.
+    // Early versions wrote none.
+    #[serde(default)]
+    pub stalled: Vec<Stalled>,
     pub stretch: u32,
     /// CPU time used, including kernel threads that it started.
     pub cpu_ns: u64,
@@ -232,6 +255,7 @@ impl Status {
         Self {
             since_start_ns: now.since(Instant::START).ns(),
             paused: None,
+            stalled: Vec::new(),
             stretch: 1,
             cpu_ns: cpu.ns(),
             resident_bytes: resident.map(Bytes::get),
@@ -288,10 +312,12 @@ mod tests {
             Why::Deferred,
         ];
         let limits = [BudgetLimit::Pages, BudgetLimit::Cpu, BudgetLimit::Stall, BudgetLimit::Wall];
+        let sections = vec!["limits.size".to_owned()];
+        let stalled = Line::Stalled(Stalled { target: "/a".to_owned(), sections, share_ppm: 485_000 });
         let acted =
             effects.map(|effect| Line::Acted { section: "generations.a".to_owned(), at_ns: 1, act: act(effect) });
         let ends = whys.into_iter().chain(limits.map(Why::Budget)).map(compacted);
-        for line in acted.into_iter().chain(ends).chain([Line::Resumed]) {
+        for line in acted.into_iter().chain(ends).chain([Line::Resumed, stalled]) {
             let text = serde_json::to_string(&line).unwrap();
             assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
         }

@@ -22,7 +22,7 @@ mod trouble;
 
 pub(crate) use guard::Guard;
 pub use kernel::{EngineError, ModuleOnce};
-pub use line::{Act, Effect, Line, SectionStatus, Status, Texts};
+pub use line::{Act, Effect, Line, SectionStatus, Stalled, Status, Texts};
 pub use run::{Ended, Environment, LoopEnd, LoopError, steer};
 pub use trouble::{AuditError, SystemError, TargetError};
 
@@ -60,6 +60,19 @@ pub struct Running {
     pub file: Option<String>,
     /// Path of its cgroup v2; `/` if it has none.
     pub group: String,
+}
+
+/// How a group, with those below it, waited for memory. Totals since it was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupStall {
+    pub path: String,
+    /// Time in which all its tasks waited; `None` if the kernel does not measure it.
+    pub full_ns: Option<u64>,
+    /// How often it was at its own `memory.high` or `memory.max`; for one that was handed over to a user, also how often groups in it
+    /// were.
+    pub limit_hits: u64,
+    /// Whether all groups directly below it are listed, or it was handed over to a user: groups in it are not listed then.
+    pub is_whole: bool,
 }
 
 /// How scattered free memory of a node is.
@@ -108,6 +121,10 @@ pub trait System {
     /// [`SystemError`].
     fn processes(&mut self, target: &Target) -> Result<Vec<Running>, SystemError>;
 
+    /// The largest of these processes by resident memory, the largest first, `most` of them at most; of two of one size the one with the
+    /// lower number first.
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32>;
+
     /// Absolute path of a file of a group.
     ///
     /// # Errors
@@ -132,6 +149,12 @@ pub trait System {
 
     /// Total time in which all tasks waited for memory: `full` of `/proc/pressure/memory`. `None`: not known here.
     fn full_stall(&mut self) -> Option<Duration>;
+
+    /// The same for a group with those below it: `full` of its `memory.pressure`. `None`: not known here, or there is no such group.
+    fn full_stall_of(&mut self, group: &str) -> Option<Duration>;
+
+    /// Groups from the top of the tree down, and how each waited for memory. Empty where groups do not tell it.
+    fn group_stalls(&mut self) -> Vec<GroupStall>;
 
     /// Bytes of swap that are free; `None`: not known.
     fn swap_free(&mut self) -> Option<Bytes>;

@@ -12,6 +12,7 @@ use isotherm_core::generations::GenerationsError;
 use isotherm_core::limits::LimitsError;
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Budget, Clock, Duration, Instant, Meter, Woken};
+use std::collections::BTreeSet;
 
 /// Shortest time between two checks of pressure, the kill file and budgets: our own engines wake hundreds of times a second.
 const LOOK: Duration = Duration::from_ms(200);
@@ -21,6 +22,8 @@ const TURN: Duration = Duration::from_secs(1);
 const FOLLOW: Duration = Duration::from_secs(10);
 /// Time between two reports of the state.
 const STATUS: Duration = Duration::from_secs(5);
+/// Most stalled groups that the state names.
+const STALLED_MAX: usize = 64;
 
 /// Why the loop ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,18 +102,12 @@ struct Lent<'a> {
 }
 
 impl Lent<'_> {
-    fn context<'b>(
-        &'b mut self,
-        config: &'b Config,
-        withheld: Option<&'b str>,
-        now: Instant,
-        stretch: u32,
-    ) -> Context<'b> {
+    fn context<'b>(&'b mut self, config: &'b Config, guard: &'b Guard, now: Instant, stretch: u32) -> Context<'b> {
         Context {
             now,
             config,
             stretch,
-            withheld,
+            guard,
             host: &mut *self.host,
             world: &mut *self.world,
             knobs: &mut *self.knobs,
@@ -125,6 +122,7 @@ struct ControlLoop<'a> {
     sections: Vec<Box<dyn Section>>,
     lent: Lent<'a>,
     guard: Guard,
+    /// Why no section acts, as reported.
     paused: Option<String>,
     stretch: u32,
     longest_turn: Duration,
@@ -237,7 +235,7 @@ impl ControlLoop<'_> {
         // Removed sections restore their knobs before others write them; engines of the kernel go last.
         before.sort_by_key(|section| section.phase() == Phase::Kernel);
         for mut section in before {
-            let mut context = self.lent.context(&self.config, None, now, self.stretch);
+            let mut context = self.lent.context(&self.config, &self.guard, now, self.stretch);
             // What was not restored stays in the journal.
             let written = section.report_rest(now, context.log).and(section.put_back(&mut context));
             section.release(context.host);
@@ -261,9 +259,17 @@ impl ControlLoop<'_> {
 
     fn follow(&mut self, now: Instant) {
         self.lent.watched.taken.clear();
-        let mut context = self.lent.context(&self.config, self.paused.as_deref(), now, self.stretch);
-        let lines: Vec<Line> = self.sections.iter_mut().flat_map(|section| section.follow(&mut context)).collect();
+        let mut context = self.lent.context(&self.config, &self.guard, now, self.stretch);
+        let mut lines = Vec::new();
+        for section in &mut self.sections {
+            if context.world.has_to_end() {
+                break;
+            }
+            lines.extend(section.follow(&mut context));
+        }
         lines.into_iter().for_each(|line| self.tell(line));
+        let acting = self.sections.iter().filter(|section| section.head().enabled);
+        self.guard.watch(acting.map(|section| (section.head().label.clone(), section.reach())).collect());
     }
 
     /// Writes a line; the audit records whether that worked.
@@ -272,11 +278,18 @@ impl ControlLoop<'_> {
     }
 
     fn guard(&mut self, now: Instant) {
-        let paused = self.guard.look(&self.config.guard, now, self.lent.world);
+        let limited = || {
+            let mut groups = BTreeSet::new();
+            self.sections.iter().for_each(|section| section.limited(&mut groups));
+            groups
+        };
+        self.guard.look(&self.config.guard, now, self.lent.world, limited);
+        let paused = self.guard.all().map(str::to_owned);
         if paused.is_some() != self.paused.is_some() {
             self.tell(paused.clone().map_or(Line::Resumed, |why| Line::Paused { why }));
         }
         self.paused = paused;
+        self.guard.news().into_iter().for_each(|line| self.tell(line));
     }
 
     /// Earliest time at which a section of some phases wants to run.
@@ -289,7 +302,7 @@ impl ControlLoop<'_> {
     fn run(&mut self, phase: Phase, now: Instant) {
         for section in self.sections.iter_mut().filter(|section| section.phase() == phase) {
             if section.due(self.stretch).is_now(now) {
-                let mut context = self.lent.context(&self.config, self.paused.as_deref(), now, self.stretch);
+                let mut context = self.lent.context(&self.config, &self.guard, now, self.stretch);
                 let ran = section.run(&mut context);
                 self.lent.audit.heed(ran);
             }
@@ -309,7 +322,7 @@ impl ControlLoop<'_> {
         }
         let mut left = Vec::new();
         for section in &mut self.sections {
-            let put = section.put_back(&mut self.lent.context(&self.config, None, now, self.stretch));
+            let put = section.put_back(&mut self.lent.context(&self.config, &self.guard, now, self.stretch));
             left.extend(self.lent.audit.heed(put).unwrap_or_default());
         }
         left
@@ -319,7 +332,13 @@ impl ControlLoop<'_> {
         let Lent { world, audit, .. } = &mut self.lent;
         let resident = world.resident();
         Status {
-            paused: audit.mute.as_ref().map(ToString::to_string).or_else(|| self.paused.clone()),
+            paused: audit
+                .mute
+                .as_ref()
+                .map(ToString::to_string)
+                .or_else(|| self.guard.all().map(str::to_owned))
+                .or_else(|| self.guard.everything()),
+            stalled: self.guard.stalled().into_iter().take(STALLED_MAX).collect(),
             stretch: self.stretch,
             longest_turn_ns: self.longest_turn.ns(),
             sections: self.sections.iter().map(|section| section.status(now, &mut **world)).collect(),

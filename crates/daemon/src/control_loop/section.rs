@@ -1,6 +1,7 @@
 //! A section as the loop sees it: its contract, and what all kinds of sections count and report alike.
 
 use super::gate::Permit;
+use super::guard::{Guard, Reach};
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
 use super::trouble::{AuditError, NotNoted, Trouble};
@@ -61,8 +62,8 @@ pub(super) struct Context<'a> {
     pub(super) config: &'a Config,
     /// Sections run this many times less often than configured.
     pub(super) stretch: u32,
-    /// Why no section may act now.
-    pub(super) withheld: Option<&'a str>,
+    /// What sections may not act on now.
+    pub(super) guard: &'a Guard,
     pub(super) host: &'a mut dyn LoopHost,
     pub(super) world: &'a mut dyn System,
     pub(super) knobs: &'a mut dyn Knobs,
@@ -105,6 +106,14 @@ pub(super) trait Section: Any + std::fmt::Debug {
 
     /// Finds out which groups and processes there are. Returns lines about those that appeared, ended, or are left alone.
     fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line>;
+
+    fn head(&self) -> &Head;
+
+    /// What its writes can stall, by its groups and processes of now.
+    fn reach(&self) -> Reach;
+
+    /// Adds groups that have a limit of its own.
+    fn limited(&self, _groups: &mut BTreeSet<String>) {}
 
     /// When it wants to run, `stretch` times less often than configured.
     fn due(&self, stretch: u32) -> Due;
@@ -221,13 +230,12 @@ impl Head {
         Line::Section { section, engine: self.engine.into(), enabled: self.enabled, why: why.into() }
     }
 
-    /// Whether it may act. `withheld`: why no section may act now.
-    pub(super) fn permit(&self, withheld: Option<&str>) -> Permit {
-        match withheld {
-            _ if !self.enabled => Permit::Observe,
-            Some(why) => Permit::Withheld(why.to_owned()),
-            None => Permit::Act,
+    /// Whether it may act on anything now.
+    pub(super) fn permit(&self, guard: &Guard) -> Permit {
+        if !self.enabled {
+            return Permit::Observe;
         }
+        guard.whole(&self.label).map_or(Permit::Act, Permit::Withheld)
     }
 
     /// A line, if its trouble has changed.

@@ -1,6 +1,7 @@
 //! A section that an engine of the kernel carries out: its files are written, it is switched on, and both are undone
 //! later.
 
+use super::guard::Reach;
 use super::kernel::{Counts, Kdamond, Kernel, Module, Proactive, Standing, Tiers};
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
@@ -140,6 +141,14 @@ impl Section for KernelSection {
         self.kernel.follow(context.config, context.world)
     }
 
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn reach(&self) -> Reach {
+        self.kernel.reach()
+    }
+
     fn due(&self, _: u32) -> Due {
         Due::EachTurn
     }
@@ -149,7 +158,7 @@ impl Section for KernelSection {
         self.head.runs += 1;
         let now = context.now;
         let may_act = self.head.enabled && !self.is_forbidden;
-        let trouble = match (may_act, context.withheld, self.on) {
+        let trouble = match (may_act, context.guard.any(&self.head.label), self.on) {
             (false, ..) if self.is_forbidden => return Ok(()),
             (false, ..) => {
                 self.head.state = "observing".to_owned();
@@ -159,7 +168,7 @@ impl Section for KernelSection {
                 self.report_writes(context)?
             }
             (true, Some(why), on) => {
-                self.head.state = why.to_owned();
+                self.head.state = why;
                 self.tried = None;
                 if on.is_some() { self.switch_off(context)?.map(Trouble::Knobs) } else { None }
             }

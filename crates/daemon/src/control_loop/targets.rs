@@ -1,9 +1,10 @@
 //! Resolves the targets of a section to current processes and their groups.
 
 use super::gate::Skipped;
+use super::trouble::TargetError;
 use super::{Running, System, SystemError};
 use crate::config::{Config, Target};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes of one group, or one process named individually.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,11 @@ impl ResolvedTarget {
         if self.command.is_some() { &self.top } else { &self.group }
     }
 
+    /// The group whose pressure tells what acting on it does.
+    pub(super) fn domain(&self) -> &str {
+        if self.command.is_some() { &self.group } else { &self.top }
+    }
+
     /// Whether it is left alone; if so, notes it.
     pub(super) fn is_spared(&self, spared: &mut Skipped, world: &mut dyn System) -> bool {
         match &self.command {
@@ -30,6 +36,70 @@ impl ResolvedTarget {
             Some(command) => spared.has_process(&self.top, command, &self.group, world),
         }
     }
+}
+
+/// Most processes that one section watches: each adds regions, and work.
+pub(super) const PROCESSES_MAX: usize = 256;
+
+/// The processes of a section that are watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Crowd {
+    /// Of more than may be watched the largest ones, the largest first; else all, by number.
+    pub(super) watched: Vec<u32>,
+    pub(super) left_out: usize,
+}
+
+impl Crowd {
+    /// Of these, ascending by number.
+    pub(super) fn of(all: Vec<u32>, world: &mut dyn System) -> Self {
+        if all.len() <= PROCESSES_MAX {
+            return Self { watched: all, left_out: 0 };
+        }
+        let watched = world.largest(&all, PROCESSES_MAX);
+        Self { left_out: all.len() - watched.len(), watched }
+    }
+
+    /// Those that must be watched. Where some are left out the smaller half need not: sizes change all the time, and each change of what
+    /// is watched may cost what is known.
+    pub(super) fn needed(&self) -> &[u32] {
+        if self.left_out == 0 { &self.watched } else { &self.watched[..self.watched.len() / 2] }
+    }
+
+    /// Which to watch, where those of `now` are watched already and are still there.
+    pub(super) fn with_those_of(&self, now: impl Iterator<Item = u32>) -> BTreeSet<u32> {
+        let mut kept: BTreeSet<u32> = self.needed().iter().copied().collect();
+        for process in now.chain(self.watched.iter().copied()) {
+            if kept.len() < self.watched.len() {
+                kept.insert(process);
+            }
+        }
+        kept
+    }
+
+    /// That some are left out.
+    pub(super) fn trouble(&self) -> Option<TargetError> {
+        let Self { watched, left_out } = self;
+        (*left_out > 0).then_some(TargetError::Unwatched { watched: watched.len(), left_out: *left_out })
+    }
+}
+
+/// Those of `all` that are meant, asked for one by one. `None` if the daemon has to end meanwhile: thousands of groups take longer than an
+/// end may.
+pub(super) fn meant<T, C: Default + Extend<T>>(
+    all: impl IntoIterator<Item = T>,
+    world: &mut dyn System,
+    mut is_meant: impl FnMut(&T, &mut dyn System) -> bool,
+) -> Option<C> {
+    let mut found = C::default();
+    for one in all {
+        if world.has_to_end() {
+            return None;
+        }
+        if is_meant(&one, world) {
+            found.extend([one]);
+        }
+    }
+    Some(found)
 }
 
 /// Processes that a target means; none for physical memory.
@@ -42,6 +112,9 @@ pub(super) fn resolve(target: &Target, world: &mut dyn System) -> Result<Vec<Res
         Target::Physical => {}
         Target::Groups(pattern) => {
             for top in world.groups(pattern)? {
+                if world.has_to_end() {
+                    return Err(SystemError::new("the daemon has to end"));
+                }
                 let members = world.members(&top)?.into_iter();
                 all.extend(members.map(|member| ResolvedTarget {
                     top: top.clone(),
@@ -83,4 +156,20 @@ pub(super) fn whom_of<'a>(
         }
     }
     Ok(all.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_watched_stays_unless_a_large_one_needs_the_place() {
+        let crowd = Crowd { watched: vec![9, 8, 3, 4], left_out: 6 };
+        assert_eq!(crowd.needed(), [9, 8]);
+        assert_eq!(crowd.with_those_of([1, 2, 3].into_iter()), BTreeSet::from([1, 2, 8, 9]));
+        assert_eq!(crowd.with_those_of([].into_iter()), BTreeSet::from([3, 4, 8, 9]));
+        assert_eq!(crowd.trouble(), Some(TargetError::Unwatched { watched: 4, left_out: 6 }));
+        let all = Crowd { watched: vec![1, 2], left_out: 0 };
+        assert_eq!((all.needed(), all.trouble()), (&[1, 2][..], None));
+    }
 }

@@ -1,10 +1,12 @@
 //! The loop in a simulated world: groups that come and go, pressure, faults of every kind.
 
 mod configs;
+mod guard;
 mod kernels;
 mod memory;
 mod own;
 mod probes;
+mod script;
 mod sizes;
 mod system;
 
@@ -67,7 +69,8 @@ fn pressure_and_the_kill_file_pause_it() {
     assert!(first >= Instant::START + Duration::from_secs(110), "a minute of calm first: {first}");
     let refused = |act: &Act| matches!(&act.effect, Effect::Refused { why } if why.contains("waited for memory"));
     assert!(truth.acts().iter().any(refused), "why nothing happened is told");
-    assert!(truth.has_line(|line| *line == Line::Resumed));
+    let calmed = |line: &Line| matches!(line, Line::Calmed { target } if target == "/app/web-1");
+    assert!(truth.has_line(calmed), "{:?}", truth.lines);
 
     let truth = Truth::new();
     truth.has_kill_file.set(true);
@@ -144,6 +147,38 @@ fn it_ends_between_two_pieces() {
     assert_eq!((steered.end, truth.now()), (Ended::Stopped, Instant::START + Duration::from_secs(7)));
 }
 
+/// A signal in the middle of thousands of groups: a few more are asked about, and the loop ends.
+#[test]
+fn it_ends_between_two_groups() {
+    const GROUPS: u64 = 1000;
+    let many = || {
+        let truth = Truth::new();
+        let group = truth.groups.borrow()[0].clone();
+        let groups = (0..GROUPS).map(|nth| Group { path: format!("/app/many-{nth}").leak(), ..group.clone() });
+        *truth.groups.borrow_mut() = groups.collect();
+        truth
+    };
+    for (case, config, parts) in [
+        ("limits", with_limits(true), 4),
+        ("generations", config(true), 1),
+        ("a kdamond", with_kdamond(true, Operations::Paddr), 2),
+        ("an engine of our own", with_monitor(true), 2),
+    ] {
+        for part in 0..parts {
+            let truth = many();
+            let signal = part * GROUPS + GROUPS / 2;
+            truth.ends_at.set(Some(signal));
+            let steered = steered(&truth, &config, 60, Vec::new());
+            let looks = truth.looks.get();
+            assert!(looks >= signal, "{case}, part {part}: {looks} questions");
+            let further = looks - signal;
+            assert!(steered.end == Ended::Stopped && further <= 8, "{case}, part {part}: {further} further groups");
+            let is_trouble = |line: &Line| matches!(line, Line::Trouble { why, .. } if why.contains("has to end"));
+            assert!(!truth.has_line(is_trouble), "{case}, part {part}: {:?}", truth.lines);
+        }
+    }
+}
+
 /// Each host call in turn fails: protected groups stay untouched, evictions have lines, and the loop goes on.
 #[test]
 fn a_fault_at_any_call_breaks_nothing() {
@@ -186,6 +221,7 @@ fn seeds_of_chance_break_nothing() {
                 second,
                 Box::new(move |truth| {
                     match kind {
+                        0 if second % 3 == 0 => truth.waits(["/app/web-1", "/app/db"][index % 2], value, value / 4),
                         0 => truth.pressure.set(Ratio::from_percent(value)),
                         1 => truth.has_kill_file.set(value < 2),
                         2 => truth.is_log_full.set(value < 2),

@@ -52,14 +52,13 @@ pub enum TargetError {
     NoneThere { kind: &'static str, names: String },
     #[error("no process of its targets runs now: {0}")]
     NoneRuns(String),
-    #[error(
-        "{nr} processes run in its groups, and one kdamond watches {max} at most; name fewer groups, or say operations = \"paddr\""
-    )]
-    TooManyProcesses { nr: usize, max: usize },
     #[error("it has {nr} groups, each a filter on every page; allowed: up to {max}; name fewer")]
     TooManyGroups { nr: usize, max: usize },
-    #[error("more than {0} processes: the others are not watched")]
-    Unwatched(usize),
+    /// `left_out`: number of the others.
+    #[error(
+        "it watches the {watched} largest of its processes; {left_out} more are left out: name fewer groups, or one program of a user"
+    )]
+    Unwatched { watched: usize, left_out: usize },
     /// Two sections that clear accessed bits of the same process hide accesses from each other.
     #[error("process {process} is looked at by {section} already, and is left to it; give each its own targets")]
     Taken { process: u32, section: String },
@@ -189,14 +188,13 @@ mod tests {
             (TargetError::none_there("groups", &["/a", "/b"]), "none of its groups is there now: /a, /b"),
             (TargetError::NoneRuns("/a".to_owned()), "no process of its targets runs now: /a"),
             (
-                TargetError::TooManyProcesses { nr: 300, max: 256 },
-                "300 processes run in its groups, and one kdamond watches 256 at most; name fewer groups, or say operations = \"paddr\"",
-            ),
-            (
                 TargetError::TooManyGroups { nr: 65, max: 64 },
                 "it has 65 groups, each a filter on every page; allowed: up to 64; name fewer",
             ),
-            (TargetError::Unwatched(256), "more than 256 processes: the others are not watched"),
+            (
+                TargetError::Unwatched { watched: 256, left_out: 44 },
+                "it watches the 256 largest of its processes; 44 more are left out: name fewer groups, or one program of a user",
+            ),
             (
                 TargetError::Taken { process: 7, section: "monitors.a".to_owned() },
                 "process 7 is looked at by monitors.a already, and is left to it; give each its own targets",

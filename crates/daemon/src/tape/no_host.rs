@@ -2,7 +2,9 @@
 
 use crate::changes::Refusal;
 use crate::config::{Config, Target};
-use crate::control_loop::{AuditError, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError};
+use crate::control_loop::{
+    AuditError, GroupStall, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError,
+};
 use isotherm_core::host::{
     AddressRange, Adopting, Applying, Compacting, Gauging, Generational, Mappings, Probing, Tiering,
 };
@@ -24,6 +26,9 @@ impl System for NoHost {
     fn processes(&mut self, _: &Target) -> Result<Vec<Running>, SystemError> {
         Err(NONE.to_owned().into())
     }
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32> {
+        processes.iter().copied().take(most).collect()
+    }
     fn group_file(&mut self, _: &str, _: &str) -> Result<String, SystemError> {
         Err(NONE.to_owned().into())
     }
@@ -38,6 +43,12 @@ impl System for NoHost {
     }
     fn full_stall(&mut self) -> Option<Duration> {
         None
+    }
+    fn full_stall_of(&mut self, _: &str) -> Option<Duration> {
+        None
+    }
+    fn group_stalls(&mut self) -> Vec<GroupStall> {
+        Vec::new()
     }
     fn swap_free(&mut self) -> Option<Bytes> {
         None

@@ -3,7 +3,9 @@
 use super::Tape;
 use crate::changes::Refusal;
 use crate::config::{Config, Target};
-use crate::control_loop::{AuditError, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError};
+use crate::control_loop::{
+    AuditError, GroupStall, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError,
+};
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
     HostError, Listing, TargetId,
@@ -45,6 +47,10 @@ impl<W: System + ?Sized> System for Taped<'_, W> {
         self.tape.call("processes", target, || self.inner.processes(target), over)
     }
 
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32> {
+        self.tape.call("largest", (processes, most), || self.inner.largest(processes, most), Vec::new)
+    }
+
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
         self.tape.call("group-file", (group, file), || self.inner.group_file(group, file), over)
     }
@@ -70,6 +76,15 @@ impl<W: System + ?Sized> System for Taped<'_, W> {
     fn full_stall(&mut self) -> Option<Duration> {
         let ns = self.tape.call("full-stall", (), || self.inner.full_stall().map(Duration::ns), || None);
         ns.map(Duration::from_ns)
+    }
+
+    fn full_stall_of(&mut self, group: &str) -> Option<Duration> {
+        let make = || self.inner.full_stall_of(group).map(Duration::ns);
+        self.tape.call("full-stall-of", group, make, || None).map(Duration::from_ns)
+    }
+
+    fn group_stalls(&mut self) -> Vec<GroupStall> {
+        self.tape.call("group-stalls", (), || self.inner.group_stalls(), Vec::new)
     }
 
     fn swap_free(&mut self) -> Option<Bytes> {

@@ -4,9 +4,12 @@ use super::design::Block;
 use super::samples::{Metric, SampleError, Samples};
 use super::{BlockEnd, Measured};
 use crate::config::{Config, GuardConfig};
-use crate::control_loop::{AuditError, Ended, Environment, Guard, Knobs, Line, Log, LoopHost, Status, System, steer};
-use isotherm_units::{Clock, Duration, Instant, Meter, Woken};
+use crate::control_loop::{
+    AuditError, Ended, Environment, Guard, Knobs, Line, Log, LoopHost, Stalled, Status, System, steer,
+};
+use isotherm_units::{Clock, Duration, Instant, Meter, Ratio, Woken};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// Time between two samples.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -29,6 +32,7 @@ pub struct BlockSide<'a> {
 }
 
 struct Watched<'a> {
+    /// Of the machine; groups are watched by the loop.
     guard: Guard,
     limits: &'a GuardConfig,
     world: &'a mut dyn System,
@@ -77,8 +81,8 @@ impl Clock for SamplingClock<'_, '_> {
 impl Watched<'_> {
     fn look(&mut self, now: Instant) {
         self.due = now + SAMPLE;
-        let paused = self.guard.look(self.limits, now, self.world);
-        if let Some(why) = paused.filter(|_| self.guard.has_tripped()) {
+        self.guard.look(self.limits, now, self.world, BTreeSet::new);
+        if let Some(why) = self.guard.machine_tripped() {
             self.ended = Some(BlockEnd::Hurt(why));
             return;
         }
@@ -96,15 +100,21 @@ impl Watched<'_> {
     }
 }
 
-/// Notes why a configuration did not act, because the trial would then compare something else.
-struct HeedingLog<'a> {
+/// Notes that the guard tripped, and why a configuration did not act, because the trial would then compare something else.
+struct HeedingLog<'a, 'b> {
     log: &'a mut dyn Log,
+    watched: &'a RefCell<Watched<'b>>,
     failed: Option<String>,
 }
 
-impl Log for HeedingLog<'_> {
+impl Log for HeedingLog<'_, '_> {
     fn line(&mut self, line: &Line) -> Result<(), AuditError> {
         let written = self.log.line(line);
+        if let Line::Stalled(stalled) = line {
+            let mut watched = self.watched.borrow_mut();
+            let hurt = hurt(stalled, watched.limits);
+            watched.ended.get_or_insert(BlockEnd::Hurt(hurt));
+        }
         if let Err(why) = &written {
             self.failed = Some(format!("the audit cannot be written: {why}"));
         }
@@ -114,6 +124,16 @@ impl Log for HeedingLog<'_> {
     fn status(&mut self, status: &Status) {
         self.log.status(status);
     }
+}
+
+fn hurt(stalled: &Stalled, limits: &GuardConfig) -> String {
+    let Stalled { target, sections, share_ppm } = stalled;
+    format!(
+        "all tasks of {target} waited for memory for {} of the time, more than {}; what acts on it: {}",
+        Ratio::from_ppm(*share_ppm).approx(),
+        limits.pressure_full,
+        sections.join(", ")
+    )
 }
 
 /// Runs a block: the loop on its configuration, a sample each second after the warm-up, the guard of `limits`. All knobs are restored
@@ -129,7 +149,7 @@ pub fn run_block<H: LoopHost>(
     let BlockSide { world, guard_world, knobs, clock, meter, log, sampler } = side;
     let start = clock.now();
     let watched = RefCell::new(Watched {
-        guard: Guard::default(),
+        guard: Guard::of_machine(),
         limits,
         world: guard_world,
         sampler,
@@ -139,9 +159,10 @@ pub fn run_block<H: LoopHost>(
         ended: None,
     });
     let mut sampling = SamplingClock { clock, watched: &watched };
-    let mut log = HeedingLog { log, failed: None };
+    let config = Config { guard: limits.clone(), ..config.clone() };
+    let mut log = HeedingLog { log, watched: &watched, failed: None };
     let outside = Environment { world, knobs, clock: &mut sampling, meter, log: &mut log };
-    let steered = steer(config, Some(block.length), host, outside);
+    let steered = steer(&config, Some(block.length), host, outside);
     let failed = log.failed;
     let watched = watched.into_inner();
     let values = watched.samples.iter().zip(metrics).map(|(samples, metric)| samples.value(metric.kind)).collect();

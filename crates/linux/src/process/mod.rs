@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 pub use family::{Changes, Family, Member};
-pub use running::{Running, running};
+pub use running::{Running, largest, running, user_number};
 
 /// A live process, with the program that it ran when it was opened.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use isotherm_daemon::control_loop::{Act, AuditError, Effect, Line, Log, Status};
+use isotherm_daemon::control_loop::{Act, AuditError, Effect, Line, Log, Stalled, Status};
 use isotherm_units::text::printable;
-use isotherm_units::{Bytes, Duration};
+use isotherm_units::{Bytes, Duration, Ratio};
 use serde::Serialize;
 
 use super::journald::{Journald, Priority};
@@ -168,7 +168,7 @@ impl Log for Audit<'_> {
 
 fn priority(line: &Line) -> Priority {
     match line {
-        Line::Trouble { .. } | Line::Paused { .. } | Line::NotReloaded { .. } => Priority::Warning,
+        Line::Trouble { .. } | Line::Paused { .. } | Line::Stalled(_) | Line::NotReloaded { .. } => Priority::Warning,
         Line::Paced { stretch } if *stretch > 1 => Priority::Warning,
         _ => Priority::Info,
     }
@@ -203,6 +203,8 @@ fn words(line: &Line) -> String {
         Line::PutBack { section } => format!("{section}: its knobs hold again what they held before"),
         Line::Paused { why } => format!("nothing acts: {why}"),
         Line::Resumed => "sections act again".to_owned(),
+        Line::Stalled(stalled) => stalled_words(stalled),
+        Line::Calmed { target } => format!("{target}: sections act on it again, if it is still there"),
         Line::Paced { stretch: 1 } => "sections run as often as they were asked to".to_owned(),
         Line::Paced { stretch } => format!("sections run {stretch} times less often, to stay within max-cpu"),
         Line::Trouble { section, why } => format!("{section}: {why}"),
@@ -212,6 +214,17 @@ fn words(line: &Line) -> String {
             format!("ended: {why}; {} of CPU time in {}", time(*cpu_ns), time(*since_start_ns))
         }
     }
+}
+
+/// Text of what waits for memory, for lines and for the state.
+pub(crate) fn stalled_words(stalled: &Stalled) -> String {
+    let Stalled { target, sections, share_ppm } = stalled;
+    format!(
+        "{target}: all tasks waited for memory for {} of the time: {} {} not act on it until a minute below half of pressure-full",
+        Ratio::from_ppm(*share_ppm).approx(),
+        sections.join(", "),
+        if sections.len() == 1 { "does" } else { "do" }
+    )
 }
 
 fn act_words(act: &Act) -> String {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use isotherm_core::host::AddressRange;
-use isotherm_daemon::config::{Config, Target};
-use isotherm_daemon::control_loop::{Member, NodeFree, Running, System, SystemError};
+use isotherm_daemon::config::{Config, ProcessConfig, Target};
+use isotherm_daemon::control_loop::{GroupStall, Member, NodeFree, Running, System, SystemError};
 use isotherm_linux::cgroup::Hierarchy;
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
@@ -66,7 +66,11 @@ impl System for Machine<'_> {
 
     fn processes(&mut self, target: &Target) -> Result<Vec<Running>, SystemError> {
         let found = match target {
-            Target::Command(command) => linux::running(&self.root, command).map_err(SystemError::new)?,
+            Target::Command(ProcessConfig { command, user }) => {
+                let user = user.as_deref().map(|user| linux::user_number(&self.root, user)).transpose();
+                let found = user.and_then(|user| linux::running(&self.root, command, user));
+                found.map_err(SystemError::new)?
+            }
             Target::Process(pid) => {
                 let all = self.family(*pid)?;
                 all.into_iter().filter_map(|pid| linux::Running::of(&self.root, pid)).collect()
@@ -76,6 +80,10 @@ impl System for Machine<'_> {
         let running =
             |one: linux::Running| Running { process: one.pid, command: one.name, file: one.file, group: one.group };
         Ok(found.into_iter().filter(|one| one.pid != std::process::id()).map(running).collect())
+    }
+
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32> {
+        linux::largest(&self.root, processes, most)
     }
 
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
@@ -98,6 +106,22 @@ impl System for Machine<'_> {
     fn full_stall(&mut self) -> Option<Duration> {
         let pressure = pressure::of_system(&self.root, pressure::Resource::Memory).ok()?;
         Some(Duration::from_us(pressure.full?.total_us))
+    }
+
+    fn full_stall_of(&mut self, group: &str) -> Option<Duration> {
+        let group = Hierarchy::unified(&self.root).and_then(|all| all.group(group)).ok()?;
+        let pressure = pressure::of_group(&self.root, group.folder(), pressure::Resource::Memory).ok()?;
+        Some(Duration::from_us(pressure.full?.total_us))
+    }
+
+    fn group_stalls(&mut self) -> Vec<GroupStall> {
+        let stall = |one: linux::GroupStall| GroupStall {
+            path: one.path,
+            full_ns: one.full_us.map(|us| us.saturating_mul(1000)),
+            limit_hits: one.limit_hits,
+            is_whole: one.is_whole,
+        };
+        linux::group_stalls(&self.root).unwrap_or_default().into_iter().map(stall).collect()
     }
 
     fn swap_free(&mut self) -> Option<Bytes> {

@@ -11,7 +11,7 @@ mod merged_files;
 mod metrics;
 mod tape;
 
-pub(crate) use audit::{AUDIT, Audit};
+pub(crate) use audit::{AUDIT, Audit, stalled_words};
 pub(crate) use configuration::{
     Configuration, DIALECT, configuration, configuration_alone, files as configuration_files,
 };

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
-use isotherm_daemon::control_loop::{Effect, Line};
+use isotherm_daemon::control_loop::{Effect, Line, Stalled};
 use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
@@ -43,6 +43,8 @@ struct Told {
     writes: u64,
     would_write: u64,
     put_back: u64,
+    /// How often it was kept off a group, or off the machine, because tasks there waited for memory.
+    stalled: Reasons,
     /// Groups by why they are left alone.
     left_alone: BTreeMap<String, String>,
     troubles: Reasons,
@@ -67,11 +69,20 @@ struct Explained {
     starts: u64,
     /// Seconds in which nothing could act, by reason.
     paused_s: BTreeMap<String, u64>,
+    /// Seconds in which sections did not act on a group, or on the machine, because its tasks waited for memory.
+    stalled_s: BTreeMap<String, u64>,
     /// Changes of the pace, and the slowest.
     paced: u64,
     slowest: u64,
     not_reloaded: Reasons,
     sections: BTreeMap<String, Told>,
+}
+
+/// What has begun and not ended yet: a pause of everything, and what waits for memory.
+#[derive(Default)]
+struct Open {
+    paused: Option<(DateTime<Utc>, String)>,
+    stalled: BTreeMap<String, DateTime<Utc>>,
 }
 
 pub(crate) fn run(
@@ -118,7 +129,7 @@ fn read(path: &Path, since: Option<Duration>) -> Result<Explained, CliError> {
     let mut reader = BufReader::new(std::fs::File::open(path).map_err(failed)?);
     let earliest =
         since.map(|since| Utc::now() - chrono::Duration::nanoseconds(i64::try_from(since.ns()).unwrap_or(i64::MAX)));
-    let (mut explained, mut line, mut paused) = (Explained::default(), Vec::new(), None);
+    let (mut explained, mut line, mut open) = (Explained::default(), Vec::new(), Open::default());
     loop {
         line.clear();
         if reader.read_until(b'\n', &mut line).map_err(failed)? == 0 {
@@ -139,7 +150,7 @@ fn read(path: &Path, since: Option<Duration>) -> Result<Explained, CliError> {
         explained.lines += 1;
         // Events of other versions are skipped.
         if let Ok(line) = Line::deserialize(value) {
-            explained.take(line, time, &mut paused);
+            explained.take(line, time, &mut open);
         }
     }
     Ok(explained)
@@ -151,18 +162,32 @@ impl Explained {
         self.sections.entry(section.split(' ').next().unwrap_or_default().to_owned()).or_default()
     }
 
-    fn take(&mut self, line: Line, time: DateTime<Utc>, paused: &mut Option<(DateTime<Utc>, String)>) {
+    fn take(&mut self, line: Line, time: DateTime<Utc>, open: &mut Open) {
+        let seconds = |since: DateTime<Utc>| u64::try_from((time - since).num_seconds()).unwrap_or(0);
         // A pause ends when sections act again, when its reason changes, or when the daemon ends.
         if matches!(line, Line::Paused { .. } | Line::Resumed | Line::Ended { .. })
-            && let Some((since, why)) = paused.take()
+            && let Some((since, why)) = open.paused.take()
         {
-            let seconds = u64::try_from((time - since).num_seconds()).unwrap_or(0);
-            *self.paused_s.entry(why).or_default() += seconds;
+            *self.paused_s.entry(why).or_default() += seconds(since);
+        }
+        let calmed = match &line {
+            Line::Ended { .. } => std::mem::take(&mut open.stalled),
+            Line::Calmed { target } => open.stalled.remove_entry(target).into_iter().collect(),
+            _ => BTreeMap::new(),
+        };
+        for (target, since) in calmed {
+            *self.stalled_s.entry(target).or_default() += seconds(since);
         }
         match line {
             Line::Began { .. } => self.starts += 1,
-            Line::Resumed | Line::Ended { .. } => {}
-            Line::Paused { why } => *paused = Some((time, why)),
+            Line::Resumed | Line::Calmed { .. } | Line::Ended { .. } => {}
+            Line::Paused { why } => open.paused = Some((time, why)),
+            Line::Stalled(Stalled { target, sections, .. }) => {
+                for section in sections {
+                    *self.of(&section).stalled.entry(target.clone()).or_default() += 1;
+                }
+                open.stalled.insert(target, time);
+            }
             Line::Paced { stretch } => {
                 self.paced += 1;
                 self.slowest = self.slowest.max(u64::from(stretch));
@@ -230,6 +255,10 @@ fn words(explained: &Explained) -> String {
     for (why, seconds) in &explained.paused_s {
         line(format!("nothing could act for {}: {why}", Duration::from_secs(*seconds).approx()));
     }
+    for (target, seconds) in &explained.stalled_s {
+        let time = Duration::from_secs(*seconds).approx();
+        line(format!("sections did not act on {target} for {time}: its tasks waited for memory"));
+    }
     if explained.slowest > 1 {
         line(format!("at the slowest, sections ran {} times less often, to stay within max-cpu", explained.slowest));
     }
@@ -268,6 +297,9 @@ fn words(explained: &Explained) -> String {
         for (why, number) in ranked(&told.troubles).into_iter().take(REASONS_MAX) {
             line(format!("  could not go on {}: {why}", times(*number)));
         }
+        for (target, number) in ranked(&told.stalled).into_iter().take(REASONS_MAX) {
+            line(format!("  kept off {target} {}: its tasks waited for memory", times(*number)));
+        }
         for (target, why) in &told.left_alone {
             line(format!("  left {target} alone: {why}"));
         }
@@ -299,6 +331,8 @@ mod tests {
             line(2, &act("\"effect\":\"partly\"")),
             line(3, &act("\"effect\":\"refused\",\"why\":\"EBUSY\"")),
             line(4, "\"event\":\"paused\",\"why\":\"pressure\""),
+            line(5, "\"event\":\"stalled\",\"target\":\"/a\",\"sections\":[\"generations.cold\"],\"share_ppm\":30000"),
+            line(8, "\"event\":\"calmed\",\"target\":\"/a\""),
             line(9, "\"event\":\"resumed\""),
             "garbage\n".to_owned(),
             line(10, "\"event\":\"left-alone\",\"section\":\"generations.cold\",\"target\":\"/s\",\"why\":\"people\""),
@@ -308,7 +342,8 @@ mod tests {
         let explained = read(&path, None).unwrap();
         let told = &explained.sections["generations.cold"];
         assert_eq!((told.acted, told.asked_bytes, told.verified_bytes), (1, 8192, 4096));
-        assert_eq!((explained.lines, explained.strange, explained.paused_s["pressure"]), (7, 2, 5));
+        assert_eq!((explained.lines, explained.strange, explained.paused_s["pressure"]), (9, 2, 5));
+        assert_eq!((explained.stalled_s["/a"], explained.sections["generations.cold"].stalled["/a"]), (3, 1));
         let words = words(&explained);
         for part in [
             "nothing could act for 5.00 s: pressure",

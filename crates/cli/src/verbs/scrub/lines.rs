@@ -87,7 +87,7 @@ fn one(value: &mut Value, lines: Lines, names: &mut Names) {
 /// A call of the tape: what it asked, and the answer.
 fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) {
     match (name, &mut *asked) {
-        ("groups" | "members" | "memcg", Value::String(path)) => *path = names.group(path),
+        ("groups" | "members" | "memcg" | "full-stall-of", Value::String(path)) => *path = names.group(path),
         ("guaranteed", Value::Array(asked)) => {
             if let Some(Value::String(path)) = asked.first_mut() {
                 *path = names.group(path);
@@ -121,6 +121,11 @@ fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) 
             }
         }
         ("cpu-of", pid) => number(pid, names),
+        ("largest", Value::Array(asked)) => {
+            let asked = asked.first_mut().and_then(Value::as_array_mut).into_iter().flatten();
+            let answer = answer.as_array_mut().into_iter().flatten();
+            asked.chain(answer).for_each(|pid| number(pid, names));
+        }
         ("processes", asked) => running(asked, names),
         ("adopt", Value::Array(asked)) => {
             if let [_, pid] = asked.as_mut_slice() {
@@ -170,9 +175,15 @@ fn running(value: &mut Value, names: &mut Names) {
         number(pid, names);
     }
     for key in ["command", "file"] {
-        if let Some(Value::String(name)) = value.get_mut(key) {
-            *name = command(name, names);
+        match value.get_mut(key) {
+            Some(Value::String(name)) => *name = command(name, names),
+            // A program, and whose.
+            Some(program @ Value::Object(_)) => running(program, names),
+            _ => {}
         }
+    }
+    if let Some(Value::String(user)) = value.get_mut("user") {
+        *user = names.name(Kind::User, user);
     }
     if let Some(Value::String(group)) = value.get_mut("group") {
         *group = names.group(group);
@@ -411,8 +422,9 @@ mod tests {
 
     #[test]
     fn processes_that_are_targets_get_pseudonyms() {
-        let tape = "{\"isotherm-tape\":1,\"config\":{\"targets\":[{\"name\":\"shop\",\"process\":{\"command\":\"checkout\"}},{\"name\":\"b\",\"pid\":4711}]}}\n\
-                    [\"processes\",{\"command\":\"checkout\"},{\"Ok\":[{\"process\":4711,\"command\":\"checkout\",\"group\":\"/app/shop\"},{\"process\":4712,\"command\":\"sshd\",\"group\":\"/\"}]}]\n\
+        let tape = "{\"isotherm-tape\":1,\"config\":{\"targets\":[{\"name\":\"shop\",\"process\":{\"command\":\"checkout\",\"user\":\"shopper\"}},{\"name\":\"b\",\"pid\":4711}]}}\n\
+                    [\"processes\",{\"command\":{\"command\":\"checkout\",\"user\":\"shopper\"}},{\"Ok\":[{\"process\":4711,\"command\":\"checkout\",\"group\":\"/app/shop\"},{\"process\":4712,\"command\":\"sshd\",\"group\":\"/\"}]}]\n\
+                    [\"largest\",[[4711,4712],1],[4711]]\n\
                     [\"line\",{\"event\":\"came\",\"section\":\"monitors.x\",\"target\":\"process 4711 (checkout)\"},{\"Ok\":null}]\n";
         let mut names = Names::default();
         scrub(tape, Lines::Tape, "x", &mut names).unwrap();
@@ -420,6 +432,7 @@ mod tests {
         let (text, _) = scrub(tape, Lines::Tape, "x", &mut names).unwrap();
         assert!(!text.contains("shop") && !text.contains("checkout") && !text.contains("4711"), "{text}");
         assert!(text.contains("\"target\":\"process 2 (command-1)\"") && text.contains("\"pid\":2"), "{text}");
+        assert_eq!(text.matches("\"user\":\"user-1\"").count(), 2, "{text}");
         assert!(text.contains("\"sshd\""), "what is protected by name stays: {text}");
         let config = serde_json::from_str::<Value>(text.lines().next().unwrap()).unwrap()["config"].take();
         is_fine(&serde_json::from_value(config).unwrap()).unwrap();

@@ -18,10 +18,11 @@ pub(super) enum Kind {
     Section,
     Pid,
     Note,
+    User,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Group,
         Self::Process,
         Self::Mapping,
@@ -32,6 +33,7 @@ impl Kind {
         Self::Section,
         Self::Pid,
         Self::Note,
+        Self::User,
     ];
 
     pub(super) fn word(self) -> &'static str {
@@ -46,6 +48,7 @@ impl Kind {
             Self::Section => "section",
             Self::Pid => "pid",
             Self::Note => "note",
+            Self::User => "user",
         }
     }
 }

@@ -4,7 +4,8 @@ use super::files::{Watched, writes};
 use super::{Counts, EngineError, Kernel, Line, Standing, System, SystemError, Trouble, Write, stat_write};
 use crate::config::{Config, MonitorsConfig, Target};
 use crate::control_loop::gate::Skipped;
-use crate::control_loop::targets::resolve;
+use crate::control_loop::guard::{Reach, takes_from_all};
+use crate::control_loop::targets::{Crowd, ResolvedTarget, meant, resolve};
 use crate::control_loop::trouble::{TargetError, joined};
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{PresetError, Setup};
@@ -15,8 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Modules that occupy DAMON while they are on; DAMON_STAT can be made to release it.
 const MODULES: [&str; 2] = ["damon_reclaim", "damon_lru_sort"];
-/// Most processes and groups of one kdamond: each process adds regions, each group a filter on every page.
-const PROCESSES_MAX: usize = 256;
+/// Most groups of one kdamond: each is a filter on every page.
 const GROUPS_MAX: usize = 64;
 
 /// A kdamond that a section wants.
@@ -30,7 +30,9 @@ pub(in super::super) struct Kdamond {
     takes_damon_stat: bool,
     spared: Skipped,
     /// Its current groups, with their processes.
-    members: BTreeMap<String, Vec<u32>>,
+    members: BTreeMap<String, ResolvedTarget>,
+    /// Processes that it should monitor.
+    crowd: Crowd,
     /// Why they could not be found.
     trouble: Option<SystemError>,
     /// What it monitors, while it runs.
@@ -51,6 +53,7 @@ impl Kdamond {
             takes_damon_stat: spec.take_damon_stat,
             spared: Skipped::new(acts),
             members: BTreeMap::new(),
+            crowd: Crowd::default(),
             trouble: None,
             watched: None,
         })
@@ -75,11 +78,10 @@ impl Kdamond {
             return Err(TargetError::none_there("targets", &self.targets).into());
         }
         if !is_physical {
-            let mut pids: Vec<u32> = self.members.values().flatten().copied().collect();
+            let mut pids = self.crowd.watched.clone();
             pids.sort_unstable();
             return match pids.len() {
                 0 => Err(TargetError::NoneRuns(joined(&self.targets)).into()),
-                nr if nr > PROCESSES_MAX => Err(TargetError::TooManyProcesses { nr, max: PROCESSES_MAX }.into()),
                 _ => Ok(Watched::Processes(pids)),
             };
         }
@@ -92,6 +94,14 @@ impl Kdamond {
         };
         let groups = (!self.is_for_all()).then(|| self.members.keys().cloned().collect());
         Ok(Watched::Physical(ranges, groups))
+    }
+
+    /// Whether all wanted targets are monitored. The kernel drops ended processes itself.
+    fn is_covered(&self, now: &Watched, wanted: &Watched) -> bool {
+        match (now, wanted) {
+            (Watched::Processes(now), Watched::Processes(_)) => self.crowd.needed().iter().all(|pid| now.contains(pid)),
+            _ => now == wanted,
+        }
     }
 
     fn file(&self, file: &str, world: &mut dyn System) -> Option<String> {
@@ -112,6 +122,14 @@ impl Kernel for Kdamond {
         if self.is_for_all() { vec!["physical memory".to_owned()] } else { self.members.keys().cloned().collect() }
     }
 
+    fn reach(&self) -> Reach {
+        if self.is_for_all() {
+            return Reach::machine();
+        }
+        let takes = self.config().schemes.iter().any(|scheme| takes_from_all(scheme.action));
+        Reach::groups(self.members.values().map(ResolvedTarget::domain)).and_machine(takes)
+    }
+
     fn follow(&mut self, config: &Config, world: &mut dyn System) -> Vec<Line> {
         self.trouble = None;
         self.spared.begin(&config.daemon.protect);
@@ -123,8 +141,13 @@ impl Kernel for Kdamond {
                 Err(why) => self.trouble = Some(why),
             }
         }
-        found.retain(|_, one| !one.is_spared(&mut self.spared, world));
-        let found: BTreeMap<String, Vec<u32>> = found.into_iter().map(|(name, one)| (name, one.processes)).collect();
+        let is_meant =
+            |(_, one): &(String, ResolvedTarget), world: &mut dyn System| !one.is_spared(&mut self.spared, world);
+        let Some(found) = meant::<_, BTreeMap<_, _>>(found, world, is_meant) else {
+            // What it knows stays as it is.
+            self.trouble = None;
+            return Vec::new();
+        };
         let section = || self.label.clone();
         let came = found.keys().filter(|path| !self.members.contains_key(*path));
         let mut lines: Vec<Line> =
@@ -133,6 +156,10 @@ impl Kernel for Kdamond {
         lines.extend(went.map(|target| Line::Went { section: section(), target: target.clone() }));
         lines.extend(self.spared.news(&self.label));
         self.members = found;
+        if self.config().operations != Operations::Paddr {
+            let all: BTreeSet<u32> = self.members.values().flat_map(|one| &one.processes).copied().collect();
+            self.crowd = Crowd::of(all.into_iter().collect(), world);
+        }
         lines
     }
 
@@ -180,7 +207,7 @@ impl Kernel for Kdamond {
         let wanted = self.wanted(world);
         if state.as_deref() == Some("on") {
             return Ok(match (&self.watched, wanted) {
-                (Some(now), Ok(wanted)) if is_covered(now, &wanted) => Standing::Runs,
+                (Some(now), Ok(wanted)) if self.is_covered(now, &wanted) => Standing::Runs,
                 (_, Ok(_)) => Standing::Outdated,
                 (_, Err(why)) => Standing::Ended(why),
             });
@@ -225,14 +252,8 @@ impl Kernel for Kdamond {
 
     fn shortcoming(&self, world: &mut dyn System) -> Option<Trouble> {
         let pages_out = self.config().schemes.iter().any(|scheme| scheme.action == Action::Pageout);
-        (pages_out && world.swap_free() == Some(Bytes::new(0))).then_some(Trouble::NoSwap("filter anonymous pages out"))
-    }
-}
-
-/// Whether all wanted targets are monitored. The kernel drops ended processes itself.
-fn is_covered(now: &Watched, wanted: &Watched) -> bool {
-    match (now, wanted) {
-        (Watched::Processes(now), Watched::Processes(wanted)) => wanted.iter().all(|pid| now.contains(pid)),
-        _ => now == wanted,
+        let has_no_swap = pages_out && world.swap_free() == Some(Bytes::new(0));
+        let no_swap = || has_no_swap.then_some(Trouble::NoSwap("filter anonymous pages out"));
+        self.crowd.trouble().map(Trouble::Target).or_else(no_swap)
     }
 }

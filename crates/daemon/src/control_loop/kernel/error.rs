@@ -68,7 +68,7 @@ mod tests {
     fn each_error_has_its_words() {
         for (error, words) in [
             (SystemError::new("EIO").into(), "EIO"),
-            (TargetError::Unwatched(2).into(), "more than 2 processes: the others are not watched"),
+            (TargetError::NoneRuns("/a".to_owned()).into(), "no process of its targets runs now: /a"),
             (
                 EngineError::NoDamon,
                 "this kernel has no DAMON in sysfs: it needs CONFIG_DAMON_SYSFS (Linux 5.18 and later)",

@@ -16,6 +16,7 @@ pub use once::ModuleOnce;
 pub(super) use proactive::Proactive;
 pub(super) use tiers::Tiers;
 
+use super::guard::Reach;
 use super::line::Line;
 use super::trouble::Trouble;
 use super::{Knobs, System, SystemError};
@@ -78,6 +79,11 @@ pub(super) trait Kernel: std::fmt::Debug {
 
     /// Its targets, as text.
     fn targets(&self) -> Vec<String>;
+
+    /// What it can stall.
+    fn reach(&self) -> Reach {
+        Reach::machine()
+    }
 
     /// Updates its targets. Returns lines about those that appeared and ended.
     fn follow(&mut self, config: &Config, world: &mut dyn System) -> Vec<Line>;

@@ -2,6 +2,7 @@
 //! allowed.
 
 use super::super::gate::{Held, Permit};
+use super::super::guard::Guard;
 use super::super::line::Line;
 use super::super::{AuditError, Log, LoopHost, System};
 use super::sums::Sums;
@@ -23,11 +24,14 @@ pub(super) struct Gate<'a> {
     pub(super) world: &'a mut dyn System,
     pub(super) log: &'a mut dyn Log,
     pub(super) permit: &'a Permit,
+    pub(super) guard: &'a Guard,
     /// While this file is there, nothing acts.
     pub(super) kill_file: &'a str,
     pub(super) label: &'a str,
     /// Processes, and their names in lines.
     pub(super) targets: &'a std::collections::BTreeMap<TargetId, String>,
+    /// Their groups.
+    pub(super) paths: &'a std::collections::BTreeMap<TargetId, String>,
     pub(super) sums: &'a mut Sums,
     /// CPU time of the requests in this turn, as far as hosts report it.
     pub(super) spent: Duration,
@@ -41,7 +45,12 @@ impl Gate<'_> {
         let name = self.targets.get(&target).cloned().unwrap_or_default();
         let allowed = match self.permit.check() {
             Ok(()) if self.world.is_there(self.kill_file) => Err(Held::KillFile(self.kill_file.to_owned())),
-            allowed => allowed,
+            Ok(()) => self
+                .paths
+                .get(&target)
+                .and_then(|path| self.guard.group(path))
+                .map_or(Ok(()), |why| Err(Held::Withheld(why))),
+            held => held,
         };
         if let Err(held) = allowed {
             let why = (held != Held::Observing).then(|| held.to_string());

@@ -6,10 +6,11 @@ mod gate;
 mod sums;
 
 use super::gate::Skipped;
+use super::guard::{Reach, takes_from_all};
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Phase, Section, Watched};
-use super::targets::whom_of;
+use super::targets::{Crowd, whom_of};
 use super::trouble::{AuditError, TargetError, Trouble};
 use super::{Log, LoopHost, System, SystemError};
 use crate::config::{Config, MonitorsConfig, TieringConfig};
@@ -21,8 +22,6 @@ use isotherm_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use sums::Sums;
 
-/// Most processes that one section monitors.
-const PROCESSES_MAX: usize = 256;
 /// Time until a failed attempt is repeated.
 const RETRY: Duration = Duration::from_secs(60);
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -63,6 +62,18 @@ impl Spec {
         }
     }
 
+    /// What it can stall, if it acts on these groups.
+    fn reach<'a>(&self, groups: impl Iterator<Item = &'a str>) -> Reach {
+        match self {
+            Self::Monitors(spec) => {
+                let schemes = spec.config.iter().flat_map(|config| &config.schemes);
+                Reach::groups(groups).and_machine(schemes.map(|scheme| scheme.action).any(takes_from_all))
+            }
+            // It fills the fast node, which everyone uses.
+            Self::Tiering(_) => Reach::machine(),
+        }
+    }
+
     fn why(&self) -> String {
         match self {
             Self::Monitors(spec) => spec.why_own().to_owned(),
@@ -87,6 +98,9 @@ pub(super) struct OwnSection {
     /// Targets by process id.
     processes: BTreeMap<u32, TargetId>,
     names: BTreeMap<TargetId, String>,
+    /// Groups of targets.
+    paths: BTreeMap<TargetId, String>,
+    reach: Reach,
     /// The entry of `targets` that a process belongs to, by process id.
     entries: BTreeMap<u32, String>,
     /// Processes that could not be monitored, so that they are not tried again each time.
@@ -118,6 +132,8 @@ impl Kind for OwnSection {
             spared: Skipped::new(spec.enable()),
             processes: BTreeMap::new(),
             names: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            reach: Reach::default(),
             entries: BTreeMap::new(),
             unwatched: BTreeSet::new(),
             sums: Sums::default(),
@@ -146,6 +162,14 @@ impl Section for OwnSection {
         lines
     }
 
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach.clone()
+    }
+
     fn due(&self, stretch: u32) -> Due {
         let Some(due) = self.engine.poll_timeout() else { return Due::Never };
         let due = if self.engine.is_stretched_inside() {
@@ -157,7 +181,7 @@ impl Section for OwnSection {
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
-        let (now, stretch, permit) = (context.now, context.stretch, self.head.permit(context.withheld));
+        let (now, stretch, permit) = (context.now, context.stretch, self.head.permit(context.guard));
         if stretch != self.stretch {
             self.stretch = stretch;
             self.engine.stretch(&self.spec, stretch, context.host);
@@ -169,9 +193,11 @@ impl Section for OwnSection {
             world: &mut *context.world,
             log: &mut *context.log,
             permit: &permit,
+            guard: context.guard,
             kill_file: &context.config.guard.file,
             label: &self.head.label,
             targets: &self.names,
+            paths: &self.paths,
             sums: &mut self.sums,
             spent: Duration::ZERO,
             mute: None,
@@ -200,6 +226,7 @@ impl Section for OwnSection {
             host.dismiss(target);
         }
         self.names.clear();
+        self.paths.clear();
         self.unwatched.clear();
         self.engine = Engine::None;
     }
@@ -235,6 +262,8 @@ impl OwnSection {
         self.spared.begin(&context.config.daemon.protect);
         let mut there = match self.there(context, &mut lines) {
             Ok(there) => there,
+            // What it knows stays as it is.
+            Err(_) if context.world.has_to_end() => return lines,
             Err(why) => {
                 lines.extend(self.head.troubled(Some(why.into())));
                 return lines;
@@ -248,6 +277,10 @@ impl OwnSection {
         }
         let others = there.keys().find_map(|process| Some((*process, context.watched.taken.get(process)?.clone())));
         there.retain(|process, _| !context.watched.taken.contains_key(process));
+        let crowd = Crowd::of(there.keys().copied().collect(), context.world);
+        let now = self.processes.keys().copied().filter(|process| there.contains_key(process));
+        let kept = crowd.with_those_of(now);
+        there.retain(|process, _| kept.contains(process));
         let gone: Vec<u32> = self
             .processes
             .iter()
@@ -259,13 +292,13 @@ impl OwnSection {
         }
         self.unwatched.retain(|process| there.contains_key(process));
         // Two sections that clear accessed bits of the same process hide accesses from each other.
-        let mut trouble = others.map(|(process, section)| TargetError::Taken { process, section }.into());
+        let taken = others.map(|(process, section)| TargetError::Taken { process, section });
+        let mut trouble = taken.or_else(|| crowd.trouble()).map(Trouble::Target);
         for (process, group) in there {
             if self.processes.contains_key(&process) || self.unwatched.contains(&process) {
                 continue;
             }
-            if self.processes.len() >= PROCESSES_MAX {
-                trouble = Some(TargetError::Unwatched(PROCESSES_MAX).into());
+            if context.world.has_to_end() {
                 break;
             }
             let target = context.watched.target();
@@ -281,6 +314,7 @@ impl OwnSection {
                         self.engine.control(&[], &[(target, *scale)], context.now);
                     }
                     self.processes.insert(process, target);
+                    self.paths.insert(target, group.clone());
                     self.names.insert(target, format!("{group} (process {process})"));
                 }
                 Err(why) => {
@@ -304,14 +338,20 @@ impl OwnSection {
         lines: &mut Vec<Line>,
     ) -> Result<BTreeMap<u32, String>, SystemError> {
         let (mut groups, mut there, mut entries) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        let mut domains = BTreeSet::new();
         for (one, entry) in whom_of(self.spec.targets(), context.config, context.world)? {
+            if context.world.has_to_end() {
+                return Err(SystemError::new("the daemon has to end"));
+            }
             groups.insert(one.top.clone());
             if !one.is_spared(&mut self.spared, context.world) {
+                domains.insert(one.domain().to_owned());
                 there.extend(one.processes.iter().map(|&process| (process, one.group.clone())));
                 entries.extend(one.processes.iter().map(|&process| (process, entry.to_owned())));
             }
         }
         self.entries = entries;
+        self.reach = self.spec.reach(domains.iter().map(String::as_str));
         let before: BTreeSet<String> = self.groups.iter().cloned().collect();
         lines.extend(self.head.moves(&before, &groups));
         lines.extend(self.spared.news(&self.head.label));
@@ -346,5 +386,6 @@ impl OwnSection {
         host.dismiss(target);
         self.engine.exit(target);
         self.names.remove(&target);
+        self.paths.remove(&target);
     }
 }

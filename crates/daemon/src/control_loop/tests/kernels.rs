@@ -183,3 +183,65 @@ fn a_kdamond_that_takes_too_much_is_switched_off_for_a_while() {
         |line: &Line| matches!(line, Line::Trouble { why, .. } if why.contains("3%") && why.contains("max-cpu"));
     assert!(truth.has_line(is_it), "{:?}", truth.lines);
 }
+
+/// Anyone who may start processes in a group, or under a name, starts many small ones.
+#[test]
+fn of_many_processes_the_largest_are_watched() {
+    let truth = Truth::new();
+    truth.more.borrow_mut().extend((1000..1299).map(|process| (process, 0)));
+    // The service itself has the largest number, and 256 and 257 are of one size.
+    truth.sizes.borrow_mut().extend((1000..1299).map(|process| (process, u64::from(process / 2))));
+    truth.sizes.borrow_mut().extend([(1, 5), (101, 1 << 30)]);
+    let seen = RefCell::new(Vec::new());
+    let look = at(30, |truth: &Truth| {
+        let knobs = truth.knobs.borrow();
+        let pids = knobs.iter().filter(|(path, _)| path.ends_with("pid_target"));
+        let mut pids: Vec<u32> = pids.map(|(_, pid)| pid.parse().unwrap()).collect();
+        pids.sort_unstable();
+        seen.borrow_mut().extend(pids);
+    });
+    let ended = steered(&truth, &with_kdamond(true, Operations::Vaddr), 60, vec![look]);
+    holds(&truth, "many processes");
+    let expected: Vec<u32> = std::iter::once(101).chain(1044..1299).collect();
+    assert_eq!(*seen.borrow(), expected);
+    let switch = ended.status.sections.iter().find(|section| section.engine == "kernel: DAMON").unwrap();
+    assert!(switch.state.contains("256 largest") && switch.state.contains("45 more are left out"), "{switch:?}");
+}
+
+/// Sizes change all the time, and a kdamond that is made again forgets what it knows.
+#[test]
+fn a_kdamond_is_made_again_for_a_large_process_and_for_no_small_one() {
+    for (size, is_again) in [(1100, false), (1 << 30, true)] {
+        let truth = Truth::new();
+        truth.more.borrow_mut().extend((1000..1299).map(|process| (process, 0)));
+        truth.sizes.borrow_mut().extend((1000..1299).map(|process| (process, u64::from(process))));
+        let come = at(100, |truth: &Truth| {
+            truth.more.borrow_mut().insert(2000, 1);
+            truth.sizes.borrow_mut().insert(2000, size);
+        });
+        steered(&truth, &with_kdamond(true, Operations::Vaddr), 420, vec![come]);
+        let is_made = |write: &&(String, String)| write.0 == STATE;
+        let made = writes(&truth).iter().filter(is_made).count();
+        assert_eq!(made, 1 + usize::from(is_again), "{size}");
+    }
+}
+
+/// DAMON takes numbers, and a number may be another process's by the time it is used.
+#[test]
+fn a_kdamond_whose_process_left_its_group_does_not_go_on() {
+    let truth = Truth::new();
+    truth.goes_at_switch.set(true);
+    let seen = RefCell::new(Vec::new());
+    let look = |second| {
+        at(second, |truth: &Truth| {
+            let pid = truth.knob(&format!("{KDAMOND}contexts/0/targets/0/pid_target"));
+            seen.borrow_mut().push((truth.knob(STATE), pid));
+        })
+    };
+    steered(&truth, &with_kdamond(true, Operations::Vaddr), 120, vec![look(5), look(110)]);
+    holds(&truth, "a process that left");
+    let left = |line: &Line| matches!(line, Line::Trouble { why, .. } if why.contains("process 1 left its group"));
+    assert!(truth.has_line(left), "{:?}", truth.lines);
+    let on = (Some("on".to_owned()), Some("101".to_owned()));
+    assert_eq!(*seen.borrow(), [(None, None), on], "off at once, and made again without it");
+}

@@ -64,7 +64,8 @@ impl Compacting for Machine {
 
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
         let truth = &self.0;
-        if truth.has_kill_file.get() || truth.is_log_full.get() {
+        // What is under way was written down when it began.
+        if truth.has_kill_file.get() || (step.is_first && truth.is_log_full.get()) {
             truth.forbidden.borrow_mut().push(format!("compaction at {}", truth.now()));
         }
         if truth.fails() {

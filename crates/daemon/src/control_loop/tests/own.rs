@@ -1,10 +1,14 @@
 //! Our own engines: when they act, and when they do not.
 
 use super::super::*;
+use super::configs::with_kdamond;
 use super::memory::BALANCING;
 use super::probes::*;
 use super::system::*;
+use crate::config::TargetConfig;
+use isotherm_core::monitor::Operations;
 use isotherm_units::{Instant, PAGE_BYTES, Ratio, Woken};
+use std::cell::RefCell;
 
 #[test]
 fn cold_memory_of_processes_goes_and_hot_memory_stays() {
@@ -196,5 +200,70 @@ fn nothing_is_brought_back_without_room() {
         let acts = truth.acts();
         let refused = |act: &Act| matches!(&act.effect, Effect::Refused { why } if why.contains("free"));
         assert!(!acts.is_empty() && acts.iter().all(|act| refused(act) == is_refused), "{free:?}: {acts:?}");
+    }
+}
+
+/// The same as for a kdamond. A process that is sampled keeps its place until a large one needs it.
+#[test]
+fn of_many_processes_an_engine_samples_the_largest() {
+    let truth = Truth::new();
+    truth.more.borrow_mut().extend((1000..1299).map(|process| (process, 0)));
+    truth.sizes.borrow_mut().extend((1000..1299).map(|process| (process, u64::from(process))));
+    truth.sizes.borrow_mut().insert(101, 1 << 30);
+    let seen = RefCell::new(Vec::new());
+    let look = |second| at(second, |truth: &Truth| seen.borrow_mut().push(truth.spaces.borrow().sampled()));
+    let events = vec![
+        look(12),
+        at(13, |truth: &Truth| {
+            truth.more.borrow_mut().extend([(2000, 1), (2001, 1)]);
+            truth.sizes.borrow_mut().extend([(2000, 1100), (2001, 1 << 20)]);
+        }),
+        look(35),
+    ];
+    let mut config = with_monitor(false);
+    config.monitors[0].config.as_mut().unwrap().attributes.sample_interval = Duration::from_secs(5);
+    let ended = steered(&truth, &config, 36, events);
+    let seen = seen.into_inner();
+    let largest: Vec<u32> = std::iter::once(101).chain(1044..1299).collect();
+    assert_eq!(seen[0], largest);
+    assert!(seen[1].contains(&2001) && !seen[1].contains(&2000) && seen[1].len() == 256, "{:?}", seen[1]);
+    let state = &ended.status.sections[0].state;
+    assert!(state.contains("256 largest") && state.contains("50 more are left out"), "{state}");
+}
+
+/// A machine cannot be reached without some programs. They are known by their files, so that no process can exempt itself by a name.
+#[test]
+fn programs_that_are_protected_are_not_acted_on_in_any_group() {
+    let mut own = with_monitor(true);
+    let mut kernel = with_kdamond(true, Operations::Vaddr);
+    // By process, as a group is protected by its own name.
+    let targets: Vec<TargetConfig> = serde_json::from_value(serde_json::json!([
+        { "name": "one", "pid": 101 },
+        { "name": "two", "process": { "command": "web" } },
+    ]))
+    .unwrap();
+    for config in [&mut own, &mut kernel] {
+        config.targets.clone_from(&targets);
+        config.generations.clear();
+        config.monitors[0].targets = vec!["one".to_owned(), "two".to_owned()];
+        config.check().unwrap();
+    }
+    for (program, is_protected) in
+        [((Some("sshd"), "web"), true), ((None, "sshd"), true), ((Some("web"), "sshd"), false)]
+    {
+        let by = |config: &Config| {
+            let truth = Truth::new();
+            truth.programs.borrow_mut().insert(101, program);
+            steered(&truth, config, 60, Vec::new());
+            truth
+        };
+        let truth = by(&own);
+        assert_eq!(truth.spaces.borrow().gone(101) == 0, is_protected, "{program:?}");
+        assert!(truth.spaces.borrow().gone(1) > 0, "{program:?}");
+        let left = |line: &Line| matches!(line, Line::LeftAlone { target, why, .. } if target.contains("process 101 ") && why.contains("people come in"));
+        assert_eq!(truth.has_line(left), is_protected, "{program:?}");
+        let truth = by(&kernel);
+        let watched = |line: &Line| matches!(line, Line::Writes { path, value, .. } if path.ends_with("pid_target") && value == "101");
+        assert_eq!((truth.has_line(watched), truth.has_line(left)), (!is_protected, is_protected), "{program:?}");
     }
 }

@@ -52,6 +52,13 @@ impl Spaces {
         Ok(self.by_process.entry(process).or_insert_with(new))
     }
 
+    /// Processes that are sampled now.
+    pub(super) fn sampled(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.targets.values().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
     /// Whether a process was sampled or acted on.
     pub(super) fn is_touched(&self, process: u32) -> bool {
         self.by_process.get(&process).is_some_and(|space| space.fast.contains(&true) || space.gone.contains(&true))

@@ -3,8 +3,7 @@
 use super::super::*;
 use super::memory::{BALANCING, DEMOTION, PROACTIVENESS, Scattered};
 use super::probes::Spaces;
-use crate::changes::Journal;
-use crate::tape::{self, Tape, Taped};
+pub(super) use super::script::*;
 use crate::testkit::FakeClock;
 use isotherm_core::host::{
     Ageing, Answer, Compacting, Eviction, Gauge, Gauging, GenerationCapabilities, Generational, HostError, Listing,
@@ -13,7 +12,7 @@ use isotherm_core::host::{
 use isotherm_core::presets::Preset;
 use isotherm_core::vocabulary::GenerationRow;
 use isotherm_units::wildcard::is_within;
-use isotherm_units::{Clock, Instant, Meter, PAGE_BYTES, Ratio, Woken};
+use isotherm_units::{Clock as _, Instant, PAGE_BYTES, Ratio};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -79,6 +78,20 @@ pub(super) const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
 pub(super) const ENABLED: &str = "/sys/module/damon_reclaim/parameters/enabled";
 pub(super) const RUNS: &str = "/sys/module/damon_reclaim/parameters/kdamond_pid";
 
+/// How a group waits for memory: a share of the time, the total so far up to some time, and how often in a second it is at its limit.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    share: Ratio,
+    total: (Instant, Duration),
+    hits: u64,
+}
+
+impl Waits {
+    fn total(&self, now: Instant) -> Duration {
+        self.total.1 + Duration::from_ns(self.share.of(now.since(self.total.0).ns()))
+    }
+}
+
 /// True state of the simulated machine.
 #[derive(Debug)]
 pub(super) struct Truth {
@@ -88,9 +101,26 @@ pub(super) struct Truth {
     pub(super) pressure: Cell<Ratio>,
     pub(super) stalled: Cell<(Instant, Duration)>,
     pub(super) has_psi: Cell<bool>,
+    /// Files that processes run, and what they call themselves, where that is not the name of the group.
+    pub(super) programs: RefCell<BTreeMap<u32, (Option<&'static str>, &'static str)>>,
+    /// The first group is removed while the next kdamond is switched on.
+    pub(super) goes_at_switch: Cell<bool>,
+    /// Resident memory of processes, by number; 0 of others.
+    pub(super) sizes: RefCell<BTreeMap<u32, u64>>,
+    /// More processes of groups, and the number of the group.
+    pub(super) more: RefCell<BTreeMap<u32, u32>>,
+    /// Groups whose pressure is not the machine's.
+    waits: RefCell<BTreeMap<String, Waits>>,
+    /// Readings of the pressure of a group.
+    pub(super) stalls_read: Cell<u64>,
+    /// Direct reclaim for the machine in a second.
+    pub(super) shortages: Cell<u64>,
     pub(super) has_kill_file: Cell<bool>,
     pub(super) is_log_full: Cell<bool>,
     pub(super) is_ending: Cell<bool>,
+    /// Questions about single groups so far, and the one at which the daemon is asked to end.
+    pub(super) looks: Cell<u64>,
+    pub(super) ends_at: Cell<Option<u64>>,
     pub(super) configuration: RefCell<Result<Config, SystemError>>,
     pub(super) knobs: RefCell<BTreeMap<String, String>>,
     /// Host calls so far, and which one fails.
@@ -137,9 +167,18 @@ impl Truth {
             pressure: Cell::new(Ratio::from_ppm(0)),
             stalled: Cell::new((Instant::START, Duration::ZERO)),
             has_psi: Cell::new(true),
+            programs: RefCell::default(),
+            goes_at_switch: Cell::new(false),
+            sizes: RefCell::default(),
+            more: RefCell::default(),
+            waits: RefCell::default(),
+            stalls_read: Cell::new(0),
+            shortages: Cell::new(0),
             has_kill_file: Cell::new(false),
             is_log_full: Cell::new(false),
             is_ending: Cell::new(false),
+            looks: Cell::new(0),
+            ends_at: Cell::new(None),
             configuration: RefCell::new(Err(SystemError::new("not written yet"))),
             knobs: RefCell::new(module_at_rest()),
             calls: Cell::new(0),
@@ -177,6 +216,15 @@ impl Truth {
         knobs.get(path).cloned().or_else(|| usual().filter(|_| knobs[NR_KDAMONDS] == "1"))
     }
 
+    /// Counts a question about a group, which takes time.
+    fn looks(&self) {
+        self.looks.set(self.looks.get() + 1);
+    }
+
+    pub(super) fn is_asked_to_end(&self) -> bool {
+        self.is_ending.get() || self.ends_at.get().is_some_and(|at| self.looks.get() >= at)
+    }
+
     pub(super) fn fails(&self) -> bool {
         let call = self.calls.replace(self.calls.get() + 1);
         self.fails_at.get() == Some(call)
@@ -188,6 +236,14 @@ impl Truth {
         let total = total + Duration::from_ns(u64::try_from(more).unwrap());
         self.stalled.set((self.now(), total));
         total
+    }
+
+    /// From now on all tasks of a group wait for `percent` of the time, and it is at its own limit `hits` times a second.
+    pub(super) fn waits(&self, path: &str, percent: u64, hits: u64) {
+        let now = self.now();
+        let total = self.waits.borrow().get(path).map_or(Duration::ZERO, |waits| waits.total(now));
+        let waits = Waits { share: Ratio::from_percent(percent), total: (now, total), hits };
+        self.waits.borrow_mut().insert(path.to_owned(), waits);
     }
 
     pub(super) fn evicted_of(&self, path: &str) -> u64 {
@@ -289,6 +345,7 @@ const REMADE: u64 = 100;
 
 impl Gauging for Machine {
     fn memcg(&self, path: &str) -> Option<u64> {
+        self.0.looks();
         let groups = self.0.groups.borrow();
         let mut named = (0..).zip(groups.iter()).filter(|(_, group)| group.is_there && group.path == path);
         named.next().map(|(at, group)| at + REMADE * group.remade)
@@ -320,7 +377,7 @@ impl Gauging for Machine {
 }
 
 /// The journal, and the knobs of the machine.
-pub(super) struct Disk(Rc<RefCell<Vec<u8>>>);
+pub(super) struct Disk(pub(super) Rc<RefCell<Vec<u8>>>);
 
 impl Store for Disk {
     fn reader(&mut self) -> std::io::Result<Box<dyn std::io::Read + '_>> {
@@ -337,7 +394,7 @@ impl Store for Disk {
     }
 }
 
-pub(super) struct Files(Rc<Truth>);
+pub(super) struct Files(pub(super) Rc<Truth>);
 
 impl KnobStore for Files {
     fn value(&mut self, path: &str) -> Result<Option<String>, KnobError> {
@@ -394,12 +451,16 @@ impl KnobStore for Files {
             return Err(KnobError::machine("ENOENT"));
         }
         if path == STATE && value == "on" {
+            if self.0.goes_at_switch.replace(false) {
+                self.0.groups.borrow_mut()[0].is_there = false;
+            }
             if self.0.has_kill_file.get() || self.0.is_log_full.get() || has_stat {
                 self.0.forbidden.borrow_mut().push(format!("a kdamond at {}", self.0.now()));
             }
             let pids = knobs.iter().filter(|(path, _)| path.ends_with("pid_target")).map(|(_, pid)| pid.clone());
             for pid in pids.collect::<Vec<_>>() {
-                if !["1", "101"].contains(&pid.as_str()) {
+                let is_more = self.0.more.borrow().get(&pid.parse().unwrap()).is_some_and(|group| *group < 2);
+                if !is_more && !["1", "101"].contains(&pid.as_str()) {
                     self.0.forbidden.borrow_mut().push(format!("a kdamond watches process {pid}"));
                 }
             }
@@ -415,11 +476,15 @@ impl System for Rc<Truth> {
     }
 
     fn members(&mut self, group: &str) -> Result<Vec<Member>, SystemError> {
+        self.looks();
         if self.fails() {
             return Err(SystemError::new("EIO"));
         }
-        let member =
-            |(index, one): (u32, &Group)| Member { path: one.path.to_owned(), processes: vec![100 * index + 1] };
+        let more = self.more.borrow();
+        let member = |(index, one): (u32, &Group)| {
+            let more = more.iter().filter(|(_, group)| **group == index).map(|(process, _)| *process);
+            Member { path: one.path.to_owned(), processes: std::iter::once(100 * index + 1).chain(more).collect() }
+        };
         let groups = self.groups.borrow();
         let is_in = |one: &Group| one.is_there && (one.path == group || one.path.starts_with(&format!("{group}/")));
         Ok((0..).zip(groups.iter()).filter(|(_, one)| is_in(one)).map(member).collect())
@@ -432,17 +497,32 @@ impl System for Rc<Truth> {
         let groups = self.groups.borrow();
         let running = |(index, one): (u32, &Group)| {
             let command = one.path[5..].split(['-', '/']).next().unwrap_or_default().to_owned();
-            Running { process: 100 * index + 1, command, file: None, group: one.path.to_owned() }
+            let process = 100 * index + 1;
+            let (file, command) = match self.programs.borrow().get(&process) {
+                Some((file, command)) => (file.map(str::to_owned), (*command).to_owned()),
+                None => (None, command),
+            };
+            Running { process, command, file, group: one.path.to_owned() }
         };
         let is_meant = |one: &Running| match target {
-            Target::Command(command) => *command == one.command,
+            Target::Command(program) => program.command == *one.file.as_ref().unwrap_or(&one.command),
             Target::Process(process) => *process == one.process,
             Target::Groups(_) | Target::Physical => false,
         };
         Ok((0..).zip(groups.iter()).filter(|(_, one)| one.is_there).map(running).filter(is_meant).collect())
     }
 
+    fn largest(&mut self, processes: &[u32], most: usize) -> Vec<u32> {
+        let size =
+            |process: &u32| (std::cmp::Reverse(self.sizes.borrow().get(process).copied().unwrap_or(0)), *process);
+        let mut all = processes.to_vec();
+        all.sort_by_key(size);
+        all.truncate(most);
+        all
+    }
+
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
+        self.looks();
         if self.fails() { Err(SystemError::new("EIO")) } else { Ok(format!("/cg{group}/{file}")) }
     }
 
@@ -477,12 +557,37 @@ impl System for Rc<Truth> {
     }
 
     fn guaranteed(&mut self, path: &str, with_below: bool) -> Option<String> {
+        self.looks();
         let is_meant = path == GUARANTEED || (with_below && path == "/app");
         is_meant.then(|| GUARANTEED.to_owned())
     }
 
     fn full_stall(&mut self) -> Option<Duration> {
         (self.has_psi.get() && !self.fails()).then(|| self.stalled())
+    }
+
+    fn full_stall_of(&mut self, group: &str) -> Option<Duration> {
+        self.stalls_read.set(self.stalls_read.get() + 1);
+        // One of the groups stands for all, as each call more is a run more of the tests that let each call fail.
+        if !self.has_psi.get() || (group == "/app/web-1" && self.fails()) {
+            return None;
+        }
+        let waits = self.waits.borrow().get(group).map(|waits| waits.total(self.now()));
+        Some(waits.unwrap_or_else(|| self.stalled()))
+    }
+
+    fn group_stalls(&mut self) -> Vec<GroupStall> {
+        if self.fails() {
+            return Vec::new();
+        }
+        let now = self.now();
+        let row = |(path, waits): (&String, &Waits)| GroupStall {
+            path: path.clone(),
+            full_ns: Some(waits.total(now).ns()),
+            limit_hits: waits.hits * (now.since(Instant::START).ns() / 1_000_000_000),
+            is_whole: true,
+        };
+        self.waits.borrow().iter().map(row).collect()
     }
 
     fn swap_free(&mut self) -> Option<Bytes> {
@@ -494,6 +599,9 @@ impl System for Rc<Truth> {
             return Err(SystemError::new("EIO"));
         }
         let seconds = self.now().since(Instant::START).ns() / 1_000_000_000;
+        if names[0].starts_with("allocstall") {
+            return Ok(vec![Some(seconds * self.shortages.get())]);
+        }
         Ok(names.iter().map(|name| (*name != "pgdemote_proactive").then_some(seconds)).collect())
     }
 
@@ -534,7 +642,7 @@ impl System for Rc<Truth> {
     }
 
     fn has_to_end(&mut self) -> bool {
-        self.is_ending.get()
+        self.is_asked_to_end()
     }
 }
 
@@ -548,133 +656,4 @@ impl Log for Rc<Truth> {
     }
 
     fn status(&mut self, _: &Status) {}
-}
-
-/// Costs nothing.
-pub(super) struct Free;
-
-impl Meter for Free {
-    fn spent(&mut self) -> Duration {
-        Duration::ZERO
-    }
-}
-
-/// Changes the world at given times, and may ask for a reload.
-pub(super) struct Script<'a> {
-    pub(super) truth: Rc<Truth>,
-    pub(super) events: Vec<Event<'a>>,
-}
-
-impl Clock for Script<'_> {
-    fn now(&self) -> Instant {
-        self.truth.now()
-    }
-
-    fn sleep_until(&mut self, until: Instant) -> Woken {
-        let mut clock = self.truth.clock.clone();
-        while let Some((second, _)) = self.events.first() {
-            let at = Instant::START + Duration::from_secs(*second);
-            if at > until {
-                break;
-            }
-            clock.sleep_until(at);
-            // Accounts the old pressure up to now.
-            self.truth.stalled();
-            let (_, mut event) = self.events.remove(0);
-            if let Some(woken) = event(&self.truth) {
-                return woken;
-            }
-        }
-        clock.sleep_until(until)
-    }
-}
-
-pub(super) type Event<'a> = (u64, Box<dyn FnMut(&Truth) -> Option<Woken> + 'a>);
-
-pub(super) fn at<'a>(second: u64, mut event: impl FnMut(&Truth) + 'a) -> Event<'a> {
-    (
-        second,
-        Box::new(move |truth| {
-            event(truth);
-            None
-        }),
-    )
-}
-
-pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: Vec<Event<'_>>) -> LoopEnd {
-    let mut script = Script { truth: truth.clone(), events };
-    let (mut world, mut log) = (truth.clone(), truth.clone());
-    let length = Some(Duration::from_secs(seconds));
-    let journal = Rc::new(RefCell::new(Vec::new()));
-    let hands = |journal: &Rc<RefCell<Vec<u8>>>| {
-        JournaledKnobs::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
-    };
-    let mut knobs = hands(&journal);
-    let (mut machine, mut free) = (Machine(truth.clone()), Free);
-    let header =
-        tape::Header { isotherm_tape: tape::VERSION, build: "this".to_owned(), config: config.clone(), length };
-    let recorded = Recorded::default();
-    let tape = Tape::record(&header, Box::new(recorded.clone())).unwrap();
-    let outside = Environment {
-        world: &mut Taped::new(&mut world, &tape),
-        knobs: &mut Taped::new(&mut knobs, &tape),
-        clock: &mut Taped::new(&mut script, &tape),
-        meter: &mut Taped::new(&mut free, &tape),
-        log: &mut Taped::new(&mut log, &tape),
-    };
-    let steered = steer(config, length, &mut Taped::new(&mut machine, &tape), outside).unwrap();
-    is_replayed(&recorded.0.borrow(), &steered);
-    // A knob that could not be put back stays in the journal, for `isotherm restore`.
-    if !steered.left.is_empty() {
-        truth.fails_at.set(None);
-    }
-    let _ = hands(&journal).restore();
-    steered
-}
-
-pub(super) fn holds(truth: &Truth, case: &str) {
-    let high: Vec<_> = truth.groups.borrow().iter().filter_map(|group| Some((group.path, group.high?))).collect();
-    assert!(high.is_empty(), "{case}: {high:?}");
-    assert_eq!(*truth.knobs.borrow(), module_at_rest(), "{case}: knobs are as before");
-    assert!(truth.forbidden.borrow().is_empty(), "{case}: {:?}", truth.forbidden);
-    assert!(!truth.memory.is_compacting.get(), "{case}: compaction goes on");
-    for (process, group) in [(201, "/app/db"), (301, "sshd"), (401, "guaranteed"), (501, "protected")] {
-        assert!(!truth.spaces.borrow().is_touched(process), "{case}: {group}");
-    }
-    for spared in ["/app/db", "/system.slice/sshd.service", "/app/web-4", "/app/web-5"] {
-        assert_eq!(truth.evicted_of(spared), 0, "{case}: {spared}");
-    }
-    let acts = truth.acts();
-    let verified: u64 = acts.iter().filter(|act| act.action != "promote").map(|act| act.verified_bytes).sum();
-    let evicted: u64 = truth.evicted.borrow().iter().map(|evicted| evicted.2).sum();
-    assert!(verified <= evicted * PAGE_BYTES, "{case}: more is claimed than went");
-}
-
-#[derive(Clone, Default)]
-struct Recorded(Rc<RefCell<String>>);
-
-impl tape::Sink for Recorded {
-    fn add(&mut self, line: &str) -> Result<(), tape::RecordError> {
-        let mut text = self.0.borrow_mut();
-        text.push_str(line);
-        text.push('\n');
-        Ok(())
-    }
-}
-
-/// Checks that the tape leads to the same decisions, without the world.
-fn is_replayed(text: &str, steered: &LoopEnd) {
-    let (header, tape) = Tape::read(text).unwrap();
-    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [tape::NoHost; 6];
-    let outside = Environment {
-        world: &mut Taped::new(&mut world, &tape),
-        knobs: &mut Taped::new(&mut knobs, &tape),
-        clock: &mut Taped::new(&mut clock, &tape),
-        meter: &mut Taped::new(&mut meter, &tape),
-        log: &mut Taped::new(&mut log, &tape),
-    };
-    let again = steer(&header.config, header.length, &mut Taped::new(&mut host, &tape), outside).unwrap();
-    let played = tape.played();
-    assert_eq!((played.difference, played.left), (None, 0));
-    assert_eq!(again, *steered);
 }

@@ -214,6 +214,7 @@ mod tests {
         Status {
             since_start_ns: 0,
             paused: None,
+            stalled: Vec::new(),
             stretch: 1,
             cpu_ns: 0,
             resident_bytes: None,

@@ -1,0 +1,141 @@
+//! Runs of the loop in the simulated world: events at given times, the tape of the run, and what must hold at its end.
+
+use super::super::*;
+use super::system::*;
+use crate::changes::Journal;
+use crate::tape::{self, Tape, Taped};
+use isotherm_units::{Clock, Instant, Meter, PAGE_BYTES, Woken};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Costs nothing.
+pub(super) struct Free;
+
+impl Meter for Free {
+    fn spent(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Changes the world at given times, and may ask for a reload.
+pub(super) struct Script<'a> {
+    pub(super) truth: Rc<Truth>,
+    pub(super) events: Vec<Event<'a>>,
+}
+
+impl Clock for Script<'_> {
+    fn now(&self) -> Instant {
+        self.truth.now()
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Woken {
+        if self.truth.ends_at.get().is_some() && self.truth.is_asked_to_end() {
+            return Woken::Stopped;
+        }
+        let mut clock = self.truth.clock.clone();
+        while let Some((second, _)) = self.events.first() {
+            let at = Instant::START + Duration::from_secs(*second);
+            if at > until {
+                break;
+            }
+            clock.sleep_until(at);
+            // Accounts the old pressure up to now.
+            self.truth.stalled();
+            let (_, mut event) = self.events.remove(0);
+            if let Some(woken) = event(&self.truth) {
+                return woken;
+            }
+        }
+        clock.sleep_until(until)
+    }
+}
+
+pub(super) type Event<'a> = (u64, Box<dyn FnMut(&Truth) -> Option<Woken> + 'a>);
+
+pub(super) fn at<'a>(second: u64, mut event: impl FnMut(&Truth) + 'a) -> Event<'a> {
+    (
+        second,
+        Box::new(move |truth| {
+            event(truth);
+            None
+        }),
+    )
+}
+
+pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: Vec<Event<'_>>) -> LoopEnd {
+    let mut script = Script { truth: truth.clone(), events };
+    let (mut world, mut log) = (truth.clone(), truth.clone());
+    let length = Some(Duration::from_secs(seconds));
+    let journal = Rc::new(RefCell::new(Vec::new()));
+    let hands = |journal: &Rc<RefCell<Vec<u8>>>| {
+        JournaledKnobs::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
+    };
+    let mut knobs = hands(&journal);
+    let (mut machine, mut free) = (Machine(truth.clone()), Free);
+    let header =
+        tape::Header { isotherm_tape: tape::VERSION, build: "this".to_owned(), config: config.clone(), length };
+    let recorded = Recorded::default();
+    let tape = Tape::record(&header, Box::new(recorded.clone())).unwrap();
+    let outside = Environment {
+        world: &mut Taped::new(&mut world, &tape),
+        knobs: &mut Taped::new(&mut knobs, &tape),
+        clock: &mut Taped::new(&mut script, &tape),
+        meter: &mut Taped::new(&mut free, &tape),
+        log: &mut Taped::new(&mut log, &tape),
+    };
+    let steered = steer(config, length, &mut Taped::new(&mut machine, &tape), outside).unwrap();
+    is_replayed(&recorded.0.borrow(), &steered);
+    // A knob that could not be put back stays in the journal, for `isotherm restore`.
+    if !steered.left.is_empty() {
+        truth.fails_at.set(None);
+    }
+    let _ = hands(&journal).restore();
+    steered
+}
+
+pub(super) fn holds(truth: &Truth, case: &str) {
+    let high: Vec<_> = truth.groups.borrow().iter().filter_map(|group| Some((group.path, group.high?))).collect();
+    assert!(high.is_empty(), "{case}: {high:?}");
+    assert_eq!(*truth.knobs.borrow(), module_at_rest(), "{case}: knobs are as before");
+    assert!(truth.forbidden.borrow().is_empty(), "{case}: {:?}", truth.forbidden);
+    assert!(!truth.memory.is_compacting.get(), "{case}: compaction goes on");
+    for (process, group) in [(201, "/app/db"), (301, "sshd"), (401, "guaranteed"), (501, "protected")] {
+        assert!(!truth.spaces.borrow().is_touched(process), "{case}: {group}");
+    }
+    for spared in ["/app/db", "/system.slice/sshd.service", "/app/web-4", "/app/web-5"] {
+        assert_eq!(truth.evicted_of(spared), 0, "{case}: {spared}");
+    }
+    let acts = truth.acts();
+    let verified: u64 = acts.iter().filter(|act| act.action != "promote").map(|act| act.verified_bytes).sum();
+    let evicted: u64 = truth.evicted.borrow().iter().map(|evicted| evicted.2).sum();
+    assert!(verified <= evicted * PAGE_BYTES, "{case}: more is claimed than went");
+}
+
+#[derive(Clone, Default)]
+struct Recorded(Rc<RefCell<String>>);
+
+impl tape::Sink for Recorded {
+    fn add(&mut self, line: &str) -> Result<(), tape::RecordError> {
+        let mut text = self.0.borrow_mut();
+        text.push_str(line);
+        text.push('\n');
+        Ok(())
+    }
+}
+
+/// Checks that the tape leads to the same decisions, without the world.
+fn is_replayed(text: &str, steered: &LoopEnd) {
+    let (header, tape) = Tape::read(text).unwrap();
+    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [tape::NoHost; 6];
+    let outside = Environment {
+        world: &mut Taped::new(&mut world, &tape),
+        knobs: &mut Taped::new(&mut knobs, &tape),
+        clock: &mut Taped::new(&mut clock, &tape),
+        meter: &mut Taped::new(&mut meter, &tape),
+        log: &mut Taped::new(&mut log, &tape),
+    };
+    let again = steer(&header.config, header.length, &mut Taped::new(&mut host, &tape), outside).unwrap();
+    let played = tape.played();
+    assert_eq!((played.difference, played.left), (None, 0));
+    assert_eq!(again, *steered);
+}
