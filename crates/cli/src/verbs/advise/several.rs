@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::format::Format;
 use crate::kernel;
 use crate::ui::Ui;
-use isotherm_advise::advice::{document, tables};
+use isotherm_advise::advice::document;
 use isotherm_advise::{Advice, Question, advise};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_sim::reclaim::POLICIES;

@@ -169,7 +169,9 @@ impl LiveFeed {
                 cold_bytes: older(WARM_NS, u64::MAX),
                 resident_bytes: Some(current.get()),
                 swapped_bytes: group.bytes("memory.swap.current").ok().map(isotherm_units::Bytes::get),
-                pressure_ppm: pressure::of_group(&self.root, group.folder(), Resource::Memory).ok().map(some_ppm),
+                pressure_ppm: pressure::of_group(&self.root, group.folder(), Resource::Memory)
+                    .ok()
+                    .map(|pressure| u64::from(pressure.some.avg10_bp) * 100),
                 ..GroupRow::default()
             });
             if self.chosen == Some(key) {
@@ -352,11 +354,6 @@ fn resident_and_start(root: &Root, folder: &Path) -> Option<(u64, u64)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let start = after_name.split_whitespace().nth(19)?.parse().ok()?;
     (resident > 0).then(|| (resident.saturating_mul(page_bytes()), start))
-}
-
-/// Share of the last 10 s in which some task waited for memory, in millionths.
-fn some_ppm(pressure: pressure::Pressure) -> u64 {
-    u64::from(pressure.some.avg10_bp) * 100
 }
 
 fn generations_of(listings: &[Listing], group: &Group) -> Vec<Generation> {
