@@ -83,7 +83,8 @@ fn the_written_scenario_gives_the_figures_of_the_advice_again() {
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let sizes = ["--memory", "60%,100%"];
-    let advice = json(&[&["advise", recording, "--anyway", "--format", "json", "--config", config], &sizes[..]].concat());
+    let advice =
+        json(&[&["advise", recording, "--anyway", "--format", "json", "--config", config], &sizes[..]].concat());
     let best = &advice["recommendation"];
     let row = advice["rows"]
         .as_array()
