@@ -7,6 +7,33 @@ use std::process::{Command, Output, Stdio};
 use crate::machine::{GOOD, Machine, WEB, said};
 
 #[test]
+fn a_check_says_what_would_do_nothing_on_this_machine() {
+    let machine = Machine::new();
+    let limits = |target: &str| format!("[[limits]]\nname = \"a\"\ntarget = \"{target}\"\nenable = true\n");
+    let checked = |text: &str| {
+        let output = machine.check(text);
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    assert!(!checked(&limits(WEB)).contains("on this host"), "its group is there");
+    let absent = checked(&limits("/app.slcie/web-*.service"));
+    assert!(
+        absent.contains("on this host: limits.a: none of its groups is there now: /app.slcie/web-*.service"),
+        "{absent}"
+    );
+    fs::remove_file(machine.path("sys/kernel/mm/lru_gen/enabled")).unwrap();
+    let generations = checked(GOOD);
+    assert!(generations.contains("no Multi-Gen LRU; it needs 6.1 or newer"), "{generations}");
+    let elsewhere = machine.command(&["check", &machine.config(GOOD), "--no-host"]).output().unwrap();
+    assert!(elsewhere.status.success() && !said(&elsewhere).contains("on this host"), "{}", said(&elsewhere));
+    // A machine whose memory belongs to the other version of control groups.
+    fs::write(machine.path("sys/fs/cgroup/cgroup.controllers"), "cpu\n").unwrap();
+    fs::create_dir_all(machine.path("sys/fs/cgroup/memory")).unwrap();
+    let other = checked(&limits(WEB));
+    assert!(other.contains("on this host: limits: ") && other.contains("cgroup version 1"), "{other}");
+}
+
+#[test]
 fn a_configuration_is_checked_with_the_place_of_what_is_wrong() {
     let machine = Machine::new();
     let good = machine.check(GOOD);

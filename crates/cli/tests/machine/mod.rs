@@ -70,7 +70,7 @@ impl Machine {
 
     pub(crate) fn check(&self, text: &str) -> Output {
         let config = self.config(text);
-        self.command(&["check", &config]).output().unwrap()
+        self.command(&["check", &config, "--root", self.folder.path().to_str().unwrap()]).output().unwrap()
     }
 
     pub(crate) fn daemon(&self, more: &[&str]) -> Child {

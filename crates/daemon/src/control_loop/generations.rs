@@ -2,6 +2,7 @@
 
 use super::gate::{Gate, Permit, Skipped};
 use super::guard::Reach;
+use super::kinds::without_groups;
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
@@ -16,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of the engine: the kernel, through its own files.
 const KERNEL: &str = "kernel: lru_gen";
+/// Switch of the Multi-Gen LRU (Documentation/admin-guide/mm/multigen_lru.rst).
+const SWITCH: &str = "/sys/kernel/mm/lru_gen/enabled";
 
 /// A `[[generations]]` section.
 #[derive(Debug)]
@@ -54,6 +57,16 @@ impl Kind for GenerationsSection {
             seen: BTreeMap::new(),
             not_followed: None,
         })
+    }
+
+    fn lacks(spec: &GenerationsConfig, config: &Config, world: &mut dyn System) -> Option<String> {
+        let label = format!("generations.{}", spec.name);
+        if world.value(SWITCH).is_ok_and(|value| value.is_none()) {
+            return Some(format!(
+                "{label}: this kernel has no Multi-Gen LRU; it needs 6.1 or newer with CONFIG_LRU_GEN"
+            ));
+        }
+        without_groups(&label, spec.tool.targets(), config, world)
     }
 
     fn becomes(&mut self, spec: &GenerationsConfig, _: Instant) -> bool {

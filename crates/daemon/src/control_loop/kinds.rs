@@ -1,20 +1,60 @@
 //! The kinds of sections that the loop runs.
 
+use super::System;
 use super::compaction::CompactionSection;
 use super::generations::GenerationsSection;
 use super::limits::LimitsSection;
 use super::own::OwnSection;
 use super::run::LoopError;
-use super::section::Taking;
+use super::section::{Kind, Taking};
 use super::switch::KernelSection;
+use super::trouble::TargetError;
+use crate::config::Config;
 
-type Take = fn(&mut Taking<'_>) -> Result<(), LoopError>;
+/// What the loop does with a kind.
+pub(super) struct Entry {
+    /// Starts its sections.
+    pub(super) take: fn(&mut Taking<'_>) -> Result<(), LoopError>,
+    /// What they lack on this machine.
+    lacks: fn(&Config, &mut dyn System) -> Vec<String>,
+}
+
+const fn kind<K: Kind>() -> Entry {
+    Entry {
+        take: |taking| taking.take::<K>(),
+        lacks: |config, world| K::specs(config).iter().filter_map(|spec| K::lacks(spec, config, world)).collect(),
+    }
+}
 
 /// All kinds, in the order of the state's sections. A new kind is a file with its type, and a line here.
-pub(super) const KINDS: &[Take] = &[
-    |taking| taking.take::<GenerationsSection>(),
-    |taking| taking.take::<KernelSection>(),
-    |taking| taking.take::<LimitsSection>(),
-    |taking| taking.take::<CompactionSection>(),
-    |taking| taking.take::<OwnSection>(),
+pub(super) const KINDS: &[Entry] = &[
+    kind::<GenerationsSection>(),
+    kind::<KernelSection>(),
+    kind::<LimitsSection>(),
+    kind::<CompactionSection>(),
+    kind::<OwnSection>(),
 ];
+
+/// Why sections of a configuration would do nothing on this machine now: a sentence for each. Only reads.
+pub fn lacking(config: &Config, world: &mut dyn System) -> Vec<String> {
+    KINDS.iter().flat_map(|kind| (kind.lacks)(config, world)).collect()
+}
+
+/// Why a section over groups would do nothing now: none of its groups is there, or groups cannot be found.
+pub(super) fn without_groups(
+    label: &str,
+    targets: &[String],
+    config: &Config,
+    world: &mut dyn System,
+) -> Option<String> {
+    for target in targets {
+        // What is no group is refused with its place where a configuration is read.
+        let Ok(pattern) = config.cgroup_of(target, "") else { continue };
+        match world.groups(&pattern) {
+            Ok(groups) if groups.is_empty() => {}
+            Ok(_) => return None,
+            Err(why) => return Some(format!("{label}: {why}")),
+        }
+    }
+    Some(format!("{label}: {}", TargetError::none_there("groups", targets)))
+}

@@ -2,6 +2,7 @@
 
 use super::gate::{Held, Permit, Skipped};
 use super::guard::Reach;
+use super::kinds::without_groups;
 use super::line::{Act, Effect, Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
@@ -69,6 +70,10 @@ impl Kind for LimitsSection {
             groups: BTreeMap::new(),
             spared: Skipped::with_below(true),
         })
+    }
+
+    fn lacks(spec: &LimitsConfig, config: &Config, world: &mut dyn System) -> Option<String> {
+        without_groups(&format!("limits.{}", spec.name), std::slice::from_ref(&spec.limits.target), config, world)
     }
 
     fn becomes(&mut self, spec: &LimitsConfig, _: Instant) -> bool {

@@ -22,6 +22,7 @@ mod trouble;
 
 pub(crate) use guard::Guard;
 pub use kernel::{EngineError, ModuleOnce};
+pub use kinds::lacking;
 pub use line::{Act, Effect, Line, SectionStatus, Stalled, Status, Texts};
 pub use run::{Ended, Environment, LoopEnd, LoopError, steer};
 pub use trouble::{AuditError, SystemError, TargetError};

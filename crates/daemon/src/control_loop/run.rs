@@ -225,7 +225,7 @@ impl ControlLoop<'_> {
         let (before, sections, lines) = (std::mem::take(&mut self.sections), Vec::new(), Vec::new());
         let watched = &mut self.lent.watched;
         let mut taking = Taking { config: &config, now, watched, before, sections, lines };
-        let taken = KINDS.iter().try_for_each(|take| take(&mut taking));
+        let taken = KINDS.iter().try_for_each(|kind| (kind.take)(&mut taking));
         let Taking { mut before, sections, lines, .. } = taking;
         self.sections = sections;
         if taken.is_err() {

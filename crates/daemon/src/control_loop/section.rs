@@ -163,6 +163,11 @@ pub(super) trait Kind: Section + Sized {
     /// An invalid value, which [`Config::check`] finds.
     fn begin(spec: &Self::Spec, now: Instant, watched: &mut Watched) -> Result<Self, LoopError>;
 
+    /// Why a section of this configuration would do nothing on this machine now, if that is known without starting it.
+    fn lacks(_spec: &Self::Spec, _config: &Config, _world: &mut dyn System) -> Option<String> {
+        None
+    }
+
     /// Whether this section matches `spec`, or is changed to match without losing its state.
     fn becomes(&mut self, spec: &Self::Spec, now: Instant) -> bool;
 }
