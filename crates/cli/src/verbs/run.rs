@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return Err(CliError::usage(format!("{file} has no section: there is nothing to do; add one of {tables}")));
     }
     let root = args.hands.root().with_workers(Workers::default());
-    let clock =
+    let (clock, _) =
         Stopwatch::start_reloadable().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let _lock = Lock::take(&args.run_dir)?;
     let status = StatusFile { folder: args.run_dir, configuration: file.clone(), dry_run: args.dry_run };

@@ -118,7 +118,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let clock =
+    let (clock, _) =
         Stopwatch::start_reloadable().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let _lock = Lock::take(&args.run_dir)?;
     let machine = || Machine {

@@ -186,6 +186,7 @@ impl Clock for DaemonClock<'_> {
         match self.clock.wait_until(until) {
             Wake::Due => Woken::Due,
             Wake::End => Woken::Stopped,
+            Wake::Asked => Woken::Asked,
             Wake::Reload => {
                 self.manager.reloading();
                 self.is_reloading = true;
