@@ -152,7 +152,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         program: std::env::current_exe().ok(),
         worlds: [machine(), machine()],
         hands,
-        clock: DaemonClock { clock: &clock, manager: Manager::default(), is_reloading: false },
+        clock: DaemonClock { clock: &clock, manager: Manager::default(), is_reloading: false, desk: None },
         audit,
         metrics,
         announced: None,
