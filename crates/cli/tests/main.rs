@@ -8,6 +8,7 @@ mod command;
 mod commands;
 mod compact;
 mod compare;
+mod control;
 mod daemon;
 mod doctor;
 mod explain;

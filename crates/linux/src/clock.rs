@@ -1,8 +1,9 @@
 //! Time on a live machine, and CPU time of processes.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use isotherm_units::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,9 +20,24 @@ pub struct Stopwatch {
     started_ns: u64,
     /// Readable once a signal asks us to end.
     wake: OwnedFd,
-    /// Readable once SIGHUP has come, where that means to read the configuration again.
-    reload: Option<UnixStream>,
+    /// Where SIGHUP means to read the configuration again.
+    requests: Option<Requests>,
     caught: Vec<SigId>,
+}
+
+/// Requests that do not end the sleeper; each descriptor is readable once it was asked for.
+#[derive(Debug)]
+struct Requests {
+    reload: UnixStream,
+    state: UnixStream,
+}
+
+/// Ends the sleeps of a stopwatch, from any thread. It never waits.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    end: Arc<UnixStream>,
+    reload: Arc<UnixStream>,
+    state: Arc<UnixStream>,
 }
 
 /// Why a sleep ended.
@@ -31,8 +47,32 @@ pub enum Wake {
     Due,
     /// A signal asks us to end, now or earlier.
     End,
-    /// SIGHUP asks us to read the configuration again. Reported once.
+    /// SIGHUP or [`Waker::reload`] asks us to read the configuration again. Reported once.
     Reload,
+    /// [`Waker::ask`] asks for the current state. Reported once.
+    Asked,
+}
+
+impl Waker {
+    /// As SIGTERM: asks to end.
+    pub fn end(&self) {
+        Self::write(&self.end);
+    }
+
+    /// As SIGHUP: asks to read the configuration again.
+    pub fn reload(&self) {
+        Self::write(&self.reload);
+    }
+
+    /// Asks for the current state.
+    pub fn ask(&self) {
+        Self::write(&self.state);
+    }
+
+    /// A full pipe is readable already. Without its other end there is no sleep to interrupt.
+    fn write(mut pipe: &UnixStream) {
+        let _ = pipe.write(&[0]);
+    }
 }
 
 impl Stopwatch {
@@ -41,31 +81,22 @@ impl Stopwatch {
     /// # Errors
     /// When signals cannot be caught: too many open files.
     pub fn start() -> std::io::Result<Self> {
-        Self::catching(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], &[])
+        let (wake, end) = pipe()?;
+        let caught = caught(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], &end)?;
+        Ok(Self { started_ns: clock_ns(ClockId::Monotonic), wake: wake.into(), requests: None, caught })
     }
 
-    /// As [`start`](Self::start), but SIGHUP is [`Wake::Reload`].
+    /// As [`start`](Self::start), but SIGHUP is [`Wake::Reload`], and a waker does what signals do.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_reloadable() -> std::io::Result<Self> {
-        Self::catching(&[SIGINT, SIGTERM, SIGQUIT], &[SIGHUP])
-    }
-
-    fn catching(ends: &[i32], reloads: &[i32]) -> std::io::Result<Self> {
-        let mut caught = Vec::new();
-        let (wake, write) = UnixStream::pair()?;
-        for &signal in ends {
-            caught.push(signal_hook::low_level::pipe::register(signal, write.try_clone()?)?);
-        }
-        let mut reload = None;
-        for &signal in reloads {
-            let (read, write) = UnixStream::pair()?;
-            read.set_nonblocking(true)?;
-            caught.push(signal_hook::low_level::pipe::register(signal, write)?);
-            reload = Some(read);
-        }
-        Ok(Self { started_ns: clock_ns(ClockId::Monotonic), wake: wake.into(), reload, caught })
+    pub fn start_reloadable() -> std::io::Result<(Self, Waker)> {
+        let ((wake, end), (reload, reload_end), (state, state_end)) = (pipe()?, pipe()?, pipe()?);
+        let mut caught = caught(&[SIGINT, SIGTERM, SIGQUIT], &end)?;
+        caught.extend(self::caught(&[SIGHUP], &reload_end)?);
+        let waker = Waker { end: Arc::new(end), reload: Arc::new(reload_end), state: Arc::new(state_end) };
+        let requests = Some(Requests { reload, state });
+        Ok((Self { started_ns: clock_ns(ClockId::Monotonic), wake: wake.into(), requests, caught }, waker))
     }
 
     /// Time since the start.
@@ -92,23 +123,46 @@ impl Stopwatch {
             let seconds = i64::try_from(left / 1_000_000_000).unwrap_or(i64::MAX);
             let timeout = Timespec { tv_sec: seconds, tv_nsec: i64::try_from(left % 1_000_000_000).unwrap_or(0) };
             let mut descriptors = vec![PollFd::new(&self.wake, PollFlags::IN)];
-            descriptors.extend(self.reload.as_ref().map(|reload| PollFd::new(reload, PollFlags::IN)));
-            match poll(&mut descriptors, Some(&timeout)) {
-                Ok(0) => return Wake::Due,
-                Ok(_) if !descriptors[0].revents().is_empty() => return Wake::End,
-                Ok(_) => {
-                    // Two signals before the first is read count as one request.
-                    let mut signals = [0; 64];
-                    let mut reload = self.reload.as_ref().expect("the other descriptor");
-                    while reload.read(&mut signals).is_ok_and(|bytes| bytes == signals.len()) {}
-                    return Wake::Reload;
+            let pipes = self.requests.iter().flat_map(|requests| [&requests.reload, &requests.state]);
+            descriptors.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+            let woken = poll(&mut descriptors, Some(&timeout));
+            let is_readable = |index: usize| descriptors.get(index).is_some_and(|it| !it.revents().is_empty());
+            match (woken, &self.requests) {
+                (Ok(0), _) => return Wake::Due,
+                (Ok(_), Some(requests)) if !is_readable(0) => {
+                    let (pipe, wake) = match is_readable(1) {
+                        true => (&requests.reload, Wake::Reload),
+                        false => (&requests.state, Wake::Asked),
+                    };
+                    drain(pipe);
+                    return wake;
                 }
+                (Ok(_), _) => return Wake::End,
                 // A signal that only interrupts. One that asks us to end makes the pipe readable.
-                Err(_) if self.now() < until => {}
-                Err(_) => return Wake::Due,
+                (Err(_), _) if self.now() < until => {}
+                (Err(_), _) => return Wake::Due,
             }
         }
     }
+}
+
+/// Both ends do not block: the reading one first.
+fn pipe() -> std::io::Result<(UnixStream, UnixStream)> {
+    let (read, write) = UnixStream::pair()?;
+    read.set_nonblocking(true)?;
+    write.set_nonblocking(true)?;
+    Ok((read, write))
+}
+
+/// Signals write to a pipe from now on.
+fn caught(signals: &[i32], pipe: &UnixStream) -> std::io::Result<Vec<SigId>> {
+    signals.iter().map(|&signal| signal_hook::low_level::pipe::register(signal, pipe.try_clone()?)).collect()
+}
+
+/// Two requests before the first is read count as one.
+fn drain(mut pipe: &UnixStream) {
+    let mut bytes = [0; 64];
+    while pipe.read(&mut bytes).is_ok_and(|read| read == bytes.len()) {}
 }
 
 impl Drop for Stopwatch {
@@ -162,7 +216,7 @@ mod tests {
         assert!(!clock.sleep_until(Instant::START), "it stays so");
         assert!(own_cpu_time() >= before);
 
-        let clock = Stopwatch::start_reloadable().unwrap();
+        let (clock, waker) = Stopwatch::start_reloadable().unwrap();
         for _ in 0..3 {
             signal_hook::low_level::raise(SIGHUP).unwrap();
         }
@@ -172,5 +226,23 @@ mod tests {
         signal_hook::low_level::raise(SIGHUP).unwrap();
         signal_hook::low_level::raise(SIGTERM).unwrap();
         assert_eq!(clock.wait_until(far), Wake::End, "the end comes first");
+
+        drop((clock, waker));
+        let (clock, waker) = Stopwatch::start_reloadable().unwrap();
+        (0..100_000).for_each(|_| waker.ask());
+        assert_eq!(clock.wait_until(far), Wake::Asked);
+        while clock.wait_until(Instant::START) == Wake::Asked {}
+        std::thread::scope(|scope| {
+            scope.spawn(|| waker.reload());
+            assert_eq!(clock.wait_until(far), Wake::Reload);
+        });
+        assert_eq!(clock.wait_until(Instant::START), Wake::Due);
+        waker.ask();
+        waker.reload();
+        waker.clone().end();
+        assert!(clock.is_ending());
+        assert_eq!(clock.wait_until(far), Wake::End);
+        drop(clock);
+        waker.end();
     }
 }

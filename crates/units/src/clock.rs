@@ -22,6 +22,8 @@ pub enum Woken {
     Stopped,
     /// The driver of the loop asked it to read its configuration again: SIGHUP, where it is caught.
     Reload,
+    /// The driver of the loop asked for the current state.
+    Asked,
 }
 
 /// Cost of monitoring.

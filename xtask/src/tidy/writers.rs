@@ -33,7 +33,7 @@ const WRITERS: &[&str] = &[
     "crates/cli/src/live/daemon/files.rs",
     "crates/cli/src/live/daemon/tape.rs",
     "crates/cli/src/live/daemon/metrics/mod.rs",
-    "crates/cli/src/live/daemon/metrics/server.rs",
+    "crates/cli/src/live/daemon/socket.rs",
     "crates/cli/src/verbs/compact.rs",
 ];
 

@@ -13,8 +13,8 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::live::daemon::{
-    AUDIT, Audit, Configuration, DaemonClock, Exporter, InForce, Lock, Machine, Manager, RUN, StatusFile, checksum,
-    configuration, take_back, tape,
+    AUDIT, Audit, Configuration, Control, DaemonClock, Desk, Exporter, InForce, Lock, Machine, Manager, RUN,
+    StatusFile, checksum, configuration, take_back, tape,
 };
 use crate::live::{HandsArgs, OwnCpu, Use, hands};
 use crate::ui::Ui;
@@ -25,7 +25,8 @@ use crate::verbs::compact::COMPACTOR;
 /// Sections observe unless they say enable = true: they tell what they would do, and change nothing but what watching itself needs. With
 /// --dry-run none acts whatever the file says. What acts is written down before it is done, is read back after it, and pauses while memory is
 /// short or the file /run/isotherm/stop is there. SIGTERM and Ctrl-C end it between two pieces of work, SIGHUP has it read its configuration
-/// anew. One daemon runs on a machine.
+/// again. `isotherm daemon status`, `reload` and `stop` ask it at the socket `control` in --run-dir, which is for root and the daemon's user.
+/// One daemon runs on a machine.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     /// End after this time [default: when it is stopped].
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Duration>,
-    /// Folder of the lock and the state.
+    /// Folder of the lock, the control socket and the state.
     #[arg(long, value_name = "DIR", default_value = RUN)]
     run_dir: PathBuf,
     /// A line of JSON for each thing that it did.
@@ -70,9 +71,11 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return Err(CliError::usage(format!("{file} has no section: there is nothing to do; add one of {tables}")));
     }
     let root = args.hands.root().with_workers(Workers::default());
-    let clock =
+    let (clock, waker) =
         Stopwatch::start_reloadable().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let _lock = Lock::take(&args.run_dir)?;
+    let desk = Desk::new(waker);
+    let _control = Control::start(&args.run_dir, &desk)?;
     let status = StatusFile { folder: args.run_dir, configuration: file.clone(), dry_run: args.dry_run };
     let mut hands = if args.dry_run { None } else { hands(&root, &args.hands.journal, Use::Write)? };
     if let Some(hands) = &mut hands {
@@ -86,13 +89,14 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         .map(|it| Exporter::start(it, &root, &args.hands.journal, in_force.clone()))
         .transpose()?;
     audit.export(exporter);
+    audit.answer(desk.clone());
     let mut world =
         Machine { root: root.clone(), clock: &clock, file, dry_run: args.dry_run, in_force, families: BTreeMap::new() };
     let mut host = LiveHost::new(root);
     let program =
         std::env::current_exe().map_err(|error| CliError::failed(error).while_doing("cannot find this program"))?;
     host.use_compactor(program, COMPACTOR);
-    let mut clock = DaemonClock { clock: &clock, manager: Manager::find(), is_reloading: false };
+    let mut clock = DaemonClock { clock: &clock, manager: Manager::find(), is_reloading: false, desk: Some(desk) };
     clock.manager.ready();
     let mut none = NoKnobs;
     let knobs: &mut dyn Knobs = hands.as_mut().map_or(&mut none, |hands| hands);

@@ -8,10 +8,13 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::daemon::{RUN, Running, Told, stalled_words, told};
+use crate::live::daemon::{Answer, Ask, Heard, RUN, Running, Told, ask, stalled_words, told};
 use crate::ui::Ui;
 
 /// Tell what the daemon does: its sections, what they asked for and what went, and why nothing happened.
+///
+/// The daemon is asked at its control socket, and tells the state of now. One that has none, or does not answer, has written its state to a
+/// file at most five seconds ago.
 ///
 /// Exit code 0: a daemon is at work; 1: none is; 3: whether one is cannot be seen by this user; 4: it is, and nothing acts now.
 #[derive(clap::Args)]
@@ -20,7 +23,7 @@ Examples:
   isotherm daemon status
   isotherm daemon status --format json")]
 pub(crate) struct Args {
-    /// Folder of the lock and the state.
+    /// Folder of the lock, the control socket and the state.
     #[arg(long, value_name = "DIR", default_value = RUN)]
     run_dir: PathBuf,
     #[command(flatten)]
@@ -29,13 +32,24 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let daemon = Running::find(&args.run_dir)?;
-    let (text, told) = told(&args.run_dir, &daemon)?;
+    let told = state(&args, &daemon, ui)?;
     if args.format.format == Format::Json {
+        let text = serde_json::to_string_pretty(&told).map_err(CliError::failed)?;
         ui.print(format_args!("{text}\n"))?;
     } else {
         ui.print(printable_lines(&words(&told, daemon.pid())))?;
     }
     Ok(ExitCode::from(if told.status.paused.is_none() { 0 } else { 4 }))
+}
+
+/// The state of now, or the last one that was written.
+fn state(args: &Args, daemon: &Running, ui: &Ui) -> Result<Told, CliError> {
+    match ask(&args.run_dir, daemon, Ask::Status)? {
+        Heard::Answer(Answer::Status(told)) => return Ok(*told),
+        Heard::Answer(_) | Heard::NotAsked => {}
+        Heard::Unknown(why) => ui.warn(format_args!("{why}: this is what it wrote last")),
+    }
+    told(&args.run_dir, daemon)
 }
 
 fn words(told: &Told, pid: i32) -> String {

@@ -5,18 +5,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::error::CliError;
-use crate::live::daemon::{RUN, Running};
+use crate::live::daemon::{Ask, Heard, RUN, Running, ask};
 use crate::ui::Ui;
 
 /// End the daemon, and wait until it has ended.
 ///
-/// It ends between two pieces of work, within two seconds unless the kernel holds it in a call.
+/// It is asked at its control socket, or by SIGTERM where there is none. It ends between two pieces of work, within two seconds unless the kernel holds it in a call.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   sudo isotherm daemon stop")]
 pub(crate) struct Args {
-    /// Folder of the lock and the state.
+    /// Folder of the lock, the control socket and the state.
     #[arg(long, value_name = "DIR", default_value = RUN)]
     run_dir: PathBuf,
 }
@@ -27,7 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let daemon = Running::find(&args.run_dir)?;
     let asked = Instant::now();
-    daemon.signal(rustix::process::Signal::TERM)?;
+    match ask(&args.run_dir, &daemon, Ask::Stop)? {
+        Heard::Answer(_) => {}
+        Heard::Unknown(_) if !daemon.is_at_work() => {}
+        Heard::NotAsked | Heard::Unknown(_) => daemon.signal(rustix::process::Signal::TERM)?,
+    }
     while daemon.is_at_work() {
         if asked.elapsed() > PATIENCE {
             return Err(CliError::failed(format!(

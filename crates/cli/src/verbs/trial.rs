@@ -118,7 +118,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let clock =
+    let (clock, _) =
         Stopwatch::start_reloadable().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let _lock = Lock::take(&args.run_dir)?;
     let machine = || Machine {
@@ -152,7 +152,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         program: std::env::current_exe().ok(),
         worlds: [machine(), machine()],
         hands,
-        clock: DaemonClock { clock: &clock, manager: Manager::default(), is_reloading: false },
+        clock: DaemonClock { clock: &clock, manager: Manager::default(), is_reloading: false, desk: None },
         audit,
         metrics,
         announced: None,

@@ -167,6 +167,10 @@ pub fn steer(
                 steering.cease();
                 steering.reload(now);
             }
+            Woken::Asked => {
+                reported = Some(now);
+                steering.report(now, meter);
+            }
             Woken::Due => {}
         }
         if end.is_some_and(|end| now >= end) {
@@ -201,8 +205,7 @@ pub fn steer(
         }
         if reported.is_none_or(|reported| now.since(reported) >= STATUS) {
             reported = Some(now);
-            let status = steering.status(now, meter);
-            steering.lent.audit.status(&status);
+            steering.report(now, meter);
         }
     };
     steering.cease();
@@ -326,6 +329,11 @@ impl ControlLoop<'_> {
             left.extend(self.lent.audit.heed(put).unwrap_or_default());
         }
         left
+    }
+
+    fn report(&mut self, now: Instant, meter: &mut dyn Meter) {
+        let status = self.status(now, meter);
+        self.lent.audit.status(&status);
     }
 
     fn status(&mut self, now: Instant, meter: &mut dyn Meter) -> Status {

@@ -135,6 +135,20 @@ fn a_new_configuration_is_taken_whole_or_not_at_all() {
 }
 
 #[test]
+fn who_asks_gets_the_state_of_now() {
+    let truth = Truth::new();
+    let ask = |second| -> Event<'_> { (second, Box::new(|_: &Truth| Some(Woken::Asked))) };
+    steered(&truth, &config(true), 20, vec![ask(7), ask(8)]);
+    let reported: Vec<u64> =
+        truth.reported.borrow().iter().map(|at| at.since(Instant::START).ns() / 1_000_000_000).collect();
+    assert!(reported.contains(&7) && reported.contains(&8), "{reported:?}");
+    let calm = Truth::new();
+    steered(&calm, &config(true), 20, Vec::new());
+    assert!(calm.reported.borrow().iter().all(|at| ![7, 8].contains(&(at.since(Instant::START).ns() / 1_000_000_000))));
+    assert_eq!(*truth.evicted.borrow(), *calm.evicted.borrow(), "it decides nothing");
+}
+
+#[test]
 fn it_ends_between_two_pieces() {
     let truth = Truth::new();
     truth.groups.borrow_mut()[1].idle[2] = 1 << 20;
@@ -250,7 +264,10 @@ fn seeds_of_chance_break_nothing() {
                             };
                             return Some(Woken::Reload);
                         }
-                        6 => truth.groups.borrow_mut()[index % 6].idle[3] += 3000,
+                        6 => {
+                            truth.groups.borrow_mut()[index % 6].idle[3] += 3000;
+                            return Some(Woken::Asked);
+                        }
                         _ => {
                             truth.memory.loose.set(truth.memory.loose.get() + 20_480);
                             truth.memory.nr_tiers.set(if value < 4 { 2 } else { 1 });

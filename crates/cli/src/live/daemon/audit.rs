@@ -12,7 +12,7 @@ use isotherm_units::{Bytes, Duration, Ratio};
 use serde::Serialize;
 
 use super::journald::{Journald, Priority};
-use super::{Exporter, StatusFile};
+use super::{Desk, Exporter, StatusFile};
 use crate::error::CliError;
 use crate::live::private_file;
 use crate::ui::Ui;
@@ -32,6 +32,8 @@ pub(crate) struct Audit<'a> {
     size: u64,
     status: StatusFile,
     exporter: Option<Exporter>,
+    /// Requests that wait for lines and the state.
+    desk: Option<Desk>,
     /// The system's log, if our output goes there.
     journald: Option<Journald>,
     ui: &'a Ui,
@@ -69,6 +71,7 @@ impl<'a> Audit<'a> {
             size,
             status,
             exporter: None,
+            desk: None,
             journald: Journald::find(),
             ui,
             is_status_lost: false,
@@ -78,6 +81,11 @@ impl<'a> Audit<'a> {
     /// Exports the state as metrics too.
     pub(crate) fn export(&mut self, exporter: Option<Exporter>) {
         self.exporter = exporter;
+    }
+
+    /// Answers requests too.
+    pub(crate) fn answer(&mut self, desk: Desk) {
+        self.desk = Some(desk);
     }
 
     /// Older files get higher numbers; the oldest is removed.
@@ -148,12 +156,20 @@ impl Log for Audit<'_> {
         if !self.journald.as_ref().is_some_and(is_taken) {
             self.ui.say(&words);
         }
-        self.write(line).map_err(|error| AuditError::new(format_args!("{}: {error}", self.path.display())))
+        let written = self.write(line);
+        if let Some(desk) = &self.desk {
+            desk.line(line, &self.status.configuration);
+        }
+        written.map_err(|error| AuditError::new(format_args!("{}: {error}", self.path.display())))
     }
 
     fn status(&mut self, status: &Status) {
+        let told = self.status.told(status);
+        if let Some(desk) = &self.desk {
+            desk.status(&told);
+        }
         let exported = self.exporter.as_mut().map_or(Ok(()), |exporter| exporter.update(status));
-        let written = self.status.write(status).and(exported);
+        let written = self.status.write(&told).and(exported);
         if let Err(error) = &written
             && !self.is_status_lost
         {

@@ -91,15 +91,15 @@ fn start_time(pid: i32) -> Option<u64> {
     Stat::parse(&text).map(|stat| stat.start_time)
 }
 
-/// Contents of the state file, written every few seconds.
-#[derive(Debug, Serialize, Deserialize)]
+/// Contents of the state file, written every few seconds, and of an answer of the control socket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Told {
     pid: u32,
     pub(crate) configuration: PathBuf,
     pub(crate) dry_run: bool,
     #[serde(flatten)]
     pub(crate) status: Status,
-    /// How long ago it was written; `None` if the clock was set back since.
+    /// How long ago it was written; `None` if it is of now, or the clock was set back since.
     #[serde(skip)]
     pub(crate) age: Option<Duration>,
 }
@@ -113,10 +113,14 @@ pub(crate) struct StatusFile {
 }
 
 impl StatusFile {
-    /// Writes the file atomically: readers see the whole old or new state.
-    pub(crate) fn write(&self, status: &Status) -> std::io::Result<()> {
+    /// The state, as others get it.
+    pub(crate) fn told(&self, status: &Status) -> Told {
         let (configuration, dry_run) = (self.configuration.clone(), self.dry_run);
-        let written = Told { pid: std::process::id(), configuration, dry_run, status: status.clone(), age: None };
+        Told { pid: std::process::id(), configuration, dry_run, status: status.clone(), age: None }
+    }
+
+    /// Writes the file atomically: readers see the whole old or new state.
+    pub(crate) fn write(&self, told: &Told) -> std::io::Result<()> {
         let new = self.folder.join("status.json.new");
         // What is left of an earlier write, or a link in its place, is not written to.
         match std::fs::remove_file(&new) {
@@ -124,7 +128,7 @@ impl StatusFile {
             _ => {}
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(&written)?)?;
+        file.write_all(&serde_json::to_vec_pretty(told)?)?;
         std::fs::rename(new, self.folder.join("status.json"))
     }
 
@@ -201,8 +205,8 @@ impl Running {
     }
 }
 
-/// The state that a daemon wrote, as text and parsed.
-pub(crate) fn told(folder: &Path, daemon: &Running) -> Result<(String, Told), CliError> {
+/// The state that a daemon wrote.
+pub(crate) fn told(folder: &Path, daemon: &Running) -> Result<Told, CliError> {
     let path = folder.join("status.json");
     let failed = |error: &dyn std::fmt::Display| {
         CliError::failed(format!("cannot read {}: {error}; it is written five seconds after the start", path.display()))
@@ -215,7 +219,7 @@ pub(crate) fn told(folder: &Path, daemon: &Running) -> Result<(String, Told), Cl
     if i64::from(told.pid) != i64::from(daemon.pid()) {
         return Err(failed(&format!("it is of process {}, an earlier daemon", told.pid)));
     }
-    Ok((text, told))
+    Ok(told)
 }
 
 #[cfg(test)]
@@ -287,7 +291,7 @@ mod tests {
             "since_start_ns": 0, "paused": null, "stretch": 1, "cpu_ns": 0, "resident_bytes": null,
             "longest_turn_ns": 0, "sections": []
         });
-        file.write(&serde_json::from_value(status).unwrap()).unwrap();
+        file.write(&file.told(&serde_json::from_value(status).unwrap())).unwrap();
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "of root");
         assert_eq!(mode(&folder.path().join("status.json")), 0o600);
         let _lock = Lock::take(folder.path()).unwrap();

@@ -14,7 +14,7 @@ use isotherm_units::{Bytes, Clock, Duration, Instant, Woken};
 
 use super::configuration;
 use super::manager::Manager;
-use super::{InForce, checksum};
+use super::{Desk, InForce, checksum};
 
 /// This machine.
 #[derive(Debug)]
@@ -188,12 +188,14 @@ fn cpu_time(stat: &str, ticks_per_second: u64) -> Option<Duration> {
     Some(Duration::from_ns(u64::try_from(ns).ok()?))
 }
 
-/// The machine's clock; SIGHUP asks to read the configuration again.
+/// The machine's clock; SIGHUP and the control socket ask to read the configuration again.
 #[derive(Debug)]
 pub(crate) struct DaemonClock<'a> {
     pub(crate) clock: &'a Stopwatch,
     pub(crate) manager: Manager,
     pub(crate) is_reloading: bool,
+    /// `None` if nothing listens.
+    pub(crate) desk: Option<Desk>,
 }
 
 impl Clock for DaemonClock<'_> {
@@ -210,7 +212,9 @@ impl Clock for DaemonClock<'_> {
         match self.clock.wait_until(until) {
             Wake::Due => Woken::Due,
             Wake::End => Woken::Stopped,
+            Wake::Asked => Woken::Asked,
             Wake::Reload => {
+                self.desk.iter().for_each(Desk::reloads);
                 self.manager.reloading();
                 self.is_reloading = true;
                 Woken::Reload

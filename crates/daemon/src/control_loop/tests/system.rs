@@ -130,6 +130,8 @@ pub(super) struct Truth {
     pub(super) evicted: RefCell<Vec<(Instant, &'static str, u64)>>,
     pub(super) forbidden: RefCell<Vec<String>>,
     pub(super) lines: RefCell<Vec<Line>>,
+    /// Times of the reports of the state.
+    pub(super) reported: RefCell<Vec<Instant>>,
     pub(super) memory: Scattered,
     /// Processes that our own engines sample.
     pub(super) spaces: RefCell<Spaces>,
@@ -186,6 +188,7 @@ impl Truth {
             evicted: RefCell::default(),
             forbidden: RefCell::default(),
             lines: RefCell::default(),
+            reported: RefCell::default(),
             memory: Scattered::default(),
             spaces: RefCell::default(),
             free_bytes: Cell::new(None),
@@ -655,5 +658,8 @@ impl Log for Rc<Truth> {
         Ok(())
     }
 
-    fn status(&mut self, _: &Status) {}
+    fn status(&mut self, status: &Status) {
+        assert_eq!(status.since_start_ns, self.now().since(Instant::START).ns());
+        self.reported.borrow_mut().push(self.now());
+    }
 }

@@ -1,16 +1,26 @@
-//! Serves one text by HTTP on this machine: one request a connection, each in a thread of its own. A reader that sends nothing has its
-//! place for half a second, so a few hundred of them delay the others by seconds.
+//! Serves one text by HTTP on this machine: one request a connection. A reader that sends nothing has its place for half a second, so a few
+//! hundred of them delay the others by seconds.
 
-use std::io::{self, Read, Write};
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::convert::Infallible;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use isotherm_daemon::config::Listen;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 
+use super::super::served::Served;
+use super::super::socket::{SocketFile, bound};
 use crate::error::CliError;
 
 /// Longest time of a whole request, and of a whole answer.
@@ -19,12 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_millis(500);
 /// Most connections that are answered at a time; the system keeps further ones waiting.
 const CONNECTIONS_MAX: usize = 64;
-/// Stack of a thread that answers, in bytes.
-const STACK: usize = 128 << 10;
 /// Longest request in bytes.
 const REQUEST_MAX: usize = 8 << 10;
-const HEADERS_MAX: usize = 64;
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The text that is served.
 pub(super) type Text = Arc<Mutex<Arc<str>>>;
@@ -32,217 +39,115 @@ pub(super) type Text = Arc<Mutex<Arc<str>>>;
 /// A listening socket, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
-    socket: Option<PathBuf>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(path) = &self.socket {
-            // The next daemon replaces a remaining socket.
-            let _ = std::fs::remove_file(path);
-        }
-    }
+    _served: Served,
+    _file: Option<SocketFile>,
 }
 
 impl Server {
     /// Starts to listen.
     pub(super) fn start(listen: &Listen, text: Text) -> Result<Self, CliError> {
-        let failed = |place: &dyn std::fmt::Display, error: io::Error| {
-            let what = format!("cannot serve metrics at {place}");
-            match error.kind() {
-                io::ErrorKind::AddrInUse => CliError::failed(format!(
-                    "{what}: somebody else listens there; name another place by [metrics] listen"
-                )),
-                io::ErrorKind::PermissionDenied => CliError::host_cannot(format!("{what}: {error}; run it as root")),
-                _ => CliError::failed(error).while_doing(what),
-            }
+        let started = match listen {
+            Listen::Loopback(address) => std::net::TcpListener::bind(address).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((Served::start("metrics", || Ok(served(TcpListener::from_std(listener)?, text)), async {})?, None))
+            }),
+            Listen::Unix(path) => bound(Path::new(path), 0o660).and_then(|(listener, file)| {
+                let begin = || Ok(served(UnixListener::from_std(listener)?, text));
+                Ok((Served::start("metrics", begin, async {})?, Some(file)))
+            }),
         };
-        match listen {
-            Listen::Loopback(address) => {
-                let listener = TcpListener::bind(address).map_err(|error| failed(address, error))?;
-                serve(move || listener.accept().map(|(stream, _)| stream), text)
-                    .map_err(|error| failed(address, error))?;
-                Ok(Self { socket: None })
-            }
-            Listen::Unix(path) => {
-                let path = Path::new(path);
-                let listener = bound(path).map_err(|error| failed(&path.display(), error))?;
-                let server = Self { socket: Some(path.to_owned()) };
-                serve(move || listener.accept().map(|(stream, _)| stream), text)
-                    .map_err(|error| failed(&path.display(), error))?;
-                Ok(server)
-            }
-        }
+        let (served, file) = started.map_err(|error| failed(listen, error))?;
+        Ok(Self { _served: served, _file: file })
     }
 }
 
-/// A socket at a path. A socket without a listener is replaced; one that answers, or any other file, is left alone.
-fn bound(path: &Path) -> io::Result<UnixListener> {
-    use std::os::unix::fs::FileTypeExt as _;
-    if let Ok(data) = std::fs::symlink_metadata(path) {
-        let is_left = data.file_type().is_socket()
-            && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-        if !is_left {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        std::fs::remove_file(path)?;
-    }
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
-    Ok(listener)
-}
-
-/// A connection with timeouts.
-trait Stream: Read + Write {
-    fn set_patience(&self, patience: Duration) -> io::Result<()>;
-}
-
-macro_rules! stream {
-    ($kind:ty) => {
-        impl Stream for $kind {
-            fn set_patience(&self, patience: Duration) -> io::Result<()> {
-                self.set_read_timeout(Some(patience))?;
-                self.set_write_timeout(Some(patience))
-            }
-        }
+fn failed(listen: &Listen, error: io::Error) -> CliError {
+    let what = match listen {
+        Listen::Loopback(address) => format!("cannot serve metrics at {address}"),
+        Listen::Unix(path) => format!("cannot serve metrics at {path}"),
     };
-}
-
-stream!(std::net::TcpStream);
-stream!(UnixStream);
-
-/// Connections that are being answered, and what is signalled when one of them ends.
-#[derive(Debug, Default)]
-struct Places {
-    taken: Mutex<usize>,
-    freed: Condvar,
-}
-
-/// A place for a connection, until it is dropped.
-struct Place(Arc<Places>);
-
-impl Places {
-    /// Waits for a place.
-    fn take(self: &Arc<Self>) -> Place {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |taken: &mut usize| *taken >= CONNECTIONS_MAX;
-        let mut taken = self.freed.wait_while(taken, is_full).unwrap_or_else(PoisonError::into_inner);
-        *taken += 1;
-        Place(Arc::clone(self))
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            CliError::failed(format!("{what}: somebody else listens there; name another place by [metrics] listen"))
+        }
+        io::ErrorKind::PermissionDenied => CliError::host_cannot(format!("{what}: {error}; run it as root")),
+        _ => CliError::failed(error).while_doing(what),
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.freed.notify_one();
+/// A listener of either kind.
+trait Listener: Send + Sync + 'static {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Listener for TcpListener {
+    type Stream = tokio::net::TcpStream;
+
+    async fn next(&self) -> io::Result<Self::Stream> {
+        Ok(self.accept().await?.0)
     }
 }
 
-fn serve<S: Stream + Send + 'static>(
-    mut accept: impl FnMut() -> io::Result<S> + Send + 'static,
-    text: Text,
-) -> io::Result<()> {
-    let places = Arc::new(Places::default());
-    let work = move || {
-        loop {
-            let place = places.take();
-            let begun = accept().and_then(|stream| {
-                let text = Arc::clone(&text);
-                let work = move || {
-                    // A reader that disconnects, or is too slow, is ignored.
-                    let _ = answer(stream, &text);
-                    drop(place);
-                };
-                std::thread::Builder::new().name("metrics reader".to_owned()).stack_size(STACK).spawn(work)
-            });
-            if begun.is_err() {
-                // Usually out of file descriptors or threads; some may be free later.
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        }
-    };
-    std::thread::Builder::new().name("metrics".to_owned()).spawn(work).map(|_| ())
-}
+impl Listener for UnixListener {
+    type Stream = tokio::net::UnixStream;
 
-fn answer(mut stream: impl Stream, text: &Text) -> io::Result<()> {
-    stream.set_patience(PATIENCE)?;
-    let (status, kind, body) = match request(&mut stream)? {
-        Asked::Metrics => {
-            let text = text.lock().map_or_else(|poisoned| poisoned.into_inner().clone(), |text| text.clone());
-            ("200 OK", CONTENT_TYPE, text)
-        }
-        Asked::Other => ("404 Not Found", "text/plain", "it is at /metrics\n".into()),
-        Asked::Otherwise => ("405 Method Not Allowed\r\nAllow: GET, HEAD", "text/plain", "GET or HEAD\n".into()),
-        Asked::Head => ("200 OK", CONTENT_TYPE, "".into()),
-        Asked::Strange => ("400 Bad Request", "text/plain", "this is no request of HTTP/1.1\n".into()),
-    };
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    let (begin, mut left) = (Instant::now(), answer.as_bytes());
-    while !left.is_empty() {
-        let patience = PATIENCE.saturating_sub(begin.elapsed());
-        if patience.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_patience(patience)?;
-        match stream.write(left)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => left = &left[written..],
-        }
+    async fn next(&self) -> io::Result<Self::Stream> {
+        Ok(self.accept().await?.0)
     }
-    stream.flush()
 }
 
-/// A parsed request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
-    Metrics,
-    Head,
-    Other,
-    Otherwise,
-    Strange,
-}
-
-fn request(stream: &mut impl Stream) -> io::Result<Asked> {
-    let (begin, mut bytes, mut buffer) = (Instant::now(), Vec::new(), [0; 1024]);
+async fn served(listener: impl Listener, text: Text) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        if let Some(asked) = parsed(&bytes) {
-            return Ok(asked);
-        }
-        let patience = if bytes.is_empty() { SILENCE } else { PATIENCE };
-        let left = patience.saturating_sub(begin.elapsed());
-        if bytes.len() > REQUEST_MAX || left.is_zero() {
-            return Ok(Asked::Strange);
-        }
-        stream.set_patience(left)?;
-        match stream.read(&mut buffer)? {
-            0 => return Ok(Asked::Strange),
-            read => bytes.extend_from_slice(&buffer[..read]),
-        }
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(stream) = listener.next().await else {
+            // Usually out of file descriptors; some may be free later.
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let text = text.clone();
+        tokio::spawn(async move {
+            answered(stream, text).await;
+            drop(place);
+        });
     }
 }
 
-/// Parses a request; `None` if it is incomplete.
-fn parsed(bytes: &[u8]) -> Option<Asked> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut request = httparse::Request::new(&mut headers);
-    match request.parse(bytes) {
-        Err(_) => Some(Asked::Strange),
-        Ok(httparse::Status::Partial) => None,
-        Ok(httparse::Status::Complete(_)) => {
-            let path = request.path.unwrap_or("").split('?').next().unwrap_or("");
-            Some(match (request.method, path) {
-                (Some("GET"), "/metrics") => Asked::Metrics,
-                (Some("HEAD"), "/metrics") => Asked::Head,
-                (Some("GET" | "HEAD"), _) => Asked::Other,
-                _ => Asked::Otherwise,
-            })
+/// A reader that disconnects, or is too slow, is ignored.
+async fn answered(stream: impl AsyncRead + AsyncWrite + Unpin, text: Text) {
+    let mut stream = BufReader::new(stream);
+    if timeout(SILENCE, stream.fill_buf()).await.is_err() {
+        return;
+    }
+    let service = service_fn(|request| std::future::ready(Ok::<_, Infallible>(answer(&request, &text))));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(REQUEST_MAX)
+        .keep_alive(false)
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = timeout(2 * PATIENCE, connection).await;
+}
+
+fn answer(request: &Request<Incoming>, text: &Text) -> Response<String> {
+    let of = |status, kind: &'static str, body: &str| {
+        let mut response = Response::new(body.to_owned());
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    };
+    match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            of(StatusCode::OK, OPENMETRICS, &text.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+        (&Method::GET | &Method::HEAD, _) => of(StatusCode::NOT_FOUND, "text/plain", "it is at /metrics\n"),
+        _ => {
+            let mut refused = of(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET or HEAD\n");
+            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            refused
         }
     }
 }
@@ -251,54 +156,69 @@ fn parsed(bytes: &[u8]) -> Option<Asked> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixStream;
 
     fn ask(path: &Path, request: &[u8]) -> String {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        stream.write_all(request).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        // A request may be refused before all of it is sent.
+        let _ = stream.write_all(request).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    }
+
+    fn get(path: &Path, what: &str) -> String {
+        ask(path, format!("GET {what} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+    }
+
+    fn text(text: &str) -> Text {
+        Arc::new(Mutex::new(text.into()))
+    }
+
+    fn started(path: &Path, text: &Text) -> Result<Server, CliError> {
+        Server::start(&Listen::Unix(path.display().to_string()), text.clone())
     }
 
     #[test]
     fn a_text_is_served_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/metrics.sock");
-        let listen = Listen::Unix(path.display().to_string());
-        let text: Text = Arc::new(Mutex::new("a 1\n# EOF\n".into()));
-        let server = Server::start(&listen, text.clone()).unwrap();
+        let text = text("a 1\n# EOF\n");
+        let server = started(&path, &text).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
-        let get = |what: &str| ask(&path, format!("GET {what} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
-        let whole = get("/metrics");
-        assert!(whole.starts_with("HTTP/1.1 200 OK\r\n") && whole.contains(CONTENT_TYPE), "{whole}");
+        let whole = get(&path, "/metrics");
+        assert!(whole.starts_with("HTTP/1.1 200 OK\r\n") && whole.contains(OPENMETRICS), "{whole}");
         assert!(whole.ends_with("\r\n\r\na 1\n# EOF\n"), "{whole}");
         *text.lock().unwrap() = "a 2\n# EOF\n".into();
-        assert!(get("/metrics?x=1").ends_with("a 2\n# EOF\n"));
-        assert!(get("/").starts_with("HTTP/1.1 404"));
-        assert!(ask(&path, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
-        assert!(ask(&path, b"HEAD /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
-        let huge = format!("GET /metrics HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(20_000));
-        for strange in ["", "\0", "GET", "GET /metrics HTTP/1.1\r\n", "GET /metrics HTTP/9.9\r\n\r\n"] {
+        assert!(get(&path, "/metrics?x=1").ends_with("a 2\n# EOF\n"));
+        assert!(get(&path, "/").starts_with("HTTP/1.1 404"));
+        let refused = ask(&path, b"POST /metrics HTTP/1.1\r\n\r\n");
+        assert!(refused.starts_with("HTTP/1.1 405") && refused.contains("GET, HEAD"), "{refused}");
+        let head = ask(&path, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
+        for strange in ["\0", "a request\r\n\r\n", "GET /metrics HTTP/9.9\r\n\r\n"] {
             assert!(ask(&path, strange.as_bytes()).starts_with("HTTP/1.1 400"), "{strange:?}");
         }
-        // A request may be refused before all of it is sent.
-        let mut stream = UnixStream::connect(&path).unwrap();
-        let _ = stream.write_all(huge.as_bytes());
-        drop(stream);
-        assert!(get("/metrics").ends_with("a 2\n# EOF\n"), "it goes on");
+        for cut_short in ["", "GET", "GET /metrics HTTP/1.1\r\n"] {
+            assert_eq!(ask(&path, cut_short.as_bytes()), "", "{cut_short:?}");
+        }
+        let huge = format!("GET /metrics HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(1 << 20));
+        assert!(ask(&path, huge.as_bytes()).starts_with("HTTP/1.1 431"));
+        assert!(get(&path, "/metrics").ends_with("a 2\n# EOF\n"), "it goes on");
 
-        assert!(Server::start(&listen, text.clone()).is_err(), "it is in use");
+        assert!(started(&path, &text).is_err(), "it is in use");
         drop(server);
         assert!(!path.exists());
         // A dead daemon does not answer, so its socket is replaced.
-        drop(UnixListener::bind(&path).unwrap());
-        assert!(path.exists() && Server::start(&listen, text.clone()).is_ok());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists() && started(&path, &text).is_ok());
         let file = folder.path().join("file");
         std::fs::write(&file, "mine").unwrap();
-        assert!(Server::start(&Listen::Unix(file.display().to_string()), text).is_err());
+        assert!(started(&file, &text).is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     }
 
@@ -307,17 +227,37 @@ mod tests {
     fn silent_readers_give_their_places_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.sock");
-        let text: Text = Arc::new(Mutex::new("a 1\n# EOF\n".into()));
-        let _server = Server::start(&Listen::Unix(path.display().to_string()), text).unwrap();
+        let _server = started(&path, &text("a 1\n# EOF\n")).unwrap();
         let silent: Vec<UnixStream> = (0..CONNECTIONS_MAX + 20).map(|_| UnixStream::connect(&path).unwrap()).collect();
-        assert!(ask(&path, b"GET /metrics HTTP/1.1\r\n\r\n").ends_with("a 1\n# EOF\n"));
+        assert!(get(&path, "/metrics").ends_with("a 1\n# EOF\n"));
         drop(silent);
+    }
+
+    /// Readers that take nothing of an answer, and those in the middle of a request, go after some seconds.
+    #[test]
+    fn slow_readers_give_their_places_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.sock");
+        let _server = started(&path, &text(&"x".repeat(16 << 20))).unwrap();
+        let slow = |index: usize| {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            let request = ["GET /metrics HTTP/1.1\r\n\r\n", "GET /metrics HT"][index % 2];
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        };
+        let slow: Vec<UnixStream> = (0..CONNECTIONS_MAX).map(slow).collect();
+        assert!(get(&path, "/").starts_with("HTTP/1.1 404"));
+        drop(slow);
     }
 
     proptest! {
         #[test]
-        fn no_request_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            parsed(&bytes);
+        fn no_request_ends_it(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("metrics.sock");
+            let _server = started(&path, &text("a 1\n# EOF\n")).unwrap();
+            ask(&path, &bytes);
+            prop_assert!(get(&path, "/metrics").ends_with("a 1\n# EOF\n"));
         }
     }
 }
