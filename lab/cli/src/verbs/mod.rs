@@ -7,6 +7,8 @@ mod fidelity_compaction;
 mod fidelity_monitor;
 mod fidelity_promotion;
 mod fidelity_sorting;
+#[macro_use]
+mod in_kernels;
 mod live;
 mod recorders;
 mod rig;
