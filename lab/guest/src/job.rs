@@ -8,6 +8,7 @@ use crate::killing::{Killed, Kills};
 use crate::living::{Live, Lived, ModuleTest, ModuleTested};
 use crate::monitoring::{Watched, Watches};
 use crate::pricing::{Priced, Pricing};
+use crate::restoring::{Restored, Restores};
 use crate::sorting::{Sorted, Sorts};
 use crate::tiering::{Tiered, Tierings};
 
@@ -72,6 +73,8 @@ pub enum Task {
     Live(Live),
     /// End a program at random moments, and check what is left changed.
     Kill(Kills),
+    /// Kill a program at random moments, bring the machine into states, and check what a restore makes of them.
+    Restore(Restores),
     /// Test the accessed-bit module.
     Module(ModuleTest),
     /// Measure the cost of reading and clearing accessed bits.
@@ -157,6 +160,8 @@ pub enum Report {
     Lived(Lived),
     /// State left by a killed program.
     KillsDone(Killed),
+    /// Restores in one state of the machine.
+    Restored(Restored),
     /// Tests that the accessed-bit module has passed.
     ModuleTested(ModuleTested),
     /// Costs of reading and clearing accessed bits.

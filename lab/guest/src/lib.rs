@@ -11,6 +11,7 @@ pub mod living;
 pub mod monitoring;
 pub mod patterns;
 pub mod pricing;
+pub mod restoring;
 pub mod script;
 pub mod sorting;
 pub mod tiering;

@@ -8,6 +8,7 @@ mod companion;
 mod conductor;
 mod damon;
 mod device;
+mod draws;
 mod fragment;
 mod kills;
 mod knobs;
@@ -21,11 +22,13 @@ mod player;
 mod pressure_loop;
 mod prices;
 mod programs;
+mod restores;
 mod series;
 mod shared;
 mod sys;
 mod target;
 mod tiers;
+mod tool;
 
 use isotherm_guest::job::{FAILED, JOB_PATH, Job, PASSED, Report, Task};
 use std::fs::File;
@@ -107,6 +110,7 @@ fn work(reporter: &mut Reporter) -> Result<(), String> {
         Task::Tier(tierings) => tierings.runs.iter().try_for_each(|run| tiers::tier(run, reporter)),
         Task::Live(task) => live::live(task, reporter),
         Task::Kill(task) => kills::kill(task, reporter),
+        Task::Restore(task) => restores::restore(task, reporter),
         Task::Module(test) => module_test::test(test, reporter),
         Task::Price(task) => prices::price(task, reporter),
         Task::Watch(watches) => watches.runs.iter().try_for_each(|run| damon::watch(run, reporter)),

@@ -9,6 +9,7 @@ mod fidelity_promotion;
 mod fidelity_sorting;
 #[macro_use]
 mod in_kernels;
+mod kills;
 mod live;
 mod recorders;
 mod rig;
@@ -30,6 +31,7 @@ isotherm_terminal::verbs! {
     /// Hint-fault promotion from a slow node beside real kernels.
     #[command(after_help = fidelity_promotion::AFTER_HELP)]
     FidelityPromotion => fidelity_promotion,
+    Kills => kills,
     Live => live,
     Recorders => recorders,
     Rig => rig,

@@ -14,6 +14,7 @@ pub mod live_programs;
 pub mod live_promotion;
 pub mod live_reclaim;
 pub mod live_record;
+pub mod live_restores;
 pub mod live_sorting;
 pub mod live_trial;
 pub mod live_verbs;
