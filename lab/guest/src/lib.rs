@@ -14,4 +14,5 @@ pub mod pricing;
 pub mod restoring;
 pub mod script;
 pub mod sorting;
+pub mod tenancy;
 pub mod tiering;

@@ -13,6 +13,7 @@ mod kills;
 mod live;
 mod recorders;
 mod rig;
+mod tenant;
 mod verify;
 mod versus;
 
@@ -35,5 +36,6 @@ isotherm_terminal::verbs! {
     Live => live,
     Recorders => recorders,
     Rig => rig,
+    Tenant => tenant,
     Verify => verify,
 }

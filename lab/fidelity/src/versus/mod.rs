@@ -16,6 +16,7 @@ pub mod live_reclaim;
 pub mod live_record;
 pub mod live_restores;
 pub mod live_sorting;
+pub mod live_tenant;
 pub mod live_trial;
 pub mod live_verbs;
 pub mod monitor;
