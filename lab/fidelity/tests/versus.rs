@@ -4,8 +4,9 @@
 
 use isotherm_fidelity::FidelityError;
 use isotherm_fidelity::versus::live::Product;
-use isotherm_fidelity::versus::{Rig, Stored, compaction, live_kills, monitor, promotion, sorting};
+use isotherm_fidelity::versus::{Rig, Stored, compaction, live_kills, live_restores, monitor, promotion, sorting};
 use isotherm_guest::fragmenting::Holes;
+use isotherm_guest::restoring::RestoreState;
 use isotherm_rig::AtHand;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -143,6 +144,33 @@ fn a_slice_of_killing_the_daemon_in_a_kernel() {
     }
     // With one way alone, no kill may meet a changed knob: about one time in thirty.
     assert!(changed >= 1, "it was killed while knobs were changed");
+}
+
+/// `isotherm-lab kills --moments 40` does more, on both kernels.
+#[test]
+fn a_slice_of_restoring_on_a_machine_that_changed() {
+    let Some(isotherm) = isotherm() else { return };
+    let product = Product { isotherm: &isotherm, module: Path::new("") };
+    // The fourth moment of a state is the first one in which a limit can be in place and the state begins before the kill.
+    let restores = |rig: &Rig<'_>| live_restores::restores(rig, product, &RestoreState::ALL, 4, 7);
+    let Some(runs) = in_a_kernel(restores) else { return };
+    let states: Vec<RestoreState> = runs.iter().map(|run| run.restored.state).collect();
+    assert_eq!(states, RestoreState::ALL);
+    for run in runs.iter().map(|run| &run.restored) {
+        assert_eq!(run.knobs_changed, Vec::<String>::new());
+        assert_eq!(run.codes_wrong, Vec::<String>::new());
+        assert_eq!((run.as_before, run.others_untouched), (4, 4), "{run:?}");
+        let codes: Vec<&str> = run.codes.keys().map(String::as_str).collect();
+        match run.state {
+            // A full disk has room where the journal does not need another page.
+            RestoreState::DiskFull => assert!(codes.iter().all(|code| ["0", "4"].contains(code)), "{run:?}"),
+            // What `isotherm apply` changed is there in each moment, and cannot be noted as restored.
+            RestoreState::ReadOnly => assert_eq!(codes, ["4"], "{run:?}"),
+            _ => assert_eq!(codes, ["0"], "{run:?}"),
+        }
+    }
+    let changed: u64 = runs.iter().map(|run| run.restored.changed_when_killed).sum();
+    assert!(changed >= 5, "it was killed while knobs were changed: {runs:?}");
 }
 
 #[test]

@@ -8,7 +8,9 @@ use crate::killing::{Killed, Kills};
 use crate::living::{Live, Lived, ModuleTest, ModuleTested};
 use crate::monitoring::{Watched, Watches};
 use crate::pricing::{Priced, Pricing};
+use crate::restoring::{Restored, Restores};
 use crate::sorting::{Sorted, Sorts};
+use crate::tenancy::{Tenancy, Tenanted};
 use crate::tiering::{Tiered, Tierings};
 
 /// Path of the job in the guest.
@@ -72,6 +74,10 @@ pub enum Task {
     Live(Live),
     /// End a program at random moments, and check what is left changed.
     Kill(Kills),
+    /// Kill a program at random moments, bring the machine into states, and check what a restore makes of them.
+    Restore(Restores),
+    /// Run a daemon next to a hostile tenant.
+    Host(Tenancy),
     /// Test the accessed-bit module.
     Module(ModuleTest),
     /// Measure the cost of reading and clearing accessed bits.
@@ -157,6 +163,10 @@ pub enum Report {
     Lived(Lived),
     /// State left by a killed program.
     KillsDone(Killed),
+    /// Restores in one state of the machine.
+    Restored(Restored),
+    /// State of a daemon next to a hostile tenant.
+    Tenanted(Tenanted),
     /// Tests that the accessed-bit module has passed.
     ModuleTested(ModuleTested),
     /// Costs of reading and clearing accessed bits.

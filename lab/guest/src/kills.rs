@@ -2,14 +2,14 @@
 
 use isotherm_guest::job::Report;
 use isotherm_guest::killing::{Killed, Kills};
-use std::fs::File;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
+use crate::draws::Draws;
 use crate::sys::{self, Signal};
+use crate::tool::{Tool, ToolEnd};
 use crate::{Reporter, knobs, live};
 
-const OUTPUT: &str = "/tmp/killed";
 /// Time for a program to exit after SIGTERM; a slower one is reported, and killed.
 const TERM_MAX: Duration = Duration::from_secs(30);
 
@@ -19,17 +19,16 @@ pub(crate) fn kill(kills: &Kills, reporter: &mut Reporter) -> Result<(), String>
     let (player, _) = live::start(&kills.workload, Instant::now())?;
     let before = knobs::read_all();
     let mut killed = Killed { knobs_read: before.len() as u64, ..Killed::default() };
-    let mut state = kills.seed | 1;
-    let mut below = |limit: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % limit.max(1)
-    };
+    let mut draws = Draws::new(kills.seed);
+    let tool = Tool { program: &kills.program, environment: &kills.environment };
     for round in 0..kills.rounds {
         let (first, last) = kills.busy_ms;
-        let after = if round % 2 == 0 { below(kills.longest_ms) } else { first + below(last.saturating_sub(first)) };
-        let mut child = started(kills, &kills.arguments)?;
+        let after = if round % 2 == 0 {
+            draws.below(kills.longest_ms)
+        } else {
+            first + draws.below(last.saturating_sub(first))
+        };
+        let mut child = tool.start(&kills.arguments)?;
         std::thread::sleep(Duration::from_millis(after));
         let kind = match round % 5 {
             0..=2 => 0,
@@ -46,7 +45,7 @@ pub(crate) fn kill(kills: &Kills, reporter: &mut Reporter) -> Result<(), String>
         if kind > 0 {
             let told = Instant::now();
             end(&child, Signal::Terminate)?;
-            let patience = if kind == 1 { Duration::from_millis(below(60)) } else { TERM_MAX };
+            let patience = if kind == 1 { Duration::from_millis(draws.below(60)) } else { TERM_MAX };
             while child.try_wait().map_err(|error| format!("wait: {error}"))?.is_none() && told.elapsed() < patience {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -60,10 +59,10 @@ pub(crate) fn kill(kills: &Kills, reporter: &mut Reporter) -> Result<(), String>
         let is_changed = knobs::read_all() != before;
         if kind < 2 {
             killed.changed_when_killed += u64::from(is_changed);
-            let status = started(kills, &kills.restore)?.wait().map_err(|error| format!("wait: {error}"))?;
-            let said = std::fs::read_to_string(OUTPUT).unwrap_or_default();
-            if !status.success() {
-                return Err(format!("round {round}: {} ended with {status}: {said}", kills.restore.join(" ")));
+            let ToolEnd { code, stdout, stderr } = tool.run(&kills.restore)?;
+            let said = stdout + &stderr;
+            if code != Some(0) {
+                return Err(format!("round {round}: {} ended with {code:?}: {said}", kills.restore.join(" ")));
             }
             if is_changed {
                 killed.said = said;
@@ -75,13 +74,4 @@ pub(crate) fn kill(kills: &Kills, reporter: &mut Reporter) -> Result<(), String>
     sys::kill(player).map_err(|error| format!("kill: {error}"))?;
     reporter.say(&Report::KillsDone(killed));
     Ok(())
-}
-
-fn started(kills: &Kills, arguments: &[String]) -> Result<Child, String> {
-    let file = || File::create(OUTPUT).map_err(|error| format!("{OUTPUT}: {error}"));
-    let output = file()?;
-    let errors = output.try_clone().map_err(|error| format!("{OUTPUT}: {error}"))?;
-    let mut command = Command::new(&kills.program);
-    command.args(arguments).env_clear().envs(&kills.environment).stdin(Stdio::null()).stdout(output).stderr(errors);
-    command.spawn().map_err(|error| format!("cannot run {}: {error}", kills.program))
 }

@@ -11,6 +11,8 @@ pub mod living;
 pub mod monitoring;
 pub mod patterns;
 pub mod pricing;
+pub mod restoring;
 pub mod script;
 pub mod sorting;
+pub mod tenancy;
 pub mod tiering;

@@ -14,7 +14,7 @@ use crate::programs::Held;
 use crate::sys::{self, Forked};
 use crate::{Reporter, knobs};
 
-const GROUPS: &str = "/sys/fs/cgroup";
+pub(crate) const GROUPS: &str = "/sys/fs/cgroup";
 const STDOUT: &str = "/tmp/stdout";
 const STDERR: &str = "/tmp/stderr";
 

@@ -8,6 +8,7 @@ mod companion;
 mod conductor;
 mod damon;
 mod device;
+mod draws;
 mod fragment;
 mod kills;
 mod knobs;
@@ -21,16 +22,25 @@ mod player;
 mod pressure_loop;
 mod prices;
 mod programs;
+mod restores;
 mod series;
 mod shared;
 mod sys;
 mod target;
+mod tenants;
 mod tiers;
+mod tool;
 
 use isotherm_guest::job::{FAILED, JOB_PATH, Job, PASSED, Report, Task};
 use std::fs::File;
 use std::io::Write;
 use std::process::ExitCode;
+
+/// Name on the command line of this program, and what runs there with the further arguments.
+type NamedTool = (&'static str, fn(&[String]) -> Result<(), String>);
+/// Tools of jobs.
+const TOOLS: [NamedTool; 3] =
+    [(least::NAME, least::run), (pressure_loop::NAME, pressure_loop::run), (tenants::NAME, tenants::run)];
 
 /// Sends reports.
 struct Reporter(File);
@@ -45,19 +55,12 @@ impl Reporter {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if std::process::id() != 1 && arguments.first().is_some_and(|word| word == least::NAME) {
-        let why = least::run(&arguments[1..]).err().unwrap_or_default();
-        eprintln!("{why}");
-        return ExitCode::FAILURE;
-    }
-    if std::process::id() != 1 && arguments.first().is_some_and(|word| word == pressure_loop::NAME) {
-        return match pressure_loop::run(&arguments[1..]) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                eprintln!("{why}");
-                ExitCode::FAILURE
-            }
-        };
+    if std::process::id() != 1
+        && let Some((name, arguments)) = arguments.split_first()
+        && let Some((_, run)) = TOOLS.iter().find(|(tool, _)| tool == name)
+    {
+        let ran = run(arguments).inspect_err(|why| eprintln!("{why}"));
+        return if ran.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     if std::process::id() != 1 {
         eprintln!("isotherm-guest is the first process of a virtual machine; `isotherm-lab rig` starts it there.");
@@ -107,6 +110,8 @@ fn work(reporter: &mut Reporter) -> Result<(), String> {
         Task::Tier(tierings) => tierings.runs.iter().try_for_each(|run| tiers::tier(run, reporter)),
         Task::Live(task) => live::live(task, reporter),
         Task::Kill(task) => kills::kill(task, reporter),
+        Task::Restore(task) => restores::restore(task, reporter),
+        Task::Host(task) => tenants::host(task, reporter),
         Task::Module(test) => module_test::test(test, reporter),
         Task::Price(task) => prices::price(task, reporter),
         Task::Watch(watches) => watches.runs.iter().try_for_each(|run| damon::watch(run, reporter)),

@@ -26,9 +26,41 @@ fn text(words: &str) -> io::Result<CString> {
 
 /// `mount`; `options` as the file system spells them.
 pub(crate) fn mount(source: &str, target: &str, kind: &str, options: &str) -> io::Result<()> {
+    mount_with(source, target, kind, 0, options)
+}
+
+/// Lets a mounted file system be read alone, or written again.
+pub(crate) fn remount(target: &str, access: Access) -> io::Result<()> {
+    let flags = match access {
+        Access::Read => libc::MS_REMOUNT | libc::MS_RDONLY,
+        Access::Write => libc::MS_REMOUNT,
+    };
+    mount_with("", target, "", flags, "")
+}
+
+/// What a mounted file system allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Shows one file in the place of another one.
+pub(crate) fn bind(source: &str, target: &str) -> io::Result<()> {
+    mount_with(source, target, "", libc::MS_BIND, "")
+}
+
+/// `umount`.
+pub(crate) fn unmount(target: &str) -> io::Result<()> {
+    let target = text(target)?;
+    // SAFETY: a string that ends with a zero byte and lives through the call.
+    check(unsafe { libc::umount(target.as_ptr()) })
+}
+
+fn mount_with(source: &str, target: &str, kind: &str, flags: libc::c_ulong, options: &str) -> io::Result<()> {
     let (source, target, kind, options) = (text(source)?, text(target)?, text(kind)?, text(options)?);
     // SAFETY: four strings that end with a zero byte and live through the call.
-    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) })
+    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast()) })
 }
 
 /// `finit_module` with `parameters`, each `name=value`, blanks between.

@@ -42,6 +42,14 @@ impl HostProgram {
         Ok(Self { path: path.display().to_string(), files: extras(&files)? })
     }
 
+    /// The libraries of a program that may lie anywhere, its loader among them; none for a static one.
+    ///
+    /// # Errors
+    /// `ldd` is not installed.
+    pub fn libraries(program: &Path) -> Result<Vec<Extra>, RigError> {
+        extras(&libraries_of(program)?)
+    }
+
     /// With these modules, and those that it loads before any program: for Python.
     ///
     /// # Errors
@@ -111,6 +119,8 @@ mod tests {
     #[test]
     fn a_program_comes_with_its_loader_and_one_that_is_missing_is_a_lack() {
         let shell = HostProgram::find("/bin/sh", "dash").unwrap();
+        let libraries = HostProgram::libraries(Path::new("/bin/sh")).unwrap();
+        assert!(!libraries.is_empty() && libraries.iter().all(|library| shell.files.contains(library)), "{shell:?}");
         assert!(shell.files.iter().any(|file| file.to == "/bin/sh" && file.is_program), "{shell:?}");
         let missing = HostProgram::find("isotherm-is-not-called-so", "nothing").unwrap_err();
         assert!(missing.is_lack() && missing.to_string().contains("apt-get install nothing"), "{missing}");

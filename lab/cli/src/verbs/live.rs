@@ -3,27 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use isotherm_fidelity::FidelityError;
-use isotherm_fidelity::versus::Rig;
-use isotherm_fidelity::versus::live::{Product, hot_set_1g, sparse_64g};
+use isotherm_fidelity::versus::live::{hot_set_1g, sparse_64g};
 use isotherm_fidelity::versus::monitor::PATTERNS;
 use isotherm_guest::patterns::Pattern;
-use isotherm_report::Table;
-use isotherm_terminal::{CliError, Format, FormatArg, Ui, render};
-use serde::Serialize;
+use isotherm_terminal::{CliError, FormatArg, Ui};
 
-use super::rig;
-
-/// Implements [`Tidy`] for runs with such a field.
-macro_rules! tidy {
-    ($run:ty) => {
-        impl super::Tidy for $run {
-            fn knobs_changed(&self) -> &[String] {
-                &self.knobs_changed
-            }
-        }
-    };
-}
+use super::in_kernels::{InKernels, Runs, Tidy};
 
 mod advice;
 mod compaction;
@@ -59,9 +44,8 @@ Examples:
   isotherm-lab live --prices
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
 pub(crate) struct Args {
-    /// Only these kernels [default: 6.12 and 7.2].
-    #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
-    kernel: Vec<String>,
+    #[command(flatten)]
+    place: InKernels,
     /// Only these patterns, workloads or programs.
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pattern: Vec<String>,
@@ -111,9 +95,6 @@ pub(crate) struct Args {
     /// How long each is watched, in seconds of the guest.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=7200))]
     seconds: u64,
-    /// The command [default: target/static/isotherm].
-    #[arg(long, value_name = "FILE", default_value = "target/static/isotherm")]
-    isotherm: PathBuf,
     #[command(flatten)]
     format: FormatArg,
 }
@@ -129,10 +110,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.prices {
         return prices::run(&args, ui);
     }
-    if !args.isotherm.is_file() {
-        let path = args.isotherm.display();
-        return Err(CliError::host_cannot(format!("{path} is not there: `cargo xtask static` builds it")));
-    }
+    args.place.check()?;
     if args.verbs {
         verbs::run(&args, ui)
     } else if args.advice {
@@ -156,11 +134,6 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     } else {
         monitor::run(&args, ui)
     }
-}
-
-/// Knobs that a run left changed on its machine, a line each.
-trait Tidy {
-    fn knobs_changed(&self) -> &[String];
 }
 
 impl Args {
@@ -192,71 +165,5 @@ impl Args {
             return Err(CliError::usage(format!("no such pattern; allowed: {}, {large}", NAMES.join(", "))));
         }
         Ok(patterns)
-    }
-
-    /// Runs `run` for each case on each kernel. A case that fails in the guest is reported, and the next one is run.
-    fn each<C, R>(
-        &self,
-        what: &str,
-        cases: &[C],
-        name: impl Fn(&C) -> String,
-        run: impl Fn(&Rig<'_>, Product<'_>, &C) -> Result<Option<R>, FidelityError>,
-        ui: &Ui,
-    ) -> Result<Runs<R>, CliError> {
-        let kernels =
-            if self.kernel.is_empty() { vec!["6.12".to_owned(), "7.2".to_owned()] } else { self.kernel.clone() };
-        let guest = rig::guest()?;
-        let bar = ui.progress(what, (kernels.len() * cases.len()) as u64);
-        let mut runs = Runs { done: Vec::new(), failed: 0 };
-        for kernel_name in rig::kernel_names(&kernels) {
-            let entry =
-                isotherm_rig::KernelEntry::named(&kernel_name).map_err(|error| CliError::usage(error.to_string()))?;
-            let kernel = rig::kernel(entry.name, ui)?;
-            let module = rig::module(&kernel)?;
-            let rig = Rig { kernel: (entry.name, &kernel), guest: &guest };
-            for case in cases {
-                let ran = run(&rig, Product { isotherm: &self.isotherm, module: &module }, case);
-                bar.inc(1);
-                match ran {
-                    Ok(ran) => runs.done.extend(ran),
-                    Err(FidelityError::Live(words)) => {
-                        runs.failed += 1;
-                        bar.suspend(|| ui.warn(format_args!("{}, {}: {words}", entry.name, name(case))));
-                    }
-                    Err(error) => return Err(super::fidelity::error(error)),
-                }
-            }
-        }
-        bar.finish_and_clear();
-        Ok(runs)
-    }
-}
-
-/// Results of all cases.
-struct Runs<R> {
-    done: Vec<R>,
-    failed: usize,
-}
-
-impl<R: Serialize + Tidy> Runs<R> {
-    /// Prints them. A knob that was left changed is a failure, and a case that failed makes the answer a partial one.
-    fn put_out(&self, table: &Table, format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
-        match format {
-            Format::Json => {
-                let text = serde_json::to_string_pretty(&self.done).map_err(CliError::failed)?;
-                ui.print(format_args!("{text}\n"))?;
-            }
-            Format::Csv => ui.print(table.to_csv())?,
-            Format::Table => ui.print(render(table, format, ui))?,
-        }
-        let changed: Vec<&String> = self.done.iter().flat_map(Tidy::knobs_changed).collect();
-        if let Some(first) = changed.first() {
-            return Err(CliError::failed(format!("{} knobs were left changed; the first: {first}", changed.len())));
-        }
-        if self.failed > 0 {
-            let all = self.failed + self.done.len();
-            return Err(CliError::partial(format!("{} of {all} runs failed", self.failed)));
-        }
-        Ok(ExitCode::SUCCESS)
     }
 }

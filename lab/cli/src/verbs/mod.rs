@@ -7,9 +7,13 @@ mod fidelity_compaction;
 mod fidelity_monitor;
 mod fidelity_promotion;
 mod fidelity_sorting;
+#[macro_use]
+mod in_kernels;
+mod kills;
 mod live;
 mod recorders;
 mod rig;
+mod tenant;
 mod verify;
 mod versus;
 
@@ -28,8 +32,10 @@ isotherm_terminal::verbs! {
     /// Hint-fault promotion from a slow node beside real kernels.
     #[command(after_help = fidelity_promotion::AFTER_HELP)]
     FidelityPromotion => fidelity_promotion,
+    Kills => kills,
     Live => live,
     Recorders => recorders,
     Rig => rig,
+    Tenant => tenant,
     Verify => verify,
 }

@@ -4,7 +4,7 @@ use isotherm_guest::living::{Live, LiveProgram, LiveWorkload, Lived};
 use isotherm_guest::monitoring::{Region, Snapshot};
 use isotherm_guest::patterns::{Motion, Part, Pattern};
 use isotherm_rig::job::Setting;
-use isotherm_rig::{Clock, Extra, Extras, Job, Machine, Report, Task};
+use isotherm_rig::{Clock, Extra, Extras, HostProgram, Job, Machine, Report, Task};
 use isotherm_trace::region::RegionStore;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -150,10 +150,22 @@ pub struct LiveRun {
 /// Files that are put into the guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
-    /// The command, statically linked (`cargo xtask static`).
+    /// The command, usually linked statically (`cargo xtask static`).
     pub isotherm: &'a Path,
     /// The module for this kernel (`cargo xtask module`).
     pub module: &'a Path,
+}
+
+impl Product<'_> {
+    /// The command, with the libraries of one that is not linked statically.
+    ///
+    /// # Errors
+    /// They cannot be found.
+    pub(super) fn files(&self) -> Result<Vec<Extra>, FidelityError> {
+        let mut files = HostProgram::libraries(self.isotherm)?;
+        files.push(Extra { from: self.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true });
+        Ok(files)
+    }
 }
 
 /// A command in a guest, and the programs next to it.
@@ -221,7 +233,7 @@ pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Resul
     let job =
         Job { settings: asked.settings, zram_bytes: asked.zram_bytes, files_device: None, task: Task::Live(live) };
     let mut files = asked.files;
-    files.push(Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true });
+    files.extend(product.files()?);
     let extras = Extras { modules: vec![product.module.to_owned()], files };
     let result = rig.run_with(&asked.machine, &job, &extras)?;
     let lived = reports(&result, 1, |report| match report {

@@ -98,10 +98,8 @@ pub fn compact(rig: &Rig<'_>, product: Product<'_>, way: &CompactWay) -> Result<
     let job = Job { settings: settings(), zram_bytes: None, files_device: None, task };
     let time_limit = std::time::Duration::from_secs(1800);
     let machine = Machine { memory_bytes: MEMORY_BYTES, clock: Clock::Instructions, time_limit, ..Machine::default() };
-    let files = vec![
-        Extra { from: configuration, to: CONFIG.to_owned(), is_program: false },
-        Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true },
-    ];
+    let mut files = product.files()?;
+    files.push(Extra { from: configuration, to: CONFIG.to_owned(), is_program: false });
     let result = rig.run_with(&machine, &job, &Extras { modules: Vec::new(), files })?;
     let told = reports(&result, cases.len(), |report| match report {
         Report::Fragmented(fragmented) => Some(fragmented),

@@ -91,10 +91,8 @@ pub fn kills(
     let Asked { settings, mut machine, .. } = Asked::alone(&[]);
     machine.time_limit = std::time::Duration::from_secs(4 * 3600);
     let job = Job { settings, zram_bytes: Some(64 << 20), files_device: None, task: Task::Kill(kills) };
-    let files = vec![
-        Extra { from: configuration, to: CONFIG.to_owned(), is_program: false },
-        Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true },
-    ];
+    let mut files = product.files()?;
+    files.push(Extra { from: configuration, to: CONFIG.to_owned(), is_program: false });
     let result = rig.run_with(&machine, &job, &Extras { modules: Vec::new(), files })?;
     let killed = reports(&result, 1, |report| match report {
         Report::KillsDone(killed) => Some(killed),

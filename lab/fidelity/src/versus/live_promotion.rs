@@ -147,10 +147,8 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
         time_limit: std::time::Duration::from_secs(1800),
         ..Machine::default()
     };
-    let files = vec![
-        Extra { from: configuration, to: CONFIG.to_owned(), is_program: false },
-        Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true },
-    ];
+    let mut files = product.files()?;
+    files.push(Extra { from: configuration, to: CONFIG.to_owned(), is_program: false });
     let result = rig.run_with(&machine, &job, &Extras { modules: vec![product.module.to_owned()], files })?;
     let told = reports(&result, 1, |report| match report {
         Report::Tiered(tiered) => Some(tiered),

@@ -134,10 +134,8 @@ pub fn sort(
     let job = Job { settings, zram_bytes: Some(MEMORY.get()), files_device: None, task };
     let time_limit = std::time::Duration::from_secs(1800);
     let machine = Machine { memory_bytes: MEMORY.get(), clock: Clock::Instructions, time_limit, ..Machine::default() };
-    let files = vec![
-        Extra { from: configuration, to: CONFIG.to_owned(), is_program: false },
-        Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true },
-    ];
+    let mut files = product.files()?;
+    files.push(Extra { from: configuration, to: CONFIG.to_owned(), is_program: false });
     let result = rig.run_with(&machine, &job, &Extras { modules: vec![product.module.to_owned()], files })?;
     let told = reports(&result, wanted.len(), |report| match report {
         Report::Sorted(sorted) => Some(sorted),

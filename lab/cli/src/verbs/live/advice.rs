@@ -16,7 +16,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
         return Err(CliError::usage(format!("no such workload; allowed: {}", known.join(", "))));
     }
-    let runs = args.each(
+    let runs = args.place.each(
         "advising",
         &cases,
         |workload| workload.name.to_owned(),

@@ -23,7 +23,7 @@ impl Tidy for Both {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let ways = args.ways(COMPACT_WAYS, |way| way.name)?;
-    let runs = args.each(
+    let runs = args.place.each(
         "compacting",
         &ways,
         |way| way.name.to_owned(),

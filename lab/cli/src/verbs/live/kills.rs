@@ -12,7 +12,7 @@ tidy!(KillRun);
 
 pub(super) fn run(args: &Args, rounds: u64, ui: &Ui) -> Result<ExitCode, CliError> {
     let ways = args.ways(KILL_WAYS, |way| way.name)?;
-    let runs = args.each(
+    let runs = args.place.each(
         "killing",
         &ways,
         |way| way.name.to_owned(),

@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
             cases.extend((0..args.boots).map(|boot| (pattern, *way, u64::from(boot) + 1)));
         }
     }
-    let runs = args.each(
+    let runs = args.place.each(
         "watching",
         &cases,
         |(pattern, way, _)| format!("{}, {}", pattern.0, way.name),

@@ -22,7 +22,7 @@ impl Tidy for KernelPrices {
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let runs: Runs<KernelPrices> = args.each(
+    let runs: Runs<KernelPrices> = args.place.each(
         "measuring",
         &[()],
         |()| "prices".to_owned(),

@@ -17,7 +17,7 @@ const TRACES: &str = "traces";
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut cases = Vec::new();
     for case in PROGRAMS.iter().filter(|case| args.wants(case.name)) {
-        match case.ready(Path::new(TRACES), &args.isotherm) {
+        match case.ready(Path::new(TRACES), &args.place.isotherm) {
             Ok(ready) => cases.push(ready),
             Err(FidelityError::Rig(lack)) if lack.is_lack() => {
                 ui.warn(format_args!("{} is passed over: {lack}", case.name));
@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let known: Vec<&str> = PROGRAMS.iter().map(|case| case.name).collect();
         return Err(CliError::usage(format!("no such program here; there are {}", known.join(", "))));
     }
-    let runs = args.each(
+    let runs = args.place.each(
         "recording",
         &cases,
         |ready| ready.case.label(),

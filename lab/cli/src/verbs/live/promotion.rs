@@ -18,7 +18,7 @@ impl Tidy for PromoteRun {
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let ways = args.ways(PROMOTE_WAYS, |way| way.name)?;
     let cases: Vec<_> = (0..args.boots).flat_map(|boot| ways.iter().map(move |way| (boot, *way))).collect();
-    let runs = args.each(
+    let runs = args.place.each(
         "promoting",
         &cases,
         |(boot, way)| format!("{}, boot {}", way.name, boot + 1),

@@ -17,7 +17,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let known: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
         return Err(CliError::usage(format!("no such way; allowed: {}", known.join(", "))));
     }
-    let runs = args.each(
+    let runs = args.place.each(
         "reclaiming",
         &cases,
         |way| way.name.to_owned(),

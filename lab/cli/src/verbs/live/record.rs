@@ -13,7 +13,7 @@ tidy!(RecordedRun);
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let cases: Vec<_> =
         args.patterns()?.into_iter().filter(|(name, _)| LARGE.iter().all(|large| large.0 != *name)).collect();
-    let runs = args.each(
+    let runs = args.place.each(
         "recording",
         &cases,
         |(name, _)| (*name).to_owned(),

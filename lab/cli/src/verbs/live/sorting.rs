@@ -25,7 +25,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let ways = args.ways(SORT_WAYS, |way| way.name)?;
     let workloads: Vec<&str> = args.pattern.iter().map(String::as_str).collect();
     let cases: Vec<_> = (0..args.boots).flat_map(|boot| ways.iter().map(move |way| (boot, *way))).collect();
-    let runs = args.each(
+    let runs = args.place.each(
         "sorting",
         &cases,
         |(boot, way)| format!("{}, boot {}", way.name, boot + 1),

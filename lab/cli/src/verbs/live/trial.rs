@@ -13,7 +13,7 @@ tidy!(TrialRun);
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let ways = args.ways(TRIAL_WAYS, |way| way.name)?;
     let cases: Vec<_> = (0..args.boots).flat_map(|boot| ways.iter().map(move |way| (boot, *way))).collect();
-    let runs = args.each(
+    let runs = args.place.each(
         "trying",
         &cases,
         |(boot, way)| format!("{}, boot {}", way.name, boot + 1),

@@ -11,7 +11,7 @@ use super::Args;
 tidy!(VerbRun);
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let runs = args.each("running", CASES, |case| case.name.to_owned(), run_verb, ui)?;
+    let runs = args.place.each("running", CASES, |case| case.name.to_owned(), run_verb, ui)?;
     let done = runs.put_out(&table(&runs.done), args.format.format, ui)?;
     match runs.done.iter().find(|run| !run.is_right) {
         Some(run) => Err(CliError::failed(format!(
