@@ -60,7 +60,7 @@ fn absent(root: &Root) -> LiveError {
 pub fn lruvecs(listings: &[Listing], path: &str, inode: Option<u64>) -> Vec<Lruvec> {
     let path = if path.is_empty() { "/" } else { path };
     let named = || listings.iter().filter(|listing| listing.path == path).map(|listing| listing.lruvec);
-    let last = named().last().map(|lruvec| lruvec.memcg);
+    let last = named().next_back().map(|lruvec| lruvec.memcg);
     let living = inode.filter(|&inode| named().any(|lruvec| lruvec.memcg == inode)).or(last);
     named().filter(|lruvec| Some(lruvec.memcg) == living).collect()
 }

@@ -118,10 +118,7 @@ fn without_temperatures_sizes_pressure_and_the_reason_are_shown() {
     let words = |line: usize| lines[line].split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words(1), "NAME RSS HOT WARM COLD SWAP WORKING PRESSURE");
     assert_eq!([words(2), words(3)].map(|words| words.contains("large")), [true, false], "{lines:#?}");
-    assert!(
-        words(2).contains("512 MiB - - - 0 B - -") && words(3).contains("16 MiB - - - 0 B - 1.2 %"),
-        "{lines:#?}"
-    );
+    assert!(words(2).contains("512 MiB - - - 0 B - -") && words(3).contains("16 MiB - - - 0 B - 1.2 %"), "{lines:#?}");
     assert!(text.contains("it needs a kernel of 6.1 or newer"), "{lines:#?}");
 }
 

@@ -13,6 +13,7 @@ mod limits;
 mod line;
 mod own;
 mod run;
+mod search;
 mod section;
 mod switch;
 mod targets;

@@ -3,6 +3,7 @@
 use super::guard::Guard;
 use super::kinds::KINDS;
 use super::line::{Line, Status};
+use super::search::Search;
 use super::section::{Context, Phase, Section, Taking, Watched};
 use super::trouble::{AuditError, Trouble};
 use super::{Knobs, Log, LoopHost, System};
@@ -18,8 +19,6 @@ use std::collections::BTreeSet;
 const LOOK: Duration = Duration::from_ms(200);
 /// Longest time between two wakeups of the loop, for signals, the guard and the budget.
 const TURN: Duration = Duration::from_secs(1);
-/// Time between two searches for groups.
-const FOLLOW: Duration = Duration::from_secs(10);
 /// Time between two reports of the state.
 const STATUS: Duration = Duration::from_secs(5);
 /// Most stalled groups that the state names.
@@ -141,7 +140,9 @@ pub fn steer(
     let Environment { world, knobs, clock, meter, log } = outside;
     let start = clock.now();
     let end = length.map(|length| start + length);
-    let mut budget = Budget::new(config.daemon.max_cpu, start, meter.spent());
+    let max_cpu = config.daemon.max_cpu;
+    let begun = meter.spent();
+    let mut budget = Budget::new(max_cpu, start, begun);
     let mut steering = ControlLoop {
         config: Config::default(),
         sections: Vec::new(),
@@ -153,7 +154,8 @@ pub fn steer(
     };
     steering.take(config.clone(), start)?;
     steering.follow(start);
-    let (mut followed, mut reported, mut looked) = (start, None, None);
+    let mut search = Search::made(None, start, meter.spent().saturating_sub(begun), max_cpu);
+    let (mut reported, mut looked) = (None, None);
     let ended = loop {
         let now = clock.now();
         // Sampling has its own times; everything else waits for the next whole turn.
@@ -176,9 +178,10 @@ pub fn steer(
         if end.is_some_and(|end| now >= end) {
             break Ended::TimeOver;
         }
-        if now.since(followed) >= FOLLOW || woken == Woken::Reload {
-            followed = now;
+        if search.is_due(now) || woken == Woken::Reload {
+            let before = meter.spent();
             steering.follow(now);
+            search = Search::made(Some(search), now, meter.spent().saturating_sub(before), max_cpu);
         }
         let is_quick = now < others && looked.is_some_and(|looked| now.since(looked) < LOOK);
         if !is_quick {
@@ -191,7 +194,7 @@ pub fn steer(
         if is_quick {
             continue;
         }
-        if let Some(stretch) = budget.look(now, meter.spent()) {
+        if let Some(stretch) = budget.look(now, meter.spent().saturating_sub(search.spent())) {
             steering.stretch = stretch;
             steering.tell(Line::Paced { stretch });
         }

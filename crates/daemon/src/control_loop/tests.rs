@@ -193,6 +193,22 @@ fn it_ends_between_two_groups() {
     }
 }
 
+/// A user who makes thousands of groups makes the search dear, and no pace of the sections makes it cheaper: they keep theirs.
+#[test]
+fn a_dear_search_slows_no_section_down() {
+    let searches = |cost_ms| {
+        let truth = Truth::new();
+        truth.search_cost.set(Duration::from_ms(cost_ms));
+        steered(&truth, &with_limits(true), 300, Vec::new());
+        let paced: Vec<_> =
+            truth.lines.borrow().iter().filter(|line| matches!(line, Line::Paced { .. })).cloned().collect();
+        assert_eq!(paced, [], "{cost_ms} ms a search");
+        truth.searches.get()
+    };
+    let (cheap, dear) = (searches(1), searches(1000));
+    assert!(cheap >= 29 && dear <= 4, "{cheap} searches, or {dear} of a second each");
+}
+
 /// Each host call in turn fails: protected groups stay untouched, evictions have lines, and the loop goes on.
 #[test]
 fn a_fault_at_any_call_breaks_nothing() {

@@ -8,12 +8,12 @@ use isotherm_units::{Clock, Instant, Meter, PAGE_BYTES, Woken};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Costs nothing.
-pub(super) struct Free;
+/// CPU time of searches for groups.
+pub(super) struct SearchCost(Rc<Truth>);
 
-impl Meter for Free {
+impl Meter for SearchCost {
     fn spent(&mut self) -> Duration {
-        Duration::ZERO
+        self.0.search_cost.get().saturating_mul(self.0.searches.get())
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: 
         JournaledKnobs::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
     };
     let mut knobs = hands(&journal);
-    let (mut machine, mut free) = (Machine(truth.clone()), Free);
+    let (mut machine, mut cost) = (Machine(truth.clone()), SearchCost(truth.clone()));
     let header =
         tape::Header { isotherm_tape: tape::VERSION, build: "this".to_owned(), config: config.clone(), length };
     let recorded = Recorded::default();
@@ -80,7 +80,7 @@ pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: 
         world: &mut Taped::new(&mut world, &tape),
         knobs: &mut Taped::new(&mut knobs, &tape),
         clock: &mut Taped::new(&mut script, &tape),
-        meter: &mut Taped::new(&mut free, &tape),
+        meter: &mut Taped::new(&mut cost, &tape),
         log: &mut Taped::new(&mut log, &tape),
     };
     let steered = steer(config, length, &mut Taped::new(&mut machine, &tape), outside).unwrap();

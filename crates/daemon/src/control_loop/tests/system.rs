@@ -118,6 +118,9 @@ pub(super) struct Truth {
     pub(super) has_kill_file: Cell<bool>,
     pub(super) is_log_full: Cell<bool>,
     pub(super) is_ending: Cell<bool>,
+    /// Searches for groups so far, and the CPU time of each. Nothing else costs any.
+    pub(super) searches: Cell<u64>,
+    pub(super) search_cost: Cell<Duration>,
     /// Questions about single groups so far, and the one at which the daemon is asked to end.
     pub(super) looks: Cell<u64>,
     pub(super) ends_at: Cell<Option<u64>>,
@@ -179,6 +182,8 @@ impl Truth {
             has_kill_file: Cell::new(false),
             is_log_full: Cell::new(false),
             is_ending: Cell::new(false),
+            searches: Cell::new(0),
+            search_cost: Cell::new(Duration::ZERO),
             looks: Cell::new(0),
             ends_at: Cell::new(None),
             configuration: RefCell::new(Err(SystemError::new("not written yet"))),
@@ -547,6 +552,7 @@ impl System for Rc<Truth> {
     }
 
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, SystemError> {
+        self.searches.set(self.searches.get() + 1);
         if self.fails() {
             return Err(SystemError::new("EIO"));
         }
