@@ -14,7 +14,7 @@ pub struct WatchOptions {
     pub max_cpu: Ratio,
 }
 
-/// What happened while watching.
+/// Events while watching.
 #[derive(Debug)]
 pub enum Heard<'a> {
     /// The source found something.
@@ -37,7 +37,7 @@ pub enum End {
     Stopped,
     /// The target has ended; the text says how.
     TargetGone(String),
-    /// Another process took away what the source needs; the text says what.
+    /// Another process took away something that the source needs; the text names it.
     Lost(String),
 }
 
@@ -49,7 +49,7 @@ pub struct Watched {
     pub elapsed: Duration,
     /// CPU time of our threads, and of kernel threads that worked for it.
     pub spent: Duration,
-    /// The part of it that kernel threads used.
+    /// The part of the CPU time that kernel threads used.
     pub spent_by_kernel: Duration,
     /// The largest stretch of intervals.
     pub stretched: u32,
@@ -60,7 +60,7 @@ pub struct Watched {
 /// Watches until the time is over, the target ends, or a caller stops it. Events are passed to `hear` in order.
 ///
 /// # Errors
-/// Of the source, when it cannot go on.
+/// Errors of the source, when it cannot go on.
 pub fn watch(
     source: &mut dyn Source,
     clock: &mut dyn Clock,

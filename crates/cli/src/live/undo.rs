@@ -1,4 +1,4 @@
-//! Notes what a session of DAMON changes: `isotherm restore` undoes it after the program was killed.
+//! Notes the changes that a session of DAMON makes, so that `isotherm restore` undoes them if the program was killed.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(crate) fn watch_journal(root: &Root) -> PathBuf {
 #[derive(Debug)]
 struct Notes(MachineKnobs);
 
-/// What notes the changes of one session.
+/// The journal that notes the changes of one session.
 ///
 /// # Errors
 /// Another session holds the journal, or it cannot be written.

@@ -35,10 +35,10 @@ mod verify;
 
 /// Find out how much memory a program needs, and under which configuration, with evidence.
 ///
-/// Replays a recording under every page-replacement policy, alone and with proactive sorting or reclaim beside it, at many memory
-/// sizes on a simulated machine. Each replay differs in what chance decides: limit, timing, processors, devices. Recommends the
-/// smallest memory from which on the program surely stays within `--slowdown` of its speed with unlimited memory. With `-- COMMAND`
-/// the program is recorded first.
+/// Replays a recording under every page-replacement policy, alone and together with proactive sorting or reclaim, at many memory sizes on a
+/// simulated machine. Each replay differs in what chance decides: limit, timing, processors, devices. Recommends the smallest memory from
+/// which on the program surely stays within `--slowdown` of its speed with unlimited memory. With `-- COMMAND` the program is recorded
+/// first.
 ///
 /// A record of regions (`isotherm monitor`) or generations cannot be replayed. From such a file come how much memory was cold, how often
 /// it was used again, and the least `memory.high` that this supports: docs/use/advise.md#records-of-a-running-program.
@@ -54,8 +54,8 @@ pub(crate) struct Args {
     /// Memory sizes to try: shares of peak memory, or sizes [default: 40%,50%,60%,70%,80%,90%,100%].
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     memory: Option<Vec<Amount>>,
-    /// Which release's rules the simulated kernel follows: 6.12, 7.2, host or all [default: the release that runs here if it has
-    /// rules, else the newest]. With `all` a configuration is recommended only if it holds on each.
+    /// Release whose rules the simulated kernel follows: 6.12, 7.2, host or all [default: the release that runs here if it has rules, else
+    /// the newest]. With `all` a configuration is recommended only if it holds under the rules of each release.
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<KernelArg>,
     /// The disk under files.
@@ -78,8 +78,7 @@ pub(crate) struct Args {
     /// Size of the fast tier, on a machine with two: a share of peak memory, or a size.
     #[arg(long, help_heading = TIERS, value_name = "SIZE", requires = "slow", conflicts_with_all = ["memory", "slowdown", "rows"])]
     fast: Option<Amount>,
-    /// What the slow tier is.
-    /// cxl-near, cxl or cxl-far.
+    /// Kind of memory of the slow tier. cxl-near, cxl or cxl-far.
     #[arg(long, help_heading = TIERS, value_name = "KIND", requires = "fast", value_parser = tiers::kind_of)]
     slow: Option<MemoryKind>,
     /// Page-replacement policy that the recommendation is for, classic or mglru [default: of this machine for COMMAND, else whichever takes
@@ -97,9 +96,9 @@ pub(crate) struct Args {
     /// two replays of everything at every size too.
     #[arg(long, help_heading = RARE, value_name = "EFFORT", default_value = "normal", conflicts_with = "fast")]
     effort: Effort,
-    /// What of the recording is played: auto, off, scout:1/N, or 1/N, a sample of its memory in place of the whole.
-    /// auto: the whole; of a long recording with much memory, a sample finds out first where to look. off: the whole alone.
-    /// scout:1/16: the whole, after this sample.
+    /// Part of the recording that is played: auto, off, scout:1/N, or 1/N. 1/N plays a sample of its memory in place of the whole. auto:
+    /// the whole recording; if it is long and has much memory, a sample first finds out which sizes are worth playing. off: the whole
+    /// alone. scout:1/16: the whole, after this sample.
     #[arg(long, help_heading = RARE, value_name = "SAMPLE", default_value = "auto", conflicts_with = "fast")]
     sample: Sampling,
     /// Neither use nor keep replays of earlier questions (`~/.cache/isotherm/replays`, at most 256 MiB; ISOTHERM_NO_CACHE=1 too).
@@ -109,8 +108,8 @@ pub(crate) struct Args {
     /// predicted and real major faults next to each other.
     #[arg(long, help_heading = QUESTIONS, conflicts_with = "fast")]
     verify: bool,
-    /// Only this question: what of its memory could be huge pages, what that holds beside, and how long the program would wait for
-    /// them on fragmented memory.
+    /// Answer only this question: how much of its memory could be huge pages, how much more memory that takes, and how long the program
+    /// would wait for them on fragmented memory.
     #[arg(long, help_heading = QUESTIONS, conflicts_with_all = ["fast", "verify", "limits", "memory", "slowdown", "details", "rows", "report", "config", "cgroup"])]
     huge_pages: bool,
     /// Print all that is known, not only the answer with its evidence: all configurations, other devices, huge pages, assumptions.
@@ -139,10 +138,10 @@ pub(crate) struct Args {
     /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high.
     #[arg(long, help_heading = RUNNING, value_name = "PATH", conflicts_with = "command")]
     cgroup: Option<String>,
-    /// With --cgroup: time between two looks [default: a sixtieth of --for, 2s to 60s].
+    /// With --cgroup: time between two samples [default: a sixtieth of --for, 2s to 60s].
     #[arg(long, help_heading = RUNNING, value_name = "TIME", requires = "cgroup")]
     interval: Option<Duration>,
-    /// With --cgroup: keep the record of what was seen.
+    /// With --cgroup: keep the record of the samples in this file.
     #[arg(long, help_heading = RUNNING, value_name = "FILE", requires = "cgroup")]
     keep: Option<PathBuf>,
     /// Record this program first.
@@ -301,7 +300,7 @@ fn policy_named(name: &str) -> Result<&'static str, String> {
         .ok_or_else(|| format!("allowed: {}", known.collect::<Vec<_>>().join(", ")))
 }
 
-/// How the recorded program ended, if it failed, or was ended by a signal. What was cut out of a recording has no end of its own.
+/// How the recorded program ended, if it failed, or was ended by a signal. A part that was cut out of a recording has no end of its own.
 fn failure(trace: &Path) -> Option<String> {
     let reader = TraceReader::open(trace).ok()?;
     how_it_failed(reader.meta().exit_code?, reader.meta().complete)
@@ -344,7 +343,7 @@ fn keep() -> Option<Keep> {
     Some(Keep { folder: cache_folder()?.join("replays"), build })
 }
 
-/// The answers as JSON, with what a real kernel said of them, if it was asked.
+/// The answers as JSON, with the results of a real kernel, if it was asked.
 fn json(answers: &[Advice], verified: Option<&[verify::Verified]>) -> Result<String, CliError> {
     let mut value = document(answers).map_err(CliError::failed)?;
     if let (Some(verified), Some(object)) = (verified, value.as_object_mut()) {
@@ -441,7 +440,7 @@ struct With<'a> {
     config: Option<&'a Path>,
 }
 
-/// One release's answer. What does not depend on the release is said with the `last`.
+/// One release's answer. Facts that do not depend on the release are printed with the `last` answer.
 fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Result<(), CliError> {
     let runtime = isotherm_units::Duration::from_ns(advice.unlimited_runtime_ns).approx();
     ui.print(format_args!(

@@ -8,8 +8,8 @@ use crate::ui::Ui;
 
 /// Check a live configuration: unknown keys, values out of range, sections that contradict each other, groups that are protected.
 ///
-/// Nothing is looked at but the file and those of `conf.d` beside it. Every error names file, line and column, where two tables disagree
-/// both. Exit code 0: `isotherm daemon run` takes it.
+/// Only the file and the files of `conf.d` next to it are read. Every error names file, line and column, where two tables disagree both.
+/// Exit code 0: `isotherm daemon run` takes it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Compact.
     #[arg(long)]
     yes: bool,
-    /// Show what is and compact nothing, also with --yes.
+    /// Show the present state and compact nothing, also with --yes.
     #[arg(long)]
     dry_run: bool,
     /// Work on a tree of files in place of this machine.
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 
 /// This command as the process that compacts: the path of the file follows.
 pub(crate) const COMPACTOR: &[&str] = &["compact", "--only-write"];
-/// Time between two looks.
+/// Time between two reads of the progress.
 const POLL: Duration = Duration::from_ms(20);
 
 /// An order of a node.

@@ -50,7 +50,7 @@ Examples:
 /// Longest result that is read.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// What of a result is read.
+/// The fields of a result that are read.
 #[derive(Deserialize)]
 struct Saved {
     scenario: String,

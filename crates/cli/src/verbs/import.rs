@@ -16,8 +16,8 @@ use crate::ui::Ui;
 
 /// Turn a trace of another tool into a page trace, or what damo and the kernel recorded into a region record.
 ///
-/// The format is told by content and name unless --from says it. Input compressed with zstd is decompressed on the way.
-/// Nothing is written when the input is damaged; the message says at which line or record.
+/// Content and name decide the format unless --from does. Input compressed with zstd is decompressed on the way. Nothing is written when
+/// the input is damaged; the message says at which line or record.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// text, csv: numbers without 0x are hexadecimal.
     #[arg(long)]
     hexadecimal: bool,
-    /// csv: columns in libCacheSim's words; they count from 1. Without it the header line names our own columns.
+    /// csv: columns in libCacheSim's words; they count from 1. Without it the header line names isotherm's own columns.
     #[arg(long, value_name = "SPEC")]
     columns: Option<String>,
     /// oracle-general, lcs, csv: a request touches all pages of its object, by the object's size, not one page.
@@ -149,7 +149,7 @@ enum SizeUnit {
     Sectors,
 }
 
-/// Formats of region records with their help. Which of them a file has is told by its content.
+/// Formats of region records with their help. The content of a file decides which of them it has.
 const RECORDS: [(&str, &str); 3] = [
     ("json_compressed", "damo's default: its json in a zlib stream"),
     ("json", "damo's json: a list of records with snapshots"),

@@ -14,7 +14,7 @@ use crate::ui::Ui;
 
 mod running;
 
-/// Run a program, or take one that runs, and write down which pages it touches.
+/// Run a program, or attach to a running one, and record which pages it touches.
 ///
 /// Exact and without root, for x86-64 programs with their threads and children, at about a tenth of their speed: the program
 /// runs under an engine that sees each access. It has this terminal, its exit code is passed on, and Ctrl-C is its own: the
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Run the program once as it is, and print its CPU time and memory; record nothing.
     #[arg(long, conflicts_with_all = ["output", "native_first", "pid", "cgroup"])]
     native_only: bool,
-    /// CPU time of 1000 instructions, where no native run sets the clock. Without it each kind of work is counted at its price.
+    /// CPU time of 1000 instructions, where no native run sets the clock. Without it each kind of work is counted at its own price.
     #[arg(long, value_name = "TIME")]
     time_per_kinstructions: Option<Duration>,
     /// Stop recording at this file size; the program runs on.
@@ -98,7 +98,7 @@ fn code(exit_code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(exit_code).unwrap_or(1))
 }
 
-/// What a native run used.
+/// Resources that a native run used.
 fn native_words(native: &NativeRun) -> Vec<String> {
     let size = |bytes| Bytes::new(bytes).approx();
     let time = |ns| Duration::from_ns(ns).approx();
@@ -194,7 +194,7 @@ fn to_cli(error: RecordError) -> CliError {
     }
 }
 
-/// What the user wants to know of a recording, line by line.
+/// Facts about a recording that the user wants to know, line by line.
 fn summary(recording: &Recording) -> Vec<String> {
     let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let touched = Bytes::new(recording.pages.saturating_mul(PAGE_BYTES)).approx();
@@ -232,7 +232,7 @@ fn summary(recording: &Recording) -> Vec<String> {
     lines
 }
 
-/// What the trace's clock is, and how far it may be off.
+/// The clock of the trace, and how far it may be off.
 fn clock_words(recording: &Recording) -> String {
     let kind = match recording.clock.kind {
         ClockKind::Native => "follows that CPU time",

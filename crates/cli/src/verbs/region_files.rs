@@ -10,7 +10,7 @@ use isotherm_units::Duration;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// What a record may not say of itself: for `#[command(flatten)]`.
+/// Facts that a record may lack about itself: flattened into the arguments of verbs.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct IntervalArgs {
     /// Region records: how often regions were checked, where the file does not say.
@@ -56,7 +56,7 @@ impl IntervalArgs {
     }
 }
 
-/// Whether the file is a region record: by its beginning, and what is both kinds' by its columns.
+/// Whether the file is a region record: decided by its first bytes, and for formats that both kinds share by its columns.
 pub(crate) fn is_record(path: &Path) -> bool {
     // Bytes read from a pipe would be missing in the import, and a record is never one.
     if !path.is_file() {

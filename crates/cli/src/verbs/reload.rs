@@ -7,10 +7,10 @@ use crate::error::CliError;
 use crate::live::daemon::{RUN, Running, configuration, told};
 use crate::ui::Ui;
 
-/// Have the daemon read its configuration anew.
+/// Have the daemon read its configuration again.
 ///
-/// The file is checked first: one that is wrong is told here, and the daemon goes on as before. Sections that did not change go on with
-/// what they know.
+/// The file is checked first: errors in it are reported here, and the daemon goes on as before. Sections that did not change keep their
+/// state.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

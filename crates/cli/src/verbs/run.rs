@@ -22,10 +22,10 @@ use crate::verbs::compact::COMPACTOR;
 
 /// Watch and steer this machine as a live configuration says, until it is stopped.
 ///
-/// Sections observe unless they say enable = true: they tell what they would do, and change nothing but what watching itself needs. With
-/// --dry-run none acts whatever the file says. What acts is written down before it is done, is read back after it, and pauses while memory is
-/// short or the file /run/isotherm/stop is there. SIGTERM and Ctrl-C end it between two pieces of work, SIGHUP has it read its configuration
-/// anew. One daemon runs on a machine.
+/// Sections observe unless they say enable = true: they report what they would do, and change only what watching itself needs. With
+/// --dry-run no section acts, even if the file lets it. Each action is written down before it is done, is read back after it, and pauses
+/// while memory is short or the file /run/isotherm/stop exists. SIGTERM and Ctrl-C end it between two pieces of work; SIGHUP has it read
+/// its configuration again. Only one daemon can run on a machine.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +36,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     configuration: Configuration,
-    /// Decide and tell, and change nothing.
+    /// Decide and report, and change nothing.
     #[arg(long)]
     dry_run: bool,
     /// End after this time [default: when it is stopped].

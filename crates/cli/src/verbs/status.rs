@@ -11,7 +11,7 @@ use crate::format::{Format, FormatArg};
 use crate::live::daemon::{RUN, Running, Told, told};
 use crate::ui::Ui;
 
-/// Tell what the daemon does: its sections, what they asked for and what went, and why nothing happened.
+/// Show the daemon's sections, what they asked for and what was done, and why nothing happened.
 ///
 /// Exit code 0: a daemon is at work; 1: none is; 3: whether one is cannot be seen by this user; 4: it is, and nothing acts now.
 #[derive(clap::Args)]

@@ -60,7 +60,7 @@ pub enum Returned {
 }
 
 impl Returned {
-    /// With which words the journal closes the change; `None` if it stays open.
+    /// Words with which the journal closes the change; `None` if it stays open.
     fn closes(&self) -> Option<&'static str> {
         match self {
             Self::Back => Some("back"),
@@ -73,12 +73,12 @@ impl Returned {
     }
 }
 
-/// What a restore did.
+/// Results of a restore.
 #[derive(Debug)]
 pub struct Restored {
     /// The changes, newest first, with what became of each.
     pub changes: Vec<(Open, Returned)>,
-    /// Why the journal could not note it, and still calls all of them open. Another restore finds that they are undone.
+    /// Error that kept the journal from closing the changes; it still calls all of them open. Another restore finds that they are undone.
     pub not_noted: Option<JournalError>,
 }
 
@@ -155,7 +155,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         }
     }
 
-    /// Writes a number into a knob that is written often: the journal has one change of it, with the last value.
+    /// Writes a number into a knob that is written often: the journal holds a single change of it, with the last value.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -191,7 +191,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         self.will_set(section, path, old, new).map(drop)
     }
 
-    /// What was noted for a section belongs to what its knobs belong to by now: a kernel thread that has begun.
+    /// Notes the changes of a section again, with the owner that their knobs have by now: a kernel thread that has begun.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -229,8 +229,8 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         self.restore_where(|open| sections.contains(open.section.as_str()) && open.boot == boot)
     }
 
-    /// Undoes the open changes that `is_asked` selects, newest first. The journal notes it afterwards: on a full disk, or one that can
-    /// only be read, knobs are restored all the same.
+    /// Undoes the open changes that `is_asked` selects, newest first. The journal is written afterwards: knobs are restored even if the
+    /// disk is full or read-only.
     pub fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Restored {
         let changes = self.undo_where(is_asked, true);
         let closed: Vec<(u64, &str)> =
@@ -244,7 +244,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         Restored { changes, not_noted }
     }
 
-    /// What a restore would do, newest first, without writing anything.
+    /// The results that a restore would have, newest first, without writing anything.
     pub fn would_restore(&mut self, is_asked: impl Fn(&Open) -> bool) -> Vec<(Open, Returned)> {
         self.undo_where(is_asked, false)
     }
@@ -264,7 +264,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         changes
     }
 
-    /// Undoes the changes of one knob, newest first. It is written once, with the value that the last of them leaves: one in between
+    /// Undoes the changes of one knob, newest first. The knob is written once, with the value of the oldest change: a value in between
     /// could do harm.
     fn undo(&mut self, path: &str, chain: Vec<Open>, writes: bool) -> Vec<(Open, Returned)> {
         let is_of_now = chain.iter().any(|open| open.boot == self.boot);

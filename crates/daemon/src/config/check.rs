@@ -11,9 +11,9 @@ use isotherm_units::{Bytes, Ratio};
 pub struct Contradiction {
     /// The key, from the root of the file on: `generations[1].targets[0]`.
     pub key: String,
-    /// The other side, where two tables disagree.
+    /// The place of the other side, if two tables disagree.
     pub other: Option<String>,
-    /// What is wrong, what is allowed, what to do.
+    /// The fault, the allowed values, the remedy.
     pub message: String,
 }
 

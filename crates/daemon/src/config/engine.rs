@@ -1,8 +1,8 @@
-//! Who carries a section out.
+//! The engine that carries a section out.
 
 use serde::{Deserialize, Serialize};
 
-/// Who carries a section out.
+/// The engine that carries a section out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
@@ -11,6 +11,6 @@ pub enum Engine {
     Auto,
     /// An engine of the kernel, which is set up and watched.
     Kernel,
-    /// isotherm decides, and the kernel moves pages when it is told to.
+    /// isotherm decides, and the kernel moves pages on its request.
     Isotherm,
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TargetConfig {
-    /// In `targets` of sections, and in what is told. Has no `/`.
+    /// Name in `targets` of sections, and in reports. Has no `/`.
     pub name: String,
     /// Path of a control group of version 2, as in `/proc/PID/cgroup`; `*` and `?` stand for parts of a name. It stands for all groups
     /// below it as well.
@@ -19,7 +19,8 @@ pub struct TargetConfig {
     /// All processes that run a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessConfig>,
-    /// One process with all that it starts; 2 and more. When it has ended nobody is meant, even if another one gets its number.
+    /// One process with all that it starts; a number of 2 or more. When it has ended, the target means no process, even if a new one gets
+    /// its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Memory of the machine, whoever has it.
@@ -31,7 +32,7 @@ pub struct TargetConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ProcessConfig {
-    /// Name of the program's file, or what it calls itself (`comm`, of which the kernel keeps 15 bytes). Without `/`.
+    /// Name of the program's file, or the name that it gives itself (`comm`, of which the kernel keeps 15 bytes). Without `/`.
     pub command: String,
 }
 
@@ -43,7 +44,7 @@ pub enum Target {
     Groups(String),
     /// Processes that run this program.
     Command(String),
-    /// A process with those that it starts.
+    /// A process with its descendants.
     Process(u32),
     /// Memory of the machine.
     Physical,
@@ -68,7 +69,7 @@ impl TargetConfig {
 }
 
 impl Target {
-    /// Why whom it means is left alone, if that is known beforehand.
+    /// Why the target's processes are left alone, if that is known beforehand.
     pub(super) fn protected(&self) -> Option<&'static str> {
         match self {
             Self::Groups(pattern) => protected(pattern),

@@ -34,7 +34,7 @@ struct Sized {
     /// The file, and the value that we wrote; `None` if it is unchanged.
     file: String,
     held: Option<u64>,
-    /// Why it is left alone permanently.
+    /// Why the group is left alone permanently.
     foreign: Option<String>,
     told: Option<u64>,
     /// A refusal was reported since the last successful write; further ones are only counted.
@@ -252,7 +252,7 @@ impl LimitsSection {
         (self.groups.is_empty() && !is_left_alone).then(none)
     }
 
-    /// What the journal calls the knobs of one group.
+    /// Section name under which the journal has the knobs of one group.
     fn section_of(&self, group: &str) -> String {
         format!("{} {group}", self.head.label)
     }
@@ -319,7 +319,7 @@ enum LimitError {
     TooLow { high: Bytes, least: Bytes },
 }
 
-/// One group's host: reads what the machine's host reads, and writes the limit through the journal.
+/// Host for one group: reads the same as the machine's host, and writes the limit through the journal.
 struct Bound<'a> {
     host: &'a mut dyn LoopHost,
     world: &'a mut dyn System,
@@ -367,7 +367,7 @@ impl Bound<'_> {
         }
     }
 
-    /// Whether the file holds an expected value: its original one, or the one that we wrote.
+    /// Whether the file holds an expected value: its original one, or our last one.
     fn is_ours(&mut self) -> Result<bool, LimitError> {
         let Some(now) = self.world.value(self.file)? else { return Err(LimitError::NoFile) };
         let now = now.trim();

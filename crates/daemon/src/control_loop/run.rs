@@ -51,7 +51,7 @@ pub enum LoopError {
 pub struct LoopEnd {
     pub end: Ended,
     pub status: Status,
-    /// What could not be restored, as text; it stays in the journal.
+    /// Knobs that could not be restored, as text; they stay in the journal.
     pub left: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ impl Log for Audit<'_> {
     }
 }
 
-/// What the loop lends to sections.
+/// Parts of the loop that it lends to sections.
 struct Lent<'a> {
     host: &'a mut dyn LoopHost,
     world: &'a mut dyn System,

@@ -55,7 +55,7 @@ impl Phase {
     pub(super) const ALL: [Self; 4] = [Self::Sampling, Self::Deciding, Self::Kernel, Self::Background];
 }
 
-/// What the loop lends a section.
+/// Parts of the loop that it lends to a section.
 pub(super) struct Context<'a> {
     pub(super) now: Instant,
     pub(super) config: &'a Config,
@@ -103,10 +103,10 @@ pub(super) trait Section: Any + std::fmt::Debug {
     /// The line that reports its start.
     fn began(&self) -> Line;
 
-    /// Finds out which groups and processes there are. Returns lines about those that appeared, ended, or are left alone.
+    /// Finds out which groups and processes there are. Returns lines about targets that appeared, ended, or are left alone.
     fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line>;
 
-    /// When it wants to run, `stretch` times less often than configured.
+    /// Time at which the section wants to run, `stretch` times less often than configured.
     fn due(&self, stretch: u32) -> Due;
 
     /// Runs once.
@@ -174,7 +174,7 @@ impl Taking<'_> {
     /// Takes the sections of one kind: those that stay keep their state, others start.
     ///
     /// # Errors
-    /// Of [`Kind::begin`].
+    /// Errors of [`Kind::begin`].
     pub(super) fn take<K: Kind>(&mut self) -> Result<(), LoopError> {
         for spec in K::specs(self.config) {
             let goes_on = |section: &mut Box<dyn Section>| {
@@ -195,7 +195,7 @@ impl Taking<'_> {
     }
 }
 
-/// What every section has: its name, its engine, and its current trouble.
+/// Common parts of every section: its name, its engine, and its current trouble.
 #[derive(Debug)]
 pub(super) struct Head {
     /// Table and name.
@@ -221,7 +221,7 @@ impl Head {
         Line::Section { section, engine: self.engine.into(), enabled: self.enabled, why: why.into() }
     }
 
-    /// Whether it may act. `withheld`: why no section may act now.
+    /// Whether the section may act. `withheld`: why no section may act now.
     pub(super) fn permit(&self, withheld: Option<&str>) -> Permit {
         match withheld {
             _ if !self.enabled => Permit::Observe,
@@ -282,7 +282,7 @@ pub(super) struct Totals {
     pub(super) verified_bytes: u64,
     /// Number of actions that were withheld or failed.
     pub(super) refused: u64,
-    /// When it last acted, as [`SectionStatus::since_acted_ns`] defines it.
+    /// Time of the last action, as [`SectionStatus::since_acted_ns`] defines it.
     pub(super) acted_at: Option<Instant>,
 }
 

@@ -36,7 +36,7 @@ macro_rules! answers {
 }
 
 answers! {
-    /// Why the machine did not answer, or did not do as asked: its own words.
+    /// The machine did not answer, or did not do as asked: its own words.
     SystemError;
     /// Why the audit cannot be written, as its owner says it.
     AuditError;
@@ -138,7 +138,7 @@ fn after(left: &Option<Box<Refusal>>) -> String {
 }
 
 impl Trouble {
-    /// The same, with what could not be restored because of it.
+    /// The same trouble, with the knobs that could not be restored because of it.
     pub(super) fn leaving(self, left: Option<Refusal>) -> Self {
         match left {
             Some(left) => Self::NotPutBack { error: Box::new(self), left: Box::new(left) },

@@ -29,7 +29,7 @@ pub const VERSION: u32 = 2;
 /// Longest line, in bytes, that we record.
 const LINE_MAX: usize = 64 << 20;
 
-/// What was recorded.
+/// Description of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Header {
@@ -116,7 +116,7 @@ enum Deck {
     Plays { calls: Vec<(usize, Call)>, at: usize, lines: usize, difference: Option<Difference> },
 }
 
-/// Name, what was asked, and the answer.
+/// Name, question and answer.
 type Call = (String, Value, Value);
 
 /// A tape that is recorded or replayed. Clones share it.
@@ -141,13 +141,13 @@ impl Tape {
     /// Starts a recording.
     ///
     /// # Errors
-    /// Of the sink.
+    /// Error of the sink.
     pub fn record(header: &Header, mut sink: Box<dyn Sink>) -> Result<Self, RecordError> {
         sink.add(&serde_json::to_string(header)?)?;
         Ok(Self::of(Deck::Records { sink, lost: None }))
     }
 
-    /// Reads a tape for a replay. Its last line may be torn, if recording was interrupted.
+    /// Reads a tape for a replay. The last line may be torn, if recording was interrupted.
     ///
     /// # Errors
     /// [`TapeError`].
@@ -252,7 +252,7 @@ impl Tape {
         }
     }
 
-    /// The same text as a constant.
+    /// The text as a constant.
     fn constant(&self, words: String) -> &'static str {
         let mut constants = self.constants.borrow_mut();
         match constants.get(words.as_str()) {

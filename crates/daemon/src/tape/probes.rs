@@ -15,7 +15,7 @@ fn checksum(numbers: impl Iterator<Item = u64>) -> u64 {
     fnv1a(numbers.flat_map(u64::to_le_bytes))
 }
 
-/// Number of probes, and a checksum of all of them.
+/// Number of probes, and a checksum over them.
 fn of_probes(probes: &[Probe]) -> (usize, u64) {
     (probes.len(), checksum(probes.iter().flat_map(|probe| [probe.address, u64::from(probe.level.0)])))
 }

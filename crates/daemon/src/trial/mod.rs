@@ -1,7 +1,7 @@
 //! Whether a configuration is better on this machine, under its own load: a switchback experiment (docs/use/trial.md).
 //!
 //! Two configurations alternate in pairs of blocks, the order within a pair drawn at random. A pair gives one difference per metric.
-//! Pairs are what is counted: correlation within a block and slow drifts of the load cannot make an interval too narrow. One metric
+//! Counting pairs has a reason: correlation within a block and slow drifts of the load cannot make an interval too narrow. One metric
 //! decides. This module has no clock and no file: blocks run behind [`Field`].
 
 mod analyse;
@@ -73,11 +73,11 @@ pub struct Progress<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// One configuration is better.
+    /// The configuration of this arm is better.
     Better { arm: Arm },
-    /// No difference was seen, and one that matters is ruled out.
+    /// No difference was seen, and a difference that matters is ruled out.
     Alike,
-    /// No difference was seen, and one that matters is not ruled out.
+    /// No difference was seen, but a difference that matters is not ruled out.
     Undecided,
     /// The guard tripped under this configuration.
     Hurt { arm: Arm, why: String },

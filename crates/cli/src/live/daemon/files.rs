@@ -172,7 +172,7 @@ impl Running {
         self.holder.pid
     }
 
-    /// Whether it still holds the lock.
+    /// Whether that process still holds the lock.
     pub(crate) fn is_at_work(&self) -> bool {
         if self.file.try_lock_shared().is_err() {
             return true;

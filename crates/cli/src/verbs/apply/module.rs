@@ -13,7 +13,7 @@ use super::{Args, Write, daemon_config};
 use crate::error::CliError;
 use crate::live::daemon::{InForce, Machine};
 
-/// A module treats memory of the whole machine. Ages below this were fitted to a short recording and would evict what is in use.
+/// A module treats memory of the whole machine. Ages below this were fitted to a short recording and would evict memory that is in use.
 const AGE_MIN: Duration = Duration::from_secs(10);
 
 /// The module that does all that the scenario's monitors say, if there is one.

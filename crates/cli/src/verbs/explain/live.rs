@@ -24,7 +24,7 @@ const REASONS_MAX: usize = 5;
 /// How often something was so, and why.
 type Reasons = BTreeMap<String, u64>;
 
-/// What one section did.
+/// Actions of one section.
 #[derive(Debug, Default, Serialize)]
 struct Told {
     engine: String,
@@ -56,7 +56,7 @@ impl Told {
     }
 }
 
-/// What all of it did.
+/// Actions of all sections.
 #[derive(Debug, Default, Serialize)]
 struct Explained {
     from: Option<String>,
@@ -146,7 +146,7 @@ fn read(path: &Path, since: Option<Duration>) -> Result<Explained, CliError> {
 }
 
 impl Explained {
-    /// What is reported of a section. Sections of limits name their group after a blank.
+    /// The report on one section. Sections of limits name their group after a blank.
     fn of(&mut self, section: &str) -> &mut Told {
         self.sections.entry(section.split(' ').next().unwrap_or_default().to_owned()).or_default()
     }

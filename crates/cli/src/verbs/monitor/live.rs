@@ -69,7 +69,7 @@ impl LiveArgs {
 /// The source whose regions are mappings.
 const CLEAR_REFS: &str = "clear-refs";
 
-/// What came of it, for tables.
+/// Results of watching, for tables.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     source: &'static str,
@@ -78,7 +78,7 @@ struct Summary {
     snapshots: u64,
     targets: u64,
     regions_mean: f64,
-    /// In the last aggregations of all targets that are left.
+    /// Of the last aggregations of all targets that are left, together.
     watched_bytes: u64,
     used_bytes: u64,
     cpu_ns: u64,
@@ -158,9 +158,9 @@ mod sources;
 /// A source that was chosen.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
-    /// As on the command line.
+    /// Name of the source as on the command line.
     name: &'static str,
-    /// What it is, for people.
+    /// Description of the source, for people.
     words: &'static str,
 }
 
@@ -305,14 +305,14 @@ fn paced(stretch: u32, refusal: Option<String>, options: WatchOptions) -> String
     }
 }
 
-/// What is known just now, for a line and the summary.
+/// The present state, for the progress line and the summary.
 #[derive(Debug, Default)]
 struct Shown {
     targets: u64,
     /// Counts of regions are percentages of their memory.
     counts_are_shares: bool,
     last: std::collections::BTreeMap<u32, (u64, u64)>,
-    /// Of all targets together, when one was looked at last.
+    /// Used and all bytes of all targets together, at the last sample.
     sums: (u64, u64),
 }
 

@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::format::Format;
 use crate::ui::Ui;
 
-/// For `#[command(flatten)]` in the arguments of a picture.
+/// Flattened into the arguments of verbs that draw.
 #[derive(Debug, clap::Args)]
 pub(super) struct PictureArgs {
     /// Write the picture as SVG; rsvg-convert or a browser makes a PNG of it.
@@ -50,7 +50,7 @@ fn svg_file(name: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// What can be drawn in every form.
+/// A picture that can be drawn in every form.
 pub(super) trait Drawing {
     /// Size of the picture unless the user says otherwise, in logical pixels.
     fn usual_size(&self) -> PictureSize;
@@ -101,7 +101,7 @@ pub(super) struct Outcome<'a> {
     pub(super) csv: &'a dyn Fn() -> Table,
     /// The whole result.
     pub(super) json: &'a dyn Fn() -> Result<String, CliError>,
-    /// What to know before trusting it.
+    /// Caveats to know before trusting the result.
     pub(super) notes: Vec<String>,
 }
 
@@ -182,7 +182,7 @@ pub(super) fn json(result: &impl Serialize) -> Result<String, CliError> {
     Ok(text + "\n")
 }
 
-/// The same with the size of the pages that the result counts in.
+/// The same, with the size of the pages in which the result counts.
 pub(super) fn json_in_pages(result: &impl Serialize, meta: &TraceMeta) -> Result<String, CliError> {
     #[derive(Serialize)]
     struct Document<'a, T> {

@@ -12,9 +12,8 @@ use crate::ui::Ui;
 
 /// Draw the working set over time and its percentiles.
 ///
-/// Of a page trace: how much different memory was touched in each window. Of a region record: how much memory lies in
-/// regions that were found accessed at least --min-accesses times in an aggregation, which is what `damo report wss` counts
-/// (that leaves out the first 20 snapshots: --skip 20).
+/// For a page trace: the distinct memory that was touched in each window. For a region record: memory in regions that were found accessed
+/// at least --min-accesses times in an aggregation. `damo report wss` counts the same, without the first 20 snapshots (--skip 20).
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -29,11 +29,11 @@ pub(in super::super) struct Kdamond {
     setup: Setup,
     takes_damon_stat: bool,
     spared: Skipped,
-    /// Its current groups, with their processes.
+    /// The target's present groups, with their processes.
     members: BTreeMap<String, Vec<u32>>,
-    /// Why they could not be found.
+    /// Why its processes could not be found.
     trouble: Option<SystemError>,
-    /// What it monitors, while it runs.
+    /// The memory that it monitors, while it runs.
     watched: Option<Watched>,
 }
 
@@ -65,7 +65,7 @@ impl Kdamond {
         &self.setup.config
     }
 
-    /// What it should monitor now.
+    /// The memory that it should monitor now.
     fn wanted(&self, world: &mut dyn System) -> Result<Watched, EngineError> {
         if let Some(why) = &self.trouble {
             return Err(why.clone().into());

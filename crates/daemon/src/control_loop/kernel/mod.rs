@@ -76,16 +76,16 @@ pub(super) trait Kernel: std::fmt::Debug {
     /// Why this engine was chosen.
     fn why(&self) -> String;
 
-    /// Its targets, as text.
+    /// Targets of the engine, as text.
     fn targets(&self) -> Vec<String>;
 
-    /// Updates its targets. Returns lines about those that appeared and ended.
+    /// Updates its targets. Returns lines about targets that appeared and ended.
     fn follow(&mut self, config: &Config, world: &mut dyn System) -> Vec<Line>;
 
     /// All writes, in order, the switch last.
     ///
     /// # Errors
-    /// Why it cannot be switched on here or now.
+    /// Why the engine cannot be switched on here or now.
     fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError>;
 
     /// Checks, right after the writes, that the kernel really has started.
@@ -94,7 +94,7 @@ pub(super) trait Kernel: std::fmt::Debug {
     /// Why not.
     fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError>;
 
-    /// Its state, while it is on.
+    /// State of the engine, while it is on.
     ///
     /// # Errors
     /// The state cannot be read.
@@ -105,10 +105,10 @@ pub(super) trait Kernel: std::fmt::Debug {
         None
     }
 
-    /// Its work so far; zero where that cannot be read.
+    /// Work of the engine so far; zero if that cannot be read.
     fn counts(&self, is_on: bool, world: &mut dyn System) -> Counts;
 
-    /// What limits it while it runs.
+    /// Limitation of the engine while it runs.
     fn shortcoming(&self, world: &mut dyn System) -> Option<Trouble>;
 }
 

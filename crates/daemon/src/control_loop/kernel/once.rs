@@ -12,7 +12,7 @@ pub struct ModuleOnce {
 }
 
 impl ModuleOnce {
-    /// `None` if no kernel module does what the preset asks for.
+    /// `None` if no kernel module can do the preset's work.
     pub fn new(preset: &Preset, take_damon_stat: bool) -> Option<Self> {
         let name = preset.kernel_module()?.name;
         let spec = MonitorsConfig {

@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-/// A socket at a path. A socket without a listener is replaced; one that answers, or any other file, is left alone.
+/// A socket at a path. A socket without a listener is replaced; a socket that answers, or any other file, is left alone.
 fn bound(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::FileTypeExt as _;
     if let Ok(data) = std::fs::symlink_metadata(path) {
@@ -114,7 +114,7 @@ macro_rules! stream {
 stream!(std::net::TcpStream);
 stream!(UnixStream);
 
-/// Connections that are being answered, and what is signalled when one of them ends.
+/// Connections that are being answered, and the condition that is signalled when one of them ends.
 #[derive(Debug, Default)]
 struct Places {
     taken: Mutex<usize>,
