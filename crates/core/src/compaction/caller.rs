@@ -49,7 +49,7 @@ pub struct Explicit {
 }
 
 impl Explicit {
-    /// On a node from `now` on. Whether the zone is there is known when it is asked for first.
+    /// The design for a node; time starts at `now`. Whether the zone is there is known when it is asked for first.
     ///
     /// # Errors
     /// The first setting that makes no sense.

@@ -5,7 +5,7 @@ use crate::daemon::{Account, Daemon, DaemonError, Report};
 use crate::host::{Compacting, NodeId};
 use isotherm_units::Instant;
 
-/// A design at work on a node, with what it did.
+/// A design at work on a node, with counts of its work.
 #[derive(Debug)]
 pub struct CompactionDaemon {
     design: Design,

@@ -5,7 +5,7 @@ use crate::host::{CompactionSignals, ZoneId, ZoneState};
 use crate::vocabulary::{FreeBlocks, MAX_ORDERS};
 use isotherm_units::Instant;
 
-/// A check of a node: the numbers that were read, and what was decided.
+/// A check of a node: the numbers that were read, and the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub at: Instant,

@@ -4,7 +4,7 @@
 /// At most 2^6 requests are skipped.
 const MAX_SHIFT: u32 = 6;
 
-/// What a zone remembers of failed compactions.
+/// A zone's memory of failed compactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferral {
     considered: u32,

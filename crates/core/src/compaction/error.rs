@@ -1,6 +1,6 @@
 //! Why a design is refused.
 
-/// What is wrong with a setting or a request, and what is allowed.
+/// The fault of a setting or a request, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompactionError {

@@ -27,8 +27,7 @@ pub struct Request {
     /// Limits of the whole request.
     #[serde(default)]
     pub budget: Budget,
-    /// Judges as the kernel would: pages in flight are not counted as free, and nobody asks whether there is room to move
-    /// pages into.
+    /// Judges as the kernel would: pages in flight are not counted as free, and no check asks whether there is room for the moved pages.
     #[serde(default)]
     pub kernel_quirks: bool,
 }
@@ -138,7 +137,7 @@ impl CompactExtfrag {
         Ok(spent)
     }
 
-    /// Which zones need it and have room.
+    /// Chooses the zones that need compaction and have room.
     fn start(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Run, HostError> {
         let request = &self.request;
         let mut zones = Vec::new();

@@ -40,7 +40,7 @@ impl Default for RfcConfig {
     }
 }
 
-/// By order; 100 is off.
+/// Entries by order; 100 is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Table {
     low: [u32; MAX_ORDERS],
@@ -99,11 +99,11 @@ pub struct Rfc {
     deferrals: BTreeMap<ZoneId, Deferral>,
 }
 
-/// Its runs are for no particular order; deferral counts them as the lowest.
+/// Its runs are for no particular order; deferral counts them as runs for the lowest one.
 const NO_ORDER: u32 = 0;
 
 impl Rfc {
-    /// On a node from `now` on.
+    /// The design for a node; time starts at `now`.
     ///
     /// # Errors
     /// The first setting that makes no sense.

@@ -67,7 +67,7 @@ pub enum Suitability {
     Suitable,
 }
 
-/// Whether compacting for `order` above `mark` makes sense; `marks` of the zone. Without CMA and for a caller that may wait.
+/// Whether compacting for `order` above `mark` makes sense; `marks` of the zone. Computed without CMA and for a caller that may wait.
 /// Source: Linux 7.2 `mm/compaction.c`, `compaction_suit_allocation_order`.
 pub fn suitability(level: &Level<'_>, order: u32, mark: u64, marks: &Marks, gap: Gap) -> Suitability {
     if level.watermark_ok(order, mark) {

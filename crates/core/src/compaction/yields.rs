@@ -27,8 +27,8 @@ pub fn predicted_yield(blocks: &[BlockUse], margin: u64) -> u64 {
     best
 }
 
-/// The same where single blocks are unknown: free Movable pages in smaller pieces, in whole blocks, less the share that turned
-/// out spoilt of late, in millionths.
+/// The estimate without knowledge of single blocks: free Movable pages in smaller pieces, in whole blocks, less the share that turned out
+/// spoilt of late, in millionths.
 pub fn estimated_yield(movable: &super::FreeBlocks, spoilt_ppm: u64) -> u64 {
     let scattered = movable.pages() - (movable.suitable(HUGE_ORDER) << HUGE_ORDER);
     let share = u128::from(scattered) * u128::from(1_000_000 - spoilt_ppm.min(1_000_000));
@@ -75,7 +75,7 @@ impl SpoilRate {
         }
     }
 
-    /// Time has passed: what was learnt counts less.
+    /// Time has passed: earlier observations count less.
     pub fn relax(&mut self) {
         if self.0 > START_PPM {
             self.0 -= (self.0 - START_PPM).div_ceil(WEIGHT);

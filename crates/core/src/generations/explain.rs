@@ -1,4 +1,4 @@
-//! Why a tool did what it did, or nothing, as text.
+//! Reasons of a tool's actions, or of their absence, as text.
 
 use super::estimator::EstimatorConfig;
 use super::outcomes::{GenerationReason, GenerationWhy};

@@ -1,4 +1,4 @@
-//! A host with generations for tests: pages by group, and which of them are used.
+//! A host with generations for tests: pages by group, and whether each is used.
 
 use super::{Ageing, Eviction};
 use crate::host::{Answer, Gauge, Gauging, GenerationCapabilities, Generational, HostError, NodeId};

@@ -1,4 +1,4 @@
-//! Tools over the generations of the Multi-Gen LRU: how much memory is in use, what is cold, and freeing it before it is missed.
+//! Tools over the generations of the Multi-Gen LRU: they estimate the memory in use, find cold memory, and free it before memory is short.
 //!
 //! The kernel sorts pages by when a walk over page tables last saw them in use, two to four generations for each memory cgroup
 //! and node. Its file `lru_gen` shows their sizes and takes commands: make a generation, evict generations. The tools here need

@@ -27,9 +27,9 @@ pub trait Compacting {
         Err(HostError::NotHere("this host does not tell how busy its nodes are"))
     }
 
-    /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests [`CompactStep::stop`]
-    /// before each batch, the first too. Returns what it did, and whether there is more to do. A host that cannot stop after some
-    /// pages goes on between two calls, until the mark is reached at one of them, or [`cease`](Self::cease) is called.
+    /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests [`CompactStep::stop`] before
+    /// each batch, the first too. Returns the work done, and whether there is more to do. A host that cannot stop after a number of pages
+    /// goes on between two calls, until the mark is reached at one of them, or [`cease`](Self::cease) is called.
     ///
     /// # Errors
     /// [`HostError::NotHere`], [`HostError::Failed`]: nothing was done.
@@ -95,20 +95,20 @@ pub enum Granularity {
     Zone,
 }
 
-/// What compaction may wait for.
+/// Events that compaction may wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompactMode {
     /// For locks of pages, but not for write-back.
     #[default]
     SyncLight,
-    /// For locks of pages and for write-back.
+    /// Waits for locks of pages and for write-back.
     Sync,
 }
 
 /// When a zone is compacted far enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Only when the scanners meet.
+    /// It ends only when the scanners meet.
     Never,
     /// extfrag of `order` is `low` percent or less.
     Order {
@@ -145,9 +145,9 @@ impl Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactStep {
     pub zone: ZoneId,
-    /// From the ends of the zone. Otherwise from where the last step in this zone stopped.
+    /// Start at the ends of the zone. Otherwise from where the last step in this zone stopped.
     pub is_first: bool,
-    /// What the move may wait for.
+    /// Events that the move may wait for.
     pub mode: CompactMode,
     /// When the zone is compacted far enough.
     pub stop: Stop,
@@ -184,8 +184,7 @@ pub struct Stalls {
     /// Sum of all waits.
     pub total: Duration,
     pub longest: Duration,
-    /// Waits by length: entry n counts those of 2^n up to 2^(n+1) microseconds, the first also shorter ones, the last also
-    /// longer ones.
+    /// Waits by length: entry n counts waits of 2^n up to 2^(n+1) microseconds, the first also shorter ones, the last also longer ones.
     pub histogram: [u64; 20],
 }
 

@@ -5,7 +5,7 @@ use crate::vocabulary::{AddressRange, Metric, NodeId, TargetId};
 
 /// Reads numbers: of nodes, of groups, of the whole system. Calls that a host does not implement answer "not here".
 pub trait Gauging {
-    /// Which gauges it reads for schemes on `target`.
+    /// Gauges that the host reads for schemes on `target`.
     fn gauge_capabilities(&self, _target: TargetId) -> GaugeCapabilities {
         GaugeCapabilities::default()
     }
@@ -39,7 +39,7 @@ pub trait Gauging {
     }
 }
 
-/// What a host can read for the schemes of a target. A scheme that asks for more is refused when it is given.
+/// Gauges that a host can read for the schemes of a target. A scheme that asks for more is refused when it is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GaugeCapabilities {
     /// Goals' metrics whose [`Gauge`]s it reads. `user-input` needs no host.
@@ -56,7 +56,7 @@ pub enum Gauge {
     StallSomeUs,
     /// Memory that the system manages, of a node or of all.
     TotalBytes(Option<NodeId>),
-    /// Of it, free, of a node or of all.
+    /// Free memory, of a node or of all.
     FreeBytes(Option<NodeId>),
     /// Pages on active lists, anonymous and of files, of the whole system.
     ActiveBytes,

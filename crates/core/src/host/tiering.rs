@@ -6,7 +6,7 @@ use isotherm_units::Duration;
 
 /// Finds accessed pages in spaces and moves pages between nodes. Calls that a host does not implement answer "not here".
 pub trait Tiering {
-    /// What this host can do for promotion between tiers.
+    /// Features of this host for promotion between tiers.
     fn tiering_capabilities(&self) -> TieringCapabilities {
         TieringCapabilities::default()
     }
@@ -82,12 +82,12 @@ pub trait Tiering {
     }
 }
 
-/// What a host can do for promotion. The core plans with it and never asks for more.
+/// Features of a host for promotion. The core plans with it and never asks for more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TieringCapabilities {
     /// All nodes, in the order of their numbers.
     pub nodes: Vec<TierNode>,
-    /// Whether [`Tiering::spaces`] works here. Without it the driver reports each space that comes and goes.
+    /// Whether [`Tiering::spaces`] works here. If not, the driver reports each space that appears and ends.
     pub spaces: bool,
     /// Whether [`Tiering::areas`] and [`Tiering::scan_accessed`] work here.
     pub scan_accessed: bool,
@@ -158,8 +158,8 @@ pub struct MoveOrder<'a> {
     pub to: NodeId,
     /// Pages that are unmapped together under one flush of translations; at least 1. Kernels of the scan daemon: 1.
     pub together: u32,
-    /// A page is not moved where the node would fall below its high watermark; then its reclaim is woken. Without it
-    /// only lack of any free page stops a move.
+    /// A page is not moved where the node would fall below its high watermark; then its reclaim is woken. Otherwise a move stops only when
+    /// no free page is left.
     pub keeps_high_watermark: bool,
     /// A page is not moved unless it is in one of the two youngest generations, or on an active list.
     pub only_active: bool,
@@ -173,7 +173,7 @@ pub struct MoveOrder<'a> {
 /// The result of one page of a [`MoveOrder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageMove {
-    /// Its folio is on the node now: its number of base pages, at least 1.
+    /// Its folio is on the node now; the value is its number of base pages, at least 1.
     Moved(u32),
     /// The page was on that node already.
     SameNode,

@@ -27,7 +27,7 @@ pub enum MonitorError {
     #[error("target {}: {source}", target.0)]
     Ranges {
         target: TargetId,
-        /// What is wrong with the ranges.
+        /// Fault of the ranges.
         source: RangesError,
     },
     /// This kind of target has no ranges of its own.
@@ -54,10 +54,10 @@ pub enum MonitorError {
     Scheme {
         /// Position of the scheme in the list, from 0.
         index: usize,
-        /// What is wrong with the scheme.
+        /// Fault of the scheme.
         source: SchemeError,
     },
-    /// The host says it cannot do what the configuration asks for.
+    /// The host reports that it lacks a feature that the configuration needs.
     #[error("target {}: `{what}` is not available here: {needs}", target.0)]
     NotHere { target: TargetId, what: &'static str, needs: &'static str },
     /// The host described page tables that cannot exist.

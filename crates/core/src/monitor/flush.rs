@@ -1,8 +1,8 @@
 //! Whether a target's cached translations are dropped, and how hidden accesses are noticed.
 //!
-//! A CPU that holds upper entries in its caches does not read them on a walk, and so does not set their bits again once we
-//! have cleared them. Without flushes upper levels seem colder than they are. The error grows with the level and with the
-//! locality of accesses (docs/spec/page-table-profiling.md#s3-2).
+//! A CPU that holds upper entries in its caches does not read them on a walk, and so does not set their bits again once we have cleared
+//! them. Without flushes upper levels seem colder than they are. The error grows with the level and with the locality of accesses
+//! (docs/spec/page-table-profiling.md#s3-2).
 
 use super::snapshot::Activity;
 use super::target::Target;
@@ -18,7 +18,7 @@ pub enum FlushPolicy {
     None,
     /// Once a tick and target, after all bits are cleared. An interrupt of every CPU that runs the target, each tick.
     Batched,
-    /// As `batched`, but only from the time an upper entry was seen clear while one below it was set, to the end of the next
+    /// As `batched`, but only from the time at which an upper entry was seen clear while an entry below it was set, to the end of the next
     /// aggregation. To see that, some regions are probed at two levels.
     Adaptive,
 }

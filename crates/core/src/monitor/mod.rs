@@ -5,8 +5,8 @@
 //! alike are merged, a [`Snapshot`] is made, and regions are cut at random to find out whether their parts differ. The
 //! [`Strategy`] chooses the level of the page table at which bits are read.
 //!
-//! Behaviour follows Linux's DAMON; departures are described where they are made. Sections named in comments are those of the
-//! project's specification `docs/spec/monitoring.md`. Design and departures in one place: `docs/mechanism/monitoring.md`.
+//! Behaviour follows Linux's DAMON; departures are described where they are made. Sections named in comments are sections of the project's
+//! specification `docs/spec/monitoring.md`. Design and departures in one place: `docs/mechanism/monitoring.md`.
 
 mod attrs;
 mod batch;
@@ -66,7 +66,7 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct Monitor {
     config: MonitorConfig,
-    /// As in force: tuning moves the intervals.
+    /// Attributes in force: tuning moves the intervals.
     attributes: Attributes,
     /// Samples of an aggregation as asked for, which tuning keeps.
     aggr_samples: u64,
@@ -99,7 +99,7 @@ pub struct Monitor {
     probe_buffers: ProbeBuffers,
 }
 
-/// What is due at which tick.
+/// Ticks at which each kind of work is due.
 #[derive(Clone, Copy, Debug, Default)]
 struct Schedule {
     /// Ticks since the start.
@@ -121,14 +121,14 @@ enum Phase {
     Sampling(Instant),
     /// Before a PREPARE: no scheme is at work. Watermarks are checked again then.
     Inactive(Instant),
-    /// Between the two halves of a tick, with what was due when its first half began.
+    /// Between the two halves of a tick, with the work that was due when its first half began.
     Paused {
         until: Instant,
         due: Due,
     },
 }
 
-/// What a tick has to do besides its sample. Taken at its beginning: changes count from the next tick on.
+/// Work of a tick besides its sample. Taken at its beginning: changes count from the next tick on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {
     aggregation: bool,
@@ -141,7 +141,7 @@ impl Monitor {
     /// A context without targets, stopped. Contexts of one run get different seeds: [`context_seed`].
     ///
     /// # Errors
-    /// The first value of `config` outside its limits, with what is allowed.
+    /// The first value of `config` outside its limits, with the allowed values.
     pub fn new(config: MonitorConfig, seed: u64) -> Result<Self, MonitorError> {
         config.validate()?;
         Ok(Self {
@@ -174,7 +174,7 @@ impl Monitor {
     /// the mappings at the start, or at the next update when it is added later.
     ///
     /// # Errors
-    /// The ranges make no sense, or the host cannot do what the configuration asks for; then nothing is added.
+    /// The ranges are invalid, or the host lacks a feature that the configuration needs; then nothing is added.
     pub fn add_target(
         &mut self,
         id: TargetId,
@@ -234,7 +234,7 @@ impl Monitor {
         }
     }
 
-    /// Whether it was started and has not stopped.
+    /// Whether the monitor was started and has not stopped.
     pub fn is_running(&self) -> bool {
         self.phase != Phase::Stopped
     }
@@ -270,7 +270,7 @@ impl Monitor {
         self.schemes.reports(self.size_min.saturating_mul(self.config.addr_unit.get()))
     }
 
-    /// The same at the end of a run, with places.
+    /// Reports at the end of a run, with places.
     pub(crate) fn final_reports(&self) -> Vec<SchemeReport> {
         let with_places = |(report, places)| SchemeReport { places, ..report };
         self.scheme_reports().into_iter().zip(self.schemes.places()).map(with_places).collect()
@@ -287,12 +287,12 @@ impl Monitor {
         self.schemes.report_value(scheme, goal, value)
     }
 
-    /// What it has done since it was made.
+    /// Counts of the monitor's work since it was made.
     pub fn activity(&self) -> &Activity {
         &self.activity
     }
 
-    /// The attributes in force: those of the configuration, except intervals that tuning has changed.
+    /// The attributes in force: the configured ones, except intervals that tuning has changed.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }

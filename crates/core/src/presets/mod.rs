@@ -59,7 +59,7 @@ pub enum PresetError {
 /// A preset with its name; an entry of [`PRESETS`].
 #[derive(Clone, Copy, Debug)]
 pub struct PresetEntry {
-    /// Its name in files; underscores are taken as well.
+    /// Name of the preset in files; underscores are taken as well.
     pub name: &'static str,
     pub summary: &'static str,
     /// Makes the preset with its default values.
@@ -91,10 +91,10 @@ macro_rules! presets {
                 }
             }
 
-            /// Its monitor and schemes.
+            /// Monitor and schemes of the preset.
             ///
             /// # Errors
-            /// The first value that makes no sense, and what is allowed.
+            /// The first invalid value, and the allowed values.
             pub fn setup(&self) -> Result<Setup, PresetError> {
                 let setup = match self {
                     $(Self::$type(preset) => preset.setup()?,)*

@@ -9,7 +9,7 @@ use std::fmt;
 /// Reads the name of a preset, or a table of its name and what differs: for `deserialize_with`.
 ///
 /// # Errors
-/// Of the deserializer, and of names that are not known.
+/// Errors of the deserializer, and unknown names.
 pub fn name_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Preset, D::Error> {
     struct NameOrTable;
     impl<'de> Visitor<'de> for NameOrTable {

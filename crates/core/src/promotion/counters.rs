@@ -1,4 +1,4 @@
-//! What the daemon has done, under the kernel's names where it has one.
+//! Counts of the daemon's work, under the kernel's names where it has one.
 
 use crate::host::PageMove;
 
@@ -27,7 +27,7 @@ counters! {
     vma_scans => "nr_kmmscand_vma_scans";
     /// Entries queued to be moved.
     queued => "nr_kmmscand_migadded";
-    /// Entries that were moved, whatever their size.
+    /// Entries that were moved, of any size.
     migrated => "nr_kmmscand_migrated";
     /// Entries that were not moved, for any reason below, except those dropped.
     migrate_failed => "nr_kmmscand_migrate_failed";

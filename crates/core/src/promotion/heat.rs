@@ -23,7 +23,7 @@ pub(super) struct Region {
     pub(super) heat: u32,
     /// Pages that its last scan met; 0 before the first.
     pub(super) pages: u64,
-    /// When it was scanned or probed last; `None` before the first time.
+    /// Time of the last scan or probe; `None` before the first.
     pub(super) scanned_at: Option<Instant>,
     /// At its last turn nothing had used the table entry above it: after the next use it is probed at once.
     pub(super) is_quiet: bool,
@@ -44,8 +44,8 @@ impl Region {
         Self { start, bytes: 0, heat: 0, pages: 0, scanned_at: None, is_quiet: false, sample: None }
     }
 
-    /// Its priority for a scan: heat times milliseconds since the last, times what it holds. Heat is a share, and a region of a
-    /// few pages is as hot as a full one if all of them were touched.
+    /// Priority of the region for a scan: heat times milliseconds since the last scan, times the bytes that a scan would pass. Heat is a
+    /// share, and a region of a few pages is as hot as a full one if all of them were touched.
     pub(super) fn urgency(&self, now: Instant) -> u128 {
         let waited_ms = self.scanned_at.map_or(0, |last| now.since(last).ns() / 1_000_000);
         u128::from(self.heat) * u128::from(waited_ms) * u128::from(self.cost())
@@ -72,7 +72,7 @@ impl Region {
         self.scanned_at = Some(self.scanned_at.unwrap_or(now));
     }
 
-    /// Takes over what is known of an older region that overlaps it.
+    /// Takes over the state of an older region that overlaps it.
     fn inherit(&mut self, old: &Self) {
         self.heat = self.heat.max(old.heat);
         self.pages = self.pages.max(old.pages);
@@ -98,7 +98,7 @@ pub(super) fn region_size(eligible: u64) -> u64 {
     wished.clamp(REGION_MIN, REGION_MAX)
 }
 
-/// What one scan may cover, in bytes of eligible areas.
+/// Limits of one scan, in bytes of eligible areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     /// For hot regions.
@@ -144,8 +144,8 @@ impl HeatMap {
         &mut self.regions[index]
     }
 
-    /// Follows the areas of the space, which ascend and are eligible. Regions that are still there keep what is known of them,
-    /// also where the size of regions changes.
+    /// Follows the areas of the space, which ascend and are eligible. Regions that still exist keep their state, even if the size of
+    /// regions changes.
     pub(super) fn update(&mut self, areas: &[AddressRange]) {
         let eligible = areas.iter().fold(0u64, |sum, area| sum.saturating_add(area.len()));
         let size = region_size(eligible);

@@ -1,4 +1,4 @@
-//! The modes of the scan daemon: the versions of the series one by one, and our default. One line each in [`MODES`].
+//! The modes of the scan daemon: the versions of the series one by one, and our default. One line for each mode in [`MODES`].
 
 use super::target_node::TargetRule;
 use crate::vocabulary::PageRule;
@@ -41,7 +41,7 @@ pub struct Limits {
     pub keeps_high_watermark: bool,
     /// Only pages among the active ones are moved.
     pub only_active: bool,
-    /// In what order lists of spaces are served.
+    /// Order in which lists of spaces are served.
     pub turn: Turn,
     /// Whether failed moves lengthen the scan period.
     pub feedback: bool,
@@ -58,14 +58,14 @@ pub struct Limits {
     pub drops_stale: bool,
 }
 
-/// In what order the pages of several spaces are moved.
+/// Order in which the pages of several spaces are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// In the order in which they were found, over all spaces.
     Found,
     /// One space after the other, each until its list is empty.
     Space,
-    /// One batch of a space, then one of the next.
+    /// One batch of a space, then one batch of the next.
     Batch,
 }
 
@@ -157,7 +157,7 @@ const RCH: Limits = Limits {
 #[derive(Clone, Copy, Debug)]
 pub struct ModeEntry {
     pub mode: Mode,
-    /// Its name in files, in lower case.
+    /// Name of the mode in files, in lower case.
     pub name: &'static str,
     pub summary: &'static str,
     /// The numbers and rules of the mode.

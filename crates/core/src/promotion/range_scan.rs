@@ -1,4 +1,4 @@
-//! One part of a scan, over a range of its space: the host scans, the filter judges, what was found is queued and counted.
+//! One part of a scan, over a range of its space: the host scans, the filter judges, useful pages are queued and counted.
 
 use super::counters::PromotionCounters;
 use super::queue::{MigrationList, SlotKey};
@@ -29,7 +29,7 @@ pub(super) struct RangeScan<'a> {
     pub(super) spent: Duration,
 }
 
-/// What a part of a scan found.
+/// Findings of a part of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) useful: u64,

@@ -17,9 +17,9 @@ use crate::host::{AddressRange, Capabilities, HostError, Level, NodeId, Probe, P
 use crate::monitor::Random;
 use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
-/// Draws of addresses until enough of them met a page.
+/// Draws of addresses until enough of them hit a page.
 const ROUNDS: u32 = 4;
-/// One bit for more than this says too little.
+/// One bit for a larger range says too little.
 const UPPER_SPAN_MAX: u64 = 1 << 30;
 
 /// The inputs of a rotating scan.
@@ -48,7 +48,7 @@ pub(super) struct Rotate {
     /// Bytes of the budget that are used.
     exploited: u64,
     explored: u64,
-    /// Regions that the cursor passed: all of them are a lap.
+    /// Regions that the cursor passed: a lap passes all of them.
     passed: usize,
     walk: Option<Walk>,
     pub(super) useful: u64,
@@ -211,7 +211,7 @@ impl Rotate {
         self.walk = Some(Walk { region, at: map.regions()[region].start, touched: 0, present: 0 });
     }
 
-    /// One part of a region, and what follows from it when it is the last.
+    /// One part of a region, and after the last part the consequences.
     fn go_on(&mut self, map: &mut HeatMap, scan: &mut RangeScan<'_>, now: Instant) -> Result<(), HostError> {
         let Some(mut walk) = self.walk.take() else { return Ok(()) };
         let end = map.regions()[walk.region].start.saturating_add(map.size());
@@ -307,7 +307,7 @@ impl Rotate {
     }
 }
 
-/// The highest entries that span no more than 1 GiB, and a region at least, of those whose accessed bits mean something.
+/// The highest entries that span no more than 1 GiB, and a region at least, among levels whose accessed bits are meaningful.
 fn upper_entries(capabilities: &Capabilities, region_bytes: u64) -> Option<(Level, u64)> {
     let levels = (1..=capabilities.highest_level.0).rev().map(Level);
     let spans = levels.filter_map(|level| Some((level, u64::try_from(capabilities.span(level)?).ok()?)));
@@ -358,7 +358,7 @@ impl<'a> Draw<'a> {
         Self { parts, bytes: parts.iter().map(|part| part.len()).sum(), random: Random::new(seed) }
     }
 
-    /// The next draws. Of those that fall into the same page one is left.
+    /// The next draws. Of several addresses in the same page one is kept.
     fn probes(&mut self, draws: u32) -> Vec<Probe> {
         let draw = |_| nth_byte(self.parts, self.random.between(0, self.bytes));
         let mut addresses: Vec<u64> = (0..draws).map(draw).collect();
@@ -379,7 +379,7 @@ fn nth_byte(parts: &[AddressRange], mut nth: u64) -> u64 {
     parts.last().map_or(0, |part| part.end - 1)
 }
 
-/// Whether one of these pages is on a slow node; where the host does not know, whether there are any.
+/// Whether one of these pages is on a slow node; if the host does not know that, whether there are any pages.
 fn on_slow_node(addresses: &[u64], scan: &mut RangeScan<'_>, rules: &RotateRules) -> Result<bool, HostError> {
     if addresses.is_empty() || !rules.has_page_nodes {
         return Ok(!addresses.is_empty());

@@ -1,4 +1,4 @@
-//! How often a space is scanned and how much of it at a time: four cases of what the last two scans found.
+//! Period and size of a space's scans: four cases of the findings of the last two scans.
 //!
 //! Source: the original `kmmscand_update_mmslot_info`; docs/spec/promotion.md#s1-7, later versions 2.1 and 2.3. The comment of the
 //! patch writes the factors of the period as `2 << 3`; its code shifts by 3, and so do we.
@@ -15,7 +15,7 @@ const SIZE_SHIFT: u32 = 1;
 /// The most that a space's scale can be.
 pub const SCALE_MAX: u32 = 10;
 
-/// Which of scan period and scan size are adapted.
+/// Whether the scan period, the scan size or both are adapted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Throttling {
@@ -29,7 +29,7 @@ pub enum Throttling {
     None,
 }
 
-/// What the previous scan and this one found, and the change of period and size.
+/// Findings of the previous scan and this one, and the change of period and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Both scans found nothing: the period grows, the size shrinks.
@@ -42,7 +42,7 @@ pub enum Case {
     StillFound,
 }
 
-/// What stretches a period after it was found (patch version 3).
+/// Factors that stretch a period after it was found (patch version 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The space's scale, 1 to 10.

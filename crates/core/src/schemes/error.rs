@@ -1,6 +1,6 @@
 //! Why a scheme is refused.
 
-/// What is wrong with a scheme, where in it, and what is allowed there.
+/// The fault of a scheme, its place, and the allowed values there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemeError {

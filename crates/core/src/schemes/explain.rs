@@ -1,4 +1,4 @@
-//! Why a scheme did what it did, or nothing, as text.
+//! Reasons of a scheme's actions, or of their absence, as text.
 
 use super::outcomes::{Reason, Why};
 use super::report::SchemeReport;
@@ -52,7 +52,7 @@ pub fn explain(scheme: &Scheme, report: &SchemeReport) -> Vec<String> {
     said
 }
 
-/// What can keep a region from being treated.
+/// Reasons that can keep a region from being treated.
 const HELD_BACK: [Reason; 20] = [
     Reason::TooSmall,
     Reason::TooLarge,

@@ -1,4 +1,4 @@
-//! Which regions a scheme is for: bounds on size, frequency and age (docs/spec/schemes.md#s2).
+//! Regions that a scheme is for: bounds on size, frequency and age (docs/spec/schemes.md#s2).
 
 use super::error::SchemeError;
 use super::outcomes::Reason;
@@ -18,7 +18,7 @@ pub struct AccessPattern {
     /// How many samples of the last aggregation interval found it used.
     #[serde(alias = "nr_accesses")]
     pub nr_accesses: Bounds<Frequency>,
-    /// For how long its frequency has stayed similar.
+    /// Time for which its frequency has stayed similar.
     pub age: Bounds<Age>,
 }
 
@@ -64,7 +64,7 @@ pub enum Frequency {
 pub enum Age {
     /// A number of aggregations: `50` or `"50 aggrs"`.
     Aggregations(u32),
-    /// As many aggregations as fit into it: `"5s"`.
+    /// As many aggregations as fit into a time: `"5s"`.
     Time(Duration),
 }
 
@@ -81,7 +81,7 @@ impl Default for Age {
 }
 
 impl Frequency {
-    /// Its number of samples under these attributes.
+    /// The bound as a number of samples under these attributes.
     pub fn samples(self, attributes: &Attributes) -> u32 {
         match self {
             Self::Samples(samples) => samples,
@@ -91,7 +91,7 @@ impl Frequency {
 }
 
 impl Age {
-    /// Its number of aggregations under these attributes.
+    /// The bound as a number of aggregations under these attributes.
     pub fn aggregations(self, attributes: &Attributes) -> u32 {
         match self {
             Self::Aggregations(aggregations) => aggregations,
@@ -237,8 +237,7 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// Why a region of `bytes` does not qualify. Its frequency is that of the moving sum, so that schemes may run in the
-    /// middle of an aggregation.
+    /// Why a region of `bytes` does not qualify. The frequency is the moving sum, so that schemes may run in the middle of an aggregation.
     pub(crate) fn misses(&self, region: &Region, bytes: u64) -> Option<Reason> {
         let nr_accesses = region.nr_accesses_bp / HIT_BP;
         match () {

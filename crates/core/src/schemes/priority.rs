@@ -1,4 +1,4 @@
-//! Which regions go first where not all can be done (docs/spec/schemes.md#s7).
+//! Order of the regions when the quota does not allow all (docs/spec/schemes.md#s7).
 
 use super::quota::Weights;
 use crate::monitor::{Attributes, HIT_BP, Region};

@@ -2,7 +2,7 @@
 
 use crate::monitor::Region;
 
-/// What comes after the region at hand.
+/// Regions that come after the present one.
 pub(crate) struct Rest {
     /// Right parts that were cut off, the next one last.
     cuts: Vec<Region>,

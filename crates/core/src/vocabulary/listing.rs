@@ -6,7 +6,7 @@ pub fn pages_of(rows: &[GenerationRow]) -> u64 {
     rows.iter().map(GenerationRow::pages).fold(0, u64::saturating_add)
 }
 
-/// Pages of generations that are at least `threshold_ms` old (docs/spec/mglru.md#s14-3, example E22): what the kernel's guide calls cold
+/// Pages of generations that are at least `threshold_ms` old (docs/spec/mglru.md#s14-3, example E22): the kernel's guide calls them cold
 /// memory. The youngest of these pages may have been used up to one generation later than the threshold says;
 /// [`estimate`](fn@crate::generations::estimate) says how far that goes.
 pub fn cold_pages(rows: &[GenerationRow], threshold_ms: u64) -> u64 {

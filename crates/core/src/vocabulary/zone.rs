@@ -1,4 +1,4 @@
-//! Watermarks of a zone, and what a page block of it holds.
+//! Watermarks of a zone, and the contents of a page block in it.
 
 use super::HUGE_ORDER;
 
@@ -13,7 +13,7 @@ pub struct Marks {
     pub high: u64,
 }
 
-/// What a page block holds. Free pages are what is left.
+/// Contents of a page block. Free pages are the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockUse {
     /// Pages in use that can be moved.

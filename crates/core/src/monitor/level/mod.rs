@@ -15,7 +15,7 @@ use crate::host::{AddressRange, Capabilities, Level, Probe, TargetId};
 use isotherm_units::Ratio;
 use serde::{Deserialize, Serialize};
 
-/// Every strategy. A new one is one file in this folder and one line here; configuration, drivers and tests read the table.
+/// Every strategy. To add a strategy: a file in this folder and a line here; configuration, drivers and tests read the table.
 pub const STRATEGIES: &[StrategyEntry] =
     &[leaf::ENTRY, ptp::ENTRY, ptp_aligned::ENTRY, ptp_descend::ENTRY, flex::ENTRY];
 
@@ -31,7 +31,7 @@ pub struct StrategyEntry {
     pub summary: &'static str,
     /// Reads entries above the leaf, and so needs a target whose hardware sets their bits.
     pub probes_upper: bool,
-    /// Scans tables below and next to accessed entries between samples, and splits at what it found.
+    /// Scans tables below and next to accessed entries between samples, and splits regions at the borders that it found.
     pub(crate) walks_down: bool,
     /// The smallest region by default spans one entry of this level.
     pub(crate) smallest: Level,
@@ -118,7 +118,7 @@ impl Levels {
         Ok(Self { shifts, highest, leaks_ppm, rules_out })
     }
 
-    /// The level at which `address` of `region` is probed. Where upper entries only rule out, all of them are asked.
+    /// The level at which `address` of `region` is probed. If upper entries only rule out, all of them are read.
     pub(crate) fn pick(&self, strategy: &StrategyEntry, region: AddressRange, address: u64) -> Level {
         match (strategy.probes_upper, self.rules_out) {
             (false, _) => Level::LEAF,

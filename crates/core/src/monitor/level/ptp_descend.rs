@@ -65,7 +65,7 @@ struct Evidence {
     bits_at: usize,
 }
 
-/// What is known about how a region should be cut.
+/// How a region should be cut, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// Nothing was scanned there.
@@ -85,7 +85,7 @@ pub(crate) struct Descent {
     waiting: Vec<Table>,
     /// All tables taken up in this aggregation, sorted.
     taken: Vec<Table>,
-    /// What was read, by level of the scanned entries, sorted by address.
+    /// Bits that were read, by level of the scanned entries, sorted by address.
     evidence: [Vec<Evidence>; LEVELS_MAX],
     bits: Vec<u64>,
     /// Region to begin with next time, so that all get their turn.
