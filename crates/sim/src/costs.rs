@@ -42,15 +42,15 @@ impl fmt::Display for Basis {
 pub struct CostEntry {
     /// Name of the field; ends in its unit.
     pub name: &'static str,
-    /// What the price is for.
+    /// The operation that is priced.
     pub what: &'static str,
-    /// In `unit`.
+    /// Price in `unit`.
     pub value: u64,
     /// `ns`, `MB/s` (10^6 bytes), `permille`, `commands`.
     pub unit: &'static str,
     /// How the value came about.
     pub basis: Basis,
-    /// Where it comes from.
+    /// Source of the price.
     pub source: &'static str,
 }
 
@@ -359,8 +359,8 @@ costs! {
         "Makers give the outermost zone, about 250 MB/s; the innermost has half of it";
 }
 
-/// What does not grow with the number of pages. Monitors probe as many regions of a sample as of the whole. Memory is priced
-/// where it is accessed, devices in their models. Most switches between tasks end time slices.
+/// Prices that do not grow with the number of pages. Monitors probe as many regions of a sample as of the whole. Memory is priced where it
+/// is accessed, devices in their models. Most switches between tasks end time slices.
 const NOT_BY_PAGES: [&str; 13] = [
     "context_switch_ns",
     "lru_gen_read_ns",
@@ -394,7 +394,7 @@ impl Costs {
         self.entries().into_iter().find(|entry| entry.name == name)
     }
 
-    /// One probe of an accessed bit, in ns. `level` is that of the entry where the walk ended, 0 for a base page's; `is_leaf`: it
+    /// Price of one probe of an accessed bit, in ns. `level` is that of the entry where the walk ended, 0 for a base page's; `is_leaf`: it
     /// maps memory.
     pub fn probe_of_ns(&self, level: u8, is_leaf: bool) -> u64 {
         let check = match level {

@@ -141,9 +141,9 @@ counters! {
     ThpMigrationSplit = "thp_migration_split",
     /// Events: direct compactions that were neither skipped nor deferred in all zones.
     CompactStall = "compact_stall",
-    /// Events: of these, those that got their page.
+    /// Events: direct compactions among `compact_stall` after which the task got its page.
     CompactSuccess = "compact_success",
-    /// Events: of these, those that did not.
+    /// Events: direct compactions among `compact_stall` after which it did not.
     CompactFail = "compact_fail",
     /// Pages scanned for sources, by all.
     CompactMigrateScanned = "compact_migrate_scanned",
@@ -151,7 +151,7 @@ counters! {
     CompactFreeScanned = "compact_free_scanned",
     /// Pages isolated, sources and targets.
     CompactIsolated = "compact_isolated",
-    /// Events: runs of kcompactd on demand; those of its own accord do not count.
+    /// Events: runs of kcompactd on demand; proactive runs do not count.
     CompactDaemonWake = "compact_daemon_wake",
     /// Pages scanned for sources by kcompactd, and by other passes that no thread waits for.
     CompactDaemonMigrateScanned = "compact_daemon_migrate_scanned",

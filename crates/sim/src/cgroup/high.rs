@@ -37,7 +37,7 @@ pub fn penalty(memory_overage: u64, swap_overage: u64, pending_pages: u64, rate:
     u64::try_from(sum).unwrap_or(u64::MAX).min(PENALTY_MAX_S * rate.hz())
 }
 
-/// What a task does next on its way back to user mode.
+/// Next step of a task on its way back to user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HighStep {
     /// Go on running: no penalty worth sleeping for.

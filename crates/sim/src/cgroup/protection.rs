@@ -1,5 +1,5 @@
-//! `memory.min` and `memory.low`: what is protected in effect, and how much of a list may be scanned (docs/spec/pressure.md#s6-1,
-//! classic-lru 6.4). All numbers are pages.
+//! `memory.min` and `memory.low`: effective protection, and the part of a list that may be scanned (docs/spec/pressure.md#s6-1, classic-lru
+//! 6.4). All numbers are pages.
 
 /// Least pages of a protected list that are offered for scanning, before the priority shift.
 const SCAN_MIN: u64 = 32;

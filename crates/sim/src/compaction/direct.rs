@@ -14,7 +14,7 @@ pub enum Priority {
     Async,
     /// Waits for locks.
     SyncLight,
-    /// All of every zone, whatever was learnt before. Not for costly orders.
+    /// Scans all of every zone; cached positions and skip hints are ignored. Not for costly orders.
     Full,
 }
 
@@ -30,7 +30,7 @@ pub struct DirectCompaction {
     best: CompactResult,
 }
 
-/// What a step of it leads to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectStep {
     /// Call again after its CPU time.
@@ -94,7 +94,7 @@ impl DirectCompaction {
         if self.zones.is_empty() { DirectStep::Done(self.best, None) } else { DirectStep::Again }
     }
 
-    /// Gives up what is under way.
+    /// Gives up the work under way.
     pub fn cancel(&mut self, memory: &mut Memory) {
         if let Some(mut run) = self.run.take() {
             run.end(memory);

@@ -110,7 +110,7 @@ impl ZoneRun {
         self.request.ignores_skip || !self.zone(memory).compaction.is_skipped(block)
     }
 
-    /// Whether pages may be moved into a page block: not into one that is what is wanted already, nor of another type.
+    /// Whether pages may be moved into a page block: not into a block that is already a result, nor into one of another type.
     pub(super) fn is_target(&self, memory: &Memory, block: u32) -> bool {
         let buddy = self.zone(memory).buddy();
         let Request { order, ignores_type, .. } = self.request;

@@ -24,13 +24,13 @@ struct Demand {
 }
 
 impl Kcompactd {
-    /// Of a node, with nothing to do.
+    /// The daemon of a node, with nothing to do.
     pub const fn new(node: NodeId) -> Self {
         Self { node, order: 0, run: None }
     }
 
-    /// Asks for blocks of 2^`order` pages; requests that come together are one. Whether it is worth waking the daemon for it:
-    /// if not, the request is served when it wakes for something else.
+    /// Asks for blocks of 2^`order` pages; requests that come together are one. Whether the daemon should be woken for the request: if not,
+    /// the request is served when it wakes for another reason.
     pub fn ask(&mut self, memory: &Memory, order: u32) -> bool {
         self.order = self.order.max(order);
         self.order > 0 && self.is_suitable(memory, self.order)

@@ -77,15 +77,14 @@ impl Node {
     }
 }
 
-/// Whether too many pages are isolated for others to isolate more; `inactive` and `active` pages of the node's lists. A task
-/// that may write to file systems is limited to an eighth of the share of those that may not, so that those can help it.
-/// Source: `too_many_isolated`.
+/// Whether too many pages are isolated for others to isolate more; `inactive` and `active` pages of the node's lists. The limit for tasks
+/// that may write to file systems is an eighth of the limit of others, so that the others can help them. Source: `too_many_isolated`.
 pub const fn too_many_isolated(isolated: u64, inactive: u64, active: u64, may_enter_fs: bool) -> bool {
     let (inactive, active) = if may_enter_fs { (inactive >> 3, active >> 3) } else { (inactive, active) };
     isolated > u64::midpoint(inactive, active)
 }
 
-/// Who compacts, and for what: the table in docs/spec/compaction.md#s4-2.
+/// Requests by caller and purpose: the table in docs/spec/compaction.md#s4-2.
 impl Request {
     /// A thread that wants 2^`order` pages.
     pub const fn direct(order: u32, wanted: MigrateType, priority: Priority) -> Self {

@@ -1,8 +1,8 @@
 //! The kernel's paths that bring pages in and let them go without reclaim: page faults, `read()` and `write()`, layout
 //! changes, fork, exit, write-back (docs/spec/classic-lru.md#s3, #s9; `docs/mechanism/machine.md#faults`).
 //!
-//! Nothing here sleeps. A path that must wait or reclaim says so in its [`FaultOutcome`] and is called again with the same
-//! arguments afterwards; [`FaultState`] remembers what was counted and done.
+//! Nothing here sleeps. A path that must wait or reclaim returns that in its [`FaultOutcome`] and is called again with the same arguments
+//! afterwards; [`FaultState`] remembers the counts and finished work.
 
 mod advise;
 mod allocate;
@@ -204,7 +204,7 @@ impl Faulting<'_> {
     }
 }
 
-/// One call of a fault: everything it works on.
+/// Everything that one call of a fault works on.
 struct Faulting<'a> {
     memory: &'a mut Memory,
     policy: &'a mut dyn ReclaimPolicy,

@@ -11,7 +11,7 @@ use isotherm_units::access::{Advice, Backing, Channel, FileKind, LayoutChange, M
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;
 
-/// One step; numbers are taken modulo what there is.
+/// One step; numbers are taken modulo the number of objects.
 #[derive(Clone, Debug)]
 enum Step {
     Touch {
@@ -51,7 +51,7 @@ enum Step {
         pages: u64,
         advice: Advice,
     },
-    /// Moves pages of a process to other frames, after one of them was pinned.
+    /// Moves pages of a process to other frames, after one page was pinned.
     Migrate {
         process: usize,
         start: u64,

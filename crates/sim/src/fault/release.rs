@@ -40,8 +40,7 @@ pub(super) fn zap(
     zap_run(memory, policy, space, &[dense], recency);
 }
 
-/// The same for several pages. What is booked for private pages that follow each other (charge, residency, CPU time) is booked
-/// together.
+/// The same for several pages. The bookkeeping for consecutive private pages (charge, residency, CPU time) is done together.
 pub(super) fn zap_run(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Pages on lists, counted frame by frame, are what a goal sees of the root group.
+    /// Pages on lists, counted frame by frame, are the pages that a goal sees for the root group.
     fn check_counts(&mut self) {
         let all = AddressRange::new(0, u64::MAX);
         let by_node = self.stage.node_bytes(PHYSICAL, &[all]).unwrap();

@@ -1,4 +1,4 @@
-//! Samples that need no test of every probe: what was used since accessed bits were cleared is known, mostly nothing.
+//! Samples that need no test of every probe: the pages used since accessed bits were cleared are known, mostly none.
 //!
 //! A monitor clears bits at the end of a tick and tests them at the beginning of the next. Where nothing
 //! [stirred](crate::memory::Memory::stir) memory in between, a test takes the same walks and pays for them as the clear did. It
@@ -27,7 +27,7 @@ struct Sample {
     tests: [u64; 5],
 }
 
-/// What some probes have met.
+/// Results of several probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Looks {
     /// An entry that could not be read.
@@ -37,7 +37,7 @@ pub(super) struct Looks {
 }
 
 impl MemoryHost<'_> {
-    /// After a clear; `ns` and `clears` are what was spent and counted before it. Remembers it if a test could read nothing else.
+    /// Called after a clear; `ns` and `clears` are the time and the count before it. Remembers it if a test could read nothing else.
     pub(super) fn remember(&mut self, target: TargetId, probes: &[Probe], looks: Looks, (ns, clears): (u64, [u64; 5])) {
         let Some(Samples(samples)) = &mut self.samples else { return };
         samples.retain(|sample| sample.target != target);
@@ -90,7 +90,7 @@ impl MemoryHost<'_> {
         Ok(true)
     }
 
-    /// Reads the probed pages that may have been touched, at no cost. `false`: one of them is not known.
+    /// Reads the probed pages that may have been touched, at no cost. `false`: one of them is unknown.
     fn find_touched(
         &mut self,
         id: TargetId,

@@ -26,7 +26,7 @@ pub(super) struct AccessCosts {
     now_ns: [u64; CLASSES_MAX],
     /// Accesses of all programs so far.
     pub(super) hits: Hits,
-    /// Their cache lines.
+    /// Cache lines of the accesses.
     lines: Hits,
     load: Option<Load>,
 }
@@ -36,7 +36,7 @@ pub(super) struct AccessCosts {
 struct Load {
     /// Bytes that a class moves in a window; 0: no limit.
     window_bytes: [u64; CLASSES_MAX],
-    /// In this window so far.
+    /// Bytes in this window so far.
     used_bytes: [u64; CLASSES_MAX],
     window_ends_ns: u64,
 }

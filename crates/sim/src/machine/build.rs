@@ -84,7 +84,7 @@ pub enum SimError {
     /// The scan daemon lacks something on this machine.
     #[error("[tiering] {0}")]
     Promotion(#[source] Box<isotherm_core::promotion::PromotionError>),
-    /// A daemon does not take what is written while it runs.
+    /// A daemon does not take a control that is written while it runs.
     #[error("`{name}`: {why}")]
     Control {
         /// Name of the daemon.
@@ -107,7 +107,7 @@ pub enum SimError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramId(pub usize);
 
-/// Collects what a machine is made of.
+/// Collects the parts of a machine.
 pub struct MachineBuilder {
     pub(super) machine: Machine,
 }
@@ -325,7 +325,7 @@ impl Machine {
         id
     }
 
-    /// Makes the tasks of a program and starts those that begin with it.
+    /// Makes the tasks of a program and starts tasks that begin with it.
     pub(super) fn start_program(&mut self, program: usize, now: Instant) -> Result<(), SimError> {
         if self.programs[program].started.is_some() {
             return Ok(());

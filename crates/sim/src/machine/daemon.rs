@@ -4,7 +4,7 @@
 //! it first, otherwise it delays threads), and pays for being woken and for all that the daemon asks of its
 //! [host](MemoryHost). All that is done in one run is done at its beginning; the time that it takes passes afterwards.
 //!
-//! What sets kinds apart is data ([`Watches`], [`Habits`]) and a [`Recorder`], in the kind's own file.
+//! Kinds differ by data ([`Watches`], [`Habits`]) and a [`Recorder`], in the kind's own file.
 
 use super::schedule::Verdict;
 use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
@@ -28,7 +28,7 @@ pub(super) type AnyDaemon = dyn for<'h> Daemon<MemoryHost<'h>> + Send;
 pub(super) enum Watches {
     /// The machine as a whole, no page tables: it begins with the machine.
     Machine,
-    /// These, target `i` being entry `i`: it begins when all of them have started.
+    /// These targets, target `i` being entry `i`: the daemon begins when all of them have started.
     Targets(Vec<MonitorTarget>),
     /// A control group, whose pressure is sampled before each run, as reading its file does. It begins with the machine.
     Group(CgroupId),
@@ -36,7 +36,7 @@ pub(super) enum Watches {
     Spaces,
 }
 
-/// What a wake-up costs.
+/// Costs of a wake-up.
 #[derive(Clone, Copy)]
 pub(super) enum Wakeup {
     /// That of a kernel thread.
@@ -49,8 +49,8 @@ pub(super) enum Wakeup {
 #[derive(Clone, Copy)]
 pub(super) struct Habits {
     pub(super) wakeup: Wakeup,
-    /// Its runs are steps of larger pieces of work: only the first one after a sleep is a wake-up. Otherwise each run is, also one that
-    /// is due at once: a daemon that wants to run again and again does not stop the clock.
+    /// Its runs are steps of larger pieces of work: only the first run after a sleep is a wake-up. Otherwise each run is a wake-up, even
+    /// one that is due at once: a daemon that wants to run again and again does not stop the clock.
     pub(super) goes_by_steps: bool,
     /// Waits for the pages that it moves are reported to it.
     pub(super) asks_for_stalls: bool,
@@ -78,12 +78,12 @@ pub(super) trait Recorder: Send {
     fn finish(self: Box<Self>, ended: Ended, outcome: &mut Outcome);
 }
 
-/// What is left of a daemon after the machine's run.
+/// State of a daemon after the machine's run.
 pub(super) struct Ended {
     pub(super) name: String,
     pub(super) daemon: Box<AnyDaemon>,
     pub(super) ledger: Ledger,
-    /// Its probes.
+    /// Probes of the daemon.
     pub(super) probes: ProbeCounts,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Resident {
     is_called: bool,
     ledger: Ledger,
     probes: ProbeCounts,
-    /// Its work under way.
+    /// Samples under way.
     samples: Samples,
     /// A buffer.
     targets: Vec<HostTarget>,
@@ -116,7 +116,7 @@ struct Worker {
     task: TaskId,
     /// It slept, and pays for waking up.
     has_slept: bool,
-    /// Until when it sleeps.
+    /// End of its sleep.
     sleeps_until: Instant,
 }
 
@@ -190,7 +190,7 @@ impl Machine {
         }
     }
 
-    /// Changes a control of all daemons of a kind, and wakes those that are wanted sooner now.
+    /// Changes a control of all daemons of a kind, and wakes daemons that are now due sooner.
     pub(super) fn control_daemons(
         &mut self,
         (kind, only): (Kind, Option<&str>),
@@ -208,7 +208,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Wakes a daemon's workers that had nothing to do and are wanted now, and those that are wanted sooner than they meant to sleep.
+    /// Wakes a daemon's workers that had nothing to do and are due now, and workers that are due sooner than their sleep ends.
     fn wake_workers(&mut self, index: usize, now: Instant) {
         let Resident { new, workers, .. } = &self.daemons[index];
         let due = workers.iter().enumerate().map(|(worker, _)| new.daemon.poll_timeout(worker));
@@ -229,7 +229,7 @@ impl Machine {
         }
     }
 
-    /// Puts into `targets` those that are there and that the next run of a daemon may watch. `false`: not all have started.
+    /// Puts into `targets` the existing targets that the next run of a daemon may watch. `false`: not all have started.
     fn list_targets(&self, index: usize, targets: &mut Vec<HostTarget>) -> bool {
         targets.clear();
         match &self.daemons[index].new.watches {
@@ -324,8 +324,8 @@ impl Machine {
         room_at.map(|at| Verdict::Block(at, Blocked::Io))
     }
 
-    /// Drops translations that the kernel's changes of tables made void, before a daemon reads these. A daemon over all spaces
-    /// skips those that have ended.
+    /// Drops translations that the kernel's changes of tables made void, before a daemon reads these. A daemon over all spaces skips spaces
+    /// that have ended.
     fn drop_stale(&mut self, index: usize, targets: &[HostTarget]) {
         let passes_over_ended = matches!(self.daemons[index].new.watches, Watches::Spaces);
         for &target in targets {

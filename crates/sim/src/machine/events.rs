@@ -1,4 +1,4 @@
-//! What can happen next, in order of time.
+//! Future events, in order of time.
 
 use super::task::TaskId;
 use crate::cgroup::{CgroupId, Knob, Limit};
@@ -80,7 +80,7 @@ impl Events {
         let place = self.next_place();
         self.push_at(place, at, event);
     }
-    /// The place among events at one time of one that would be put in now.
+    /// Place that an event added now would get among events at the same time.
     pub(super) fn next_place(&mut self) -> Place {
         self.sequence += 1;
         Place(self.sequence)

@@ -12,7 +12,7 @@ use isotherm_core::limits::{LimitsConfig, LimitsDaemon, LimitsStep, LimitsWhy};
 use isotherm_units::Instant;
 use serde::Serialize;
 
-/// What right-sizing of one group did and what it cost.
+/// Work of right-sizing for one group and its costs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitsOutcome {
     /// Path of the group.
@@ -67,7 +67,7 @@ impl MachineBuilder {
 }
 
 impl Machine {
-    /// Begins to reclaim what is above the limits that a daemon's run has set.
+    /// Begins to reclaim the memory above the limits that a daemon's run has set.
     pub(super) fn follow_lowered_limits(&mut self, now: Instant) {
         for cgroup in std::mem::take(&mut self.memory.high_written) {
             self.write(WriterJob::High { cgroup, retries_left: MAX_RECLAIM_RETRIES }, now);

@@ -25,9 +25,9 @@ pub(super) fn caches_of(mmu: &MmuConfig, nr_cpus: usize) -> Vec<Caches> {
 }
 
 impl MachineBuilder {
-    /// The anonymous memory with which the program's processes start was touched before the run: it is resident from the
-    /// start, costs no fault and never leaves. Such memory has no frames, is on no list and is charged to no group, so that
-    /// several terabytes of it fit (`docs/mechanism/machine.md#translation`); a forked process does not inherit it.
+    /// The anonymous memory with which the program's processes start was touched before the run: it is resident from the start, costs no
+    /// fault and never leaves. Such memory has no frames, is on no list and is charged to no group, so several terabytes of it fit
+    /// (`docs/mechanism/machine.md#translation`); a forked process does not inherit it.
     pub fn premap(&mut self, program: ProgramId) {
         self.machine.programs[program.0].premapped = true;
     }

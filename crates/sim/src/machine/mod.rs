@@ -105,7 +105,7 @@ pub struct Machine {
     config: MachineConfig,
     memory: Memory,
     policy: Box<dyn ReclaimPolicy>,
-    /// Which touches the policy wants reported.
+    /// Touches that the policy wants reported.
     touches: Touches,
     access: AccessCosts,
     pressure: Pressure,
@@ -145,7 +145,7 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     running: Option<TaskId>,
-    /// Of the running task, if it is a thread of a program.
+    /// Space of the running task, if it is a thread of a program.
     space: Option<SpaceId>,
     /// When the running task got it.
     since: Instant,
@@ -158,15 +158,15 @@ struct ProgramState {
     files: Vec<FileId>,
     /// The only node that its memory may come from, if it is bound to one.
     bound: Option<NodeId>,
-    /// Its mappings at the start are premapped.
+    /// The program's mappings at the start are premapped.
     premapped: bool,
     /// The node whose memory it takes first, wherever it runs.
     home: Option<NodeId>,
-    /// By process.
+    /// Spaces by process.
     spaces: Vec<Option<SpaceId>>,
     /// Tasks of its threads, made when the program starts.
     tasks: Vec<TaskId>,
-    /// By process: threads not ended.
+    /// By process: number of threads that have not ended.
     alive_threads: Vec<usize>,
     started: Option<Instant>,
     ended: Option<Instant>,
@@ -222,7 +222,7 @@ impl Machine {
     /// must not depend on the clock of the world where results are to be the same.
     ///
     /// # Errors
-    /// As [`run`](Self::run); [`SimError::Stopped`] where it does not go on.
+    /// As [`run`](Self::run); [`SimError::Stopped`] if `goes_on` returns false.
     pub fn run_while(self, until: Instant, goes_on: &dyn Fn() -> bool) -> Result<Outcome, SimError> {
         self.begin(until).finish_while(goes_on)
     }
@@ -415,7 +415,7 @@ impl Machine {
         }
     }
 
-    /// Aborts with what is wrong: invariants are broken by a bug of ours, never by input.
+    /// Aborts with a message: invariants are broken by a bug of ours, never by input.
     fn check(&self) {
         if let Err(what) = self.memory.check().and_then(|()| self.policy.check(&self.memory)) {
             panic!("simulated memory is inconsistent at {}: {what}", self.now);

@@ -50,7 +50,7 @@ pub struct ThreadTime {
 }
 
 impl ThreadTime {
-    /// All but sleep: work, and what it waited for.
+    /// All time except sleep: work, and waits.
     pub const fn awake_ns(&self) -> u64 {
         self.compute_ns
             + self.fault_cpu_ns
@@ -93,7 +93,7 @@ pub struct ProgramOutcome {
     pub ending: Ending,
     /// Operations done.
     pub operations: u64,
-    /// When the first of them was begun; what came before (loading) was preparation. `None` without operations.
+    /// Start of the first operation; the time before (loading) was preparation. `None` without operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_operation_ns: Option<u64>,
     /// Sums over its threads.
@@ -110,7 +110,7 @@ pub struct ProgramOutcome {
 }
 
 impl ProgramOutcome {
-    /// From start to end.
+    /// Time from start to end.
     pub fn runtime(&self) -> Duration {
         Instant::from_ns(self.ended_ns).since(Instant::from_ns(self.started_ns))
     }
@@ -132,7 +132,7 @@ pub struct PressureTotals {
 /// One group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupOutcome {
-    /// Its path; `/` is the system.
+    /// Path of the group; `/` is the system.
     pub path: String,
     /// `memory.stat`-like counters.
     pub counters: Counters,
@@ -195,12 +195,12 @@ pub enum Incident {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeOutcome {
     pub node: usize,
-    /// Its tier; lower is faster.
+    /// Tier of the node; lower is faster.
     pub tier: u64,
     /// Whether pages are promoted to it.
     pub is_top_tier: bool,
     pub managed_pages: u64,
-    /// Of them, free at the end.
+    /// Pages among them that are free at the end.
     pub free_pages: u64,
     /// Accesses to its memory, a cache line each; `None` where another node has the same latency.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,7 +212,7 @@ pub struct NodeOutcome {
     /// Bytes that accesses and moves carried to and from its memory; `None` as above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_bytes: Option<u64>,
-    /// `pgpromote_success` and `pgdemote_*` of this node, all pages; those of zero are left out.
+    /// `pgpromote_success` and `pgdemote_*` of this node, all pages; counters of zero are left out.
     pub counters: std::collections::BTreeMap<&'static str, u64>,
 }
 
@@ -247,7 +247,7 @@ pub struct Outcome {
     /// Nodes, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeOutcome>,
-    /// What the policy did to find pages.
+    /// Work of the policy to find pages.
     pub work: Work,
     /// Durations of direct and limit reclaim in ns, sorted.
     pub reclaim_latencies_ns: Vec<u64>,

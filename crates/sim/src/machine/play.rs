@@ -21,7 +21,7 @@ const SHORTAGES_MAX: u32 = 1000;
 /// Runs that are searched together for faults to come.
 const LOOK_AHEAD: usize = 64;
 
-/// What to do after one step of a thread.
+/// Action after one step of a thread.
 enum Next {
     GoOn,
     Leave(Verdict),
@@ -199,7 +199,7 @@ impl Machine {
             && self.memory.space(user.space).table.is_plain()
     }
 
-    /// Reads what the next accesses of the batch, and the faults among them, will read.
+    /// Reads ahead the data that the next accesses of the batch, and the faults among them, will read.
     fn look_ahead(&self, user: &mut UserTask) {
         if user.cursor.run < user.looked_ahead {
             return;
@@ -276,7 +276,7 @@ impl Machine {
         if self.memory.kswapd_wanted.contains(&true) { Next::Leave(Verdict::Preempted) } else { Next::GoOn }
     }
 
-    /// One step of the thread's own reclaim attempt.
+    /// Makes one step of the thread's own reclaim attempt.
     fn reclaim_step(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Next {
         let own = user.reclaim.as_mut().expect("called with an attempt");
         self.memory.now = *now;

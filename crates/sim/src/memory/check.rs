@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Census {
     /// Entries that map each frame.
     mapped: BTreeMap<FrameId, u64>,
-    /// One of them, by frame.
+    /// One entry that shows each frame, by frame.
     shown: BTreeMap<FrameId, (SpaceId, DensePage)>,
     /// Frames in the page cache.
     page_cache: BTreeSet<FrameId>,

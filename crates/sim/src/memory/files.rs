@@ -46,7 +46,7 @@ pub struct FileMapping {
     pub space: SpaceId,
     /// Virtual pages.
     pub pages: PageRange,
-    /// File page behind the first of them.
+    /// File page behind the first page of the mapping.
     pub first_page: u64,
     /// Whether code runs from it.
     pub executable: bool,
@@ -66,13 +66,13 @@ pub struct SimFile {
     pub name: String,
     /// On a disk, or shared memory.
     pub kind: FileKind,
-    /// Mappings of it, in the order in which they were made.
+    /// Mappings of the file, in the order in which they were made.
     pub mappings: Vec<FileMapping>,
     /// Cached pages.
     pub nr_cached: u64,
     /// Evicted pages that left a shadow.
     pub nr_shadows: u64,
-    /// One word a page: 0 = absent; top bit = frame; two top bits = slot; else shadow + 1. Untouched memory until used.
+    /// One word per page: 0 = absent; top bit = frame; two top bits = slot; else shadow + 1. Untouched memory until used.
     pages: Vec<u64>,
     /// Nodes of the page cache, 64 pages each. Shared memory has none here: its shadows are not pruned.
     nodes: Vec<CacheNode>,
@@ -83,7 +83,7 @@ impl SimFile {
     pub fn len(&self) -> u64 {
         self.pages.len() as u64
     }
-    /// Whether it has no pages.
+    /// Whether the file has no pages.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }

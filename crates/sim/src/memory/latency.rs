@@ -19,8 +19,8 @@ pub struct LatencyClasses {
 }
 
 impl LatencyClasses {
-    /// The classes of nodes given as `(first frame, latency in ns)`, ascending; `None` where all cost the same. Nodes with a
-    /// true `is_own` are in no class with others, whatever they cost: their latency changes with their load.
+    /// The classes of nodes given as `(first frame, latency in ns)`, ascending; `None` where all cost the same. Nodes with a true `is_own`
+    /// share their class with no other node, even at equal latency: their latency changes with their load.
     ///
     /// # Panics
     /// With more than [`CLASSES_MAX`] classes: configurations are checked before.

@@ -1,4 +1,4 @@
-//! Which Linux the simulated kernel is: one key for all rules that differ between releases.
+//! Linux release of the simulated kernel: one key for all rules that differ between releases.
 
 use std::fmt;
 use std::str::FromStr;

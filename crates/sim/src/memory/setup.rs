@@ -18,7 +18,7 @@ use isotherm_units::{Instant, Pages};
 pub struct MemorySetup {
     /// Nodes. At most 2^31 - 2 frames in all.
     pub nodes: Vec<NodeSetup>,
-    /// Their distances and tiers.
+    /// Distances and tiers of the nodes.
     pub tiering: TieringSetup,
     /// How much stays free.
     pub watermarks: WatermarkConfig,
@@ -26,8 +26,7 @@ pub struct MemorySetup {
     pub config: MemoryConfig,
     /// The costs.
     pub costs: Costs,
-    /// The swap device, and its size in pages (on compressed memory: uncompressed). [`DeviceModel::None`] has no slots
-    /// whatever the size says.
+    /// The swap device, and its size in pages (on compressed memory: uncompressed). [`DeviceModel::None`] has no slots for any size.
     pub swap: (DeviceModel, Pages),
     /// The disk under files.
     pub storage: DeviceModel,

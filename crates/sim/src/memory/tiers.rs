@@ -14,7 +14,7 @@ pub const LOCAL_DISTANCE: u8 = 10;
 /// Distance between nodes unless the machine says otherwise (`REMOTE_DISTANCE`).
 pub const REMOTE_DISTANCE: u8 = 20;
 
-/// What firmware reports of a node: read plus write latency in ns, read plus write bandwidth in MB/s. Neither is 0.
+/// Firmware data of a node: read plus write latency in ns, read plus write bandwidth in MB/s. Neither is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Performance {
     /// ns, sum.
@@ -43,11 +43,11 @@ pub struct NodeSetup {
     pub latency_ns: u64,
     /// Bytes a second in 10^6; `None`: more than is ever used.
     pub bandwidth_mb_per_s: Option<u64>,
-    /// Its latency grows with its load, so that it is a class of latency of its own.
+    /// Its latency grows with its load, so it is a latency class of its own.
     pub loaded: bool,
     /// It has processors.
     pub has_cpus: bool,
-    /// Its abstract distance.
+    /// Abstract distance of the node.
     pub adistance: u64,
 }
 
@@ -98,7 +98,7 @@ struct Standing {
 /// Where a node demotes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DemotionTargets {
-    /// Nearest nodes of the next lower tier; empty at the last tier. One of them is tried first.
+    /// Nearest nodes of the next lower tier; empty at the last tier. One of these nodes is tried first.
     pub preferred: Vec<NodeId>,
     /// All nodes of all lower tiers, nearest first.
     pub allowed: Vec<NodeId>,

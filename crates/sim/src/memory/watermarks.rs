@@ -58,7 +58,7 @@ pub struct ZoneWatermarks {
 const BOOST_FACTOR: u64 = 15_000;
 
 impl ZoneWatermarks {
-    /// With all marks raised by this number of pages. The reserve against requests that a higher zone could serve stays.
+    /// The watermarks with all marks raised by this number of pages. The reserve against requests that a higher zone could serve stays.
     pub const fn boosted(self, pages: u64) -> Self {
         let Self { min, low, high, promo, lowmem_reserve } = self;
         Self { min: min + pages, low: low + pages, high: high + pages, promo: promo + pages, lowmem_reserve }
@@ -138,7 +138,7 @@ fn zone_watermarks(zone: ZoneSize, min_free_pages: u64, lowmem_pages: u64, scale
     ZoneWatermarks { min, low: min + step, high: min + 2 * step, promo: min + 3 * step, lowmem_reserve: 0 }
 }
 
-/// What a zone keeps from allocations that the `pages_above` pages of higher zones could serve.
+/// Pages that a zone keeps from allocations that the `pages_above` pages of higher zones could serve.
 pub const fn lowmem_reserve(pages_above: u64, ratio: u64) -> u64 {
     match pages_above.checked_div(ratio) {
         Some(reserve) => reserve,

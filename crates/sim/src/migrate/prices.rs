@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// Prices of one batch, in ns.
 pub(super) struct Prices {
-    /// Each page, and each further try of one that is held.
+    /// Price for each page, and for each further try of a held page.
     pub(super) lock_ns: u64,
     /// Each mapping.
     pub(super) unmap_ns: u64,
@@ -66,7 +66,7 @@ impl Prices {
 }
 
 impl Memory {
-    /// Those of a batch. All of it goes the same way: moves from node to node leave out pages that are there already.
+    /// Prices of a batch. The whole batch goes the same way: moves between nodes leave out pages that are there already.
     pub(super) fn prices_of(&self, batch: &[Going]) -> Prices {
         let Some(first) = batch.first() else { return Prices::within_a_node(&self.costs) };
         let [from, to] = [first.from, first.to].map(|frame| self.nodes.of(frame));

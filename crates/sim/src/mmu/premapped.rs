@@ -1,8 +1,8 @@
 //! Premapped memory: memory that a program had touched before the run began, without a frame, a list or an entry for each page.
 //!
-//! A program that has 5 TiB resident and uses 10 GiB of it would need 24 GB of frames and entries for pages that are never
-//! read. Where nothing reclaims or moves a page, only two facts about it matter: whether it is mapped and whether it was used.
-//! The first is a range; the second is one bit a page, in memory that the operating system gives when a bit is set.
+//! A program that has 5 TiB resident and uses 10 GiB would need 24 GB of frames and entries for pages that are never read. Where nothing
+//! reclaims or moves a page, only two facts about it matter: whether it is mapped and whether it was used. The first is a range; the second
+//! is one bit a page, in memory that the operating system gives when a bit is set.
 //!
 //! Sketch, for 5 TiB: bits of pages 0.4 MiB if 10 GiB in a row are used, 10 MiB if these are scattered, 170 MiB if every 2 MiB
 //! has many; bits of 2 MiB entries 2 x 320 KiB. Blocks are of 512 GiB, so that a table's 512 entries are eight whole words at
@@ -33,7 +33,7 @@ pub(crate) type Children = [u64; 8];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     pages: PageRange,
-    /// Whole aligned 2 MiB of it are under one entry each.
+    /// Each whole aligned 2 MiB of the extent has one entry.
     huge: bool,
 }
 
@@ -43,8 +43,7 @@ type PmdWords = [u64; 1 << (BLOCK_SHIFT - 9 - 6)];
 #[derive(Clone, Debug)]
 struct Block {
     first_page: u64,
-    /// The extent touched last: one of base pages, or the part under huge entries of one that is huge. The hot path checks this
-    /// alone.
+    /// The extent touched last: an extent of base pages, or the part of a huge extent under huge entries. The hot path checks this alone.
     recent: PageRange,
     is_recent_huge: bool,
     /// Sorted, disjoint; nearly always one.
@@ -53,7 +52,7 @@ struct Block {
     leaves: Leaves,
     /// Accessed bits of entries of 2 MiB, leaves or not.
     pmd: Box<PmdWords>,
-    /// One bit per 2 MiB: all accessed bits above it, its own included, are set.
+    /// One bit per 2 MiB: all accessed bits above it and its own are set.
     settled: Box<PmdWords>,
     /// Accessed bits of entries of 1 GiB.
     pud: Children,
@@ -186,7 +185,7 @@ impl Premapped {
         }
     }
 
-    /// Unmaps what is mapped of `range`.
+    /// Unmaps the mapped part of `range`.
     pub(super) fn cut(&mut self, range: PageRange) {
         for block in &mut self.blocks {
             block.recent = PageRange::default();
@@ -267,7 +266,7 @@ impl Premapped {
         nr_done
     }
 
-    /// Loads the slots of `runs` and does nothing with them: short, so that the cache misses of all of them overlap.
+    /// Loads the slots of `runs` and does nothing with them: short, so that their cache misses overlap.
     #[inline(always)]
     fn load_ahead(&self, runs: &[Run]) {
         let mut loaded = 0;

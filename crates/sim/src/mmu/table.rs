@@ -41,7 +41,7 @@ const CHUNKS_MAX: usize = 1 << (32 - CHUNK_SHIFT);
 const DIRECTORY_LEN: usize = 1 << (57 - 12 - CHUNK_SHIFT);
 const NO_CHUNK: u16 = 0;
 
-/// A page of one address space in 32 bits: chunk slot and page in the chunk. What reverse maps store.
+/// A page of one address space in 32 bits: chunk slot and page in the chunk. Reverse maps store this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DensePage(u32);
 
@@ -72,10 +72,10 @@ impl DensePage {
     }
 }
 
-/// Two words of 64 pages. Loads need `PRESENT` and `ACCESSED` alone, so these lie together and apart from what stores need
-/// as well: a scattered read stays within a quarter of a byte per page, which decides how much of it the host's TLB covers.
+/// Two words of 64 pages. Loads need only `PRESENT` and `ACCESSED`, so these lie together and apart from the words that stores need as
+/// well: a scattered read stays within a quarter of a byte per page, which decides how much of it the host's TLB covers.
 type Group = [u64; 2];
-/// Those of a chunk. The length is known, so that an index into it needs no check.
+/// Groups of a chunk. The length is known, so that an index into it needs no check.
 type Groups = [Group; CHUNK_PAGES as usize / 64];
 /// Entries of 512 pages.
 type Table = Box<[u32; TABLE_PAGES]>;
@@ -92,7 +92,7 @@ struct Chunk {
     groups: Box<Groups>,
     /// Writable, dirty.
     stores: Box<Groups>,
-    /// Entries of 512 pages each, made when the first of them is written.
+    /// Entries of 512 pages each, made when the first entry is written.
     tables: Vec<Option<Table>>,
     upper: UpperBits,
     /// In which class of latency its pages lie, where there is more than one: see [`tiers`].
@@ -122,7 +122,7 @@ impl Chunk {
     }
 }
 
-/// What a touch needs: a present entry, or a writable one.
+/// Entry that a touch needs: a present one, or a writable one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// A load.
@@ -286,7 +286,7 @@ impl PageTable {
         self.chunks[dense.slot()].write(dense.within(), entry);
     }
 
-    /// Empties the entry; returns what it held, and whether it was young and dirty.
+    /// Empties the entry; returns its old contents, and whether it was young and dirty.
     #[inline]
     pub fn take(&mut self, dense: DensePage) -> (Entry, bool, bool) {
         let was_marked = self.unmark(dense);
@@ -364,7 +364,7 @@ impl PageTable {
         }
         was
     }
-    /// The same for a page that was touched a moment ago, whose words are in memory: no branch on what cannot be predicted.
+    /// The same for a page that was touched a moment ago, whose words are in memory: no branch on unpredictable data.
     #[inline]
     pub fn take_young(&mut self, dense: DensePage) -> bool {
         let (group, bit) = self.group_mut(dense);
@@ -475,7 +475,7 @@ impl PageTable {
         })
     }
 
-    /// The same pages, all of them at once.
+    /// The same pages, collected at once.
     pub fn collect_populated(&self, range: PageRange) -> Vec<DensePage> {
         let mut pages = Vec::new();
         for (first, from, entries) in self.populated_tables(range) {
@@ -515,7 +515,7 @@ impl PageTable {
         })
     }
 
-    /// Takes the mark of a page off. Whether it had one.
+    /// Takes the mark of a page off. Returns whether it had one.
     #[inline]
     fn unmark(&mut self, dense: DensePage) -> bool {
         let within = dense.within();

@@ -28,7 +28,7 @@ pub enum Severity {
     Full,
 }
 
-/// What tasks wait for.
+/// Resource that tasks wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// `io.pressure`
@@ -40,7 +40,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Its state.
+    /// State of a resource at a severity.
     pub const fn state(self, severity: Severity) -> State {
         match (self, severity) {
             (Self::Io, Severity::Some) => State::IoSome,
@@ -59,7 +59,7 @@ pub struct Pressure {
     rate: TickRate,
     nr_cpus: usize,
     groups: Vec<Group>,
-    /// By CPU.
+    /// Bouts by CPU.
     bouts: Vec<Bout>,
     next_due: Instant,
 }
@@ -82,10 +82,9 @@ impl Pressure {
         id
     }
 
-    /// A task on `cpu` went from one state to another. A new task comes from [`TaskState::ASLEEP`]; one that ends goes there, and
-    /// so does one that moves to another CPU, before it appears there. `groups` are its group and all its ancestors, the root
-    /// included ([`Cgroups::lineage`](crate::cgroup::Cgroups::lineage)). When the CPU switches tasks, report the one that leaves
-    /// first.
+    /// A task on `cpu` went from one state to another. A new task comes from [`TaskState::ASLEEP`]; a task that ends goes there, and so
+    /// does a task that moves to another CPU, before it appears there. `groups` are its group and all its ancestors, the root included
+    /// ([`Cgroups::lineage`](crate::cgroup::Cgroups::lineage)). When the CPU switches tasks, report the leaving task first.
     #[inline]
     pub fn task_change(
         &mut self,
@@ -102,8 +101,8 @@ impl Pressure {
         }
     }
 
-    /// A task of `group` that runs on `cpu` goes into a memory stall, or out of it. Returns whether that was enough; else nothing
-    /// was done, and [`task_change`](Self::task_change) does it.
+    /// A task of `group` that runs on `cpu` enters a memory stall, or leaves it. Returns whether that was enough; else nothing was done,
+    /// and [`task_change`](Self::task_change) does it.
     #[inline]
     pub(crate) fn toggle_stall(&mut self, now: Instant, cpu: usize, group: CgroupId, stalled: bool) -> bool {
         self.bouts[cpu].goes_on(now, group, stalled)

@@ -1,6 +1,6 @@
-//! Which pressure states a CPU is in for a group, from the tasks on it (docs/spec/pressure.md#s1).
+//! Pressure states of a CPU for a group, from the tasks on it (docs/spec/pressure.md#s1).
 
-/// What a task does on its CPU.
+/// Activity of a task on its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activity {
     /// Runs now. At most one task of a CPU.
@@ -31,7 +31,7 @@ impl TaskState {
     /// Waiting for a block device and not stalled for memory.
     pub const IO_WAIT: Self = Self { activity: Activity::IoWait, memstall: false };
 
-    /// Whether a task that runs went into a memory-stall section, or out of it, by going to `to`.
+    /// Whether a running task entered a memory-stall section, or left it, by going to `to`.
     #[inline]
     pub(super) fn toggled_on_cpu(self, to: Self) -> bool {
         self.activity == Activity::OnCpu && to.activity == Activity::OnCpu && self.memstall != to.memstall
@@ -97,13 +97,13 @@ impl StateSet {
     pub const fn has(self, state: State) -> bool {
         self.0 & (1 << state as u8) != 0
     }
-    /// With `state` added if `condition` holds.
+    /// The set with `state` added if `condition` holds.
     #[inline]
     #[must_use]
     pub const fn with(self, state: State, condition: bool) -> Self {
         Self(self.0 | ((condition as u8) << state as u8))
     }
-    /// Indices into arrays of times of those in it.
+    /// Indices of its states into arrays of times.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;

@@ -1,4 +1,4 @@
-//! From the times of CPUs to the totals of a group (docs/spec/pressure.md#s2).
+//! Sums the times of CPUs to the totals of a group (docs/spec/pressure.md#s2).
 
 use super::states::{CpuTasks, NR_REPORTED, NR_STATES, State, StateSet, TaskState};
 use crate::tick::TickRate;

@@ -44,8 +44,8 @@ impl Default for VmaReadahead {
 }
 
 impl VmaReadahead {
-    /// A fault at virtual page `page` must be read from swap: the pages to examine, `page` among them, all within `vma` and
-    /// one page table. Those of them whose entries are swap entries are to be read.
+    /// A fault at virtual page `page` must be read from swap: the pages to examine, `page` among them, all within `vma` and one page table.
+    /// Pages among them whose entries are swap entries are to be read.
     pub fn fault(&mut self, page: u64, vma: PageRange, max: u64) -> PageRange {
         let here = PageRange::at(page, 1);
         if max <= 1 {

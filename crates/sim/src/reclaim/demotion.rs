@@ -34,8 +34,8 @@ pub(super) struct Demoted {
     pub(super) staying: Vec<(FrameId, Fate)>,
 }
 
-/// Moves pages of one node, which are on no list, to a slower one in one batch. Those that cannot go are evicted, but not when
-/// reclaim was asked for (`memory.reclaim`): then they stay.
+/// Moves pages of one node, which are on no list, to a slower one in one batch. Pages that cannot go are evicted, except in requested
+/// reclaim (`memory.reclaim`): then they stay.
 pub(super) fn demote(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

@@ -10,7 +10,7 @@ use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "lru",
     summary: "exact least recently used (baseline)",

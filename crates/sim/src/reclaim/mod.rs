@@ -119,7 +119,7 @@ pub struct Scan {
     pub blocked: bool,
     /// An active list was asked for but may not be deactivated.
     pub skipped_deactivate: bool,
-    /// Deactivate whatever the balance says.
+    /// Deactivate at any balance.
     pub force_deactivate: bool,
     /// A group was skipped because it is below its `low`.
     pub low_skipped: bool,
@@ -238,7 +238,7 @@ impl ListSizes {
     }
 }
 
-/// Which page-table accesses are reported to a policy. The kernel's policies get none and read accessed bits instead.
+/// Page-table accesses that are reported to a policy. The kernel's policies get none and read accessed bits instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touches {
     None,
@@ -253,7 +253,7 @@ pub enum Touches {
 /// system calls and reclaim; CPU time is charged to [`Memory::ledger`]. Nothing here may depend on anything but
 /// arguments and own state.
 pub trait ReclaimPolicy: Send {
-    /// There is a new group; called once per group and node, before any page of it.
+    /// Adds a new group; called once per group and node, before any page of it.
     fn add_lruvec(&mut self, lruvec: LruvecId);
 
     /// `frame` became resident. `shadow` was left by the page's last eviction. The policy puts it on a list, sets its flags and
@@ -281,8 +281,8 @@ pub trait ReclaimPolicy: Send {
         false
     }
 
-    /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) distinguish active pages from inactive ones. With
-    /// generations the two youngest count as active.
+    /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) distinguish active pages from inactive ones. With generations the
+    /// two youngest count as active.
     fn knows_active(&self) -> bool {
         false
     }
@@ -338,7 +338,7 @@ pub trait ReclaimPolicy: Send {
         self.sizes(lruvec).all()
     }
 
-    /// Checks list lengths, flags and owners; the text says what is wrong. For tests and `strict` runs.
+    /// Checks list lengths, flags and owners; the text names the fault. Meant for tests and `strict` runs.
     ///
     /// # Errors
     /// The first violation.
@@ -349,18 +349,18 @@ pub trait ReclaimPolicy: Send {
         None
     }
 
-    /// Which accesses must be reported to [`touched`](Self::touched).
+    /// Accesses that must be reported to [`touched`](Self::touched).
     fn wanted_touches(&self) -> Touches {
         Touches::None
     }
 
-    /// Page-table accesses that were done, in order, each exactly once: hits, and accesses that faulted after their fault
-    /// is over and [`added`](Self::added) was called for the page. Delivered before the kernel handles the next fault, so
-    /// that a victim is chosen with all earlier accesses known. Those that [`wanted_touches`](Self::wanted_touches) asks for.
+    /// Page-table accesses that were done, in order, each exactly once: hits, and accesses that faulted after their fault is over and
+    /// [`added`](Self::added) was called for the page. Delivered before the kernel handles the next fault, so that a victim is chosen with
+    /// all earlier accesses known. Only touches that [`wanted_touches`](Self::wanted_touches) asks for.
     fn touched(&mut self, _memory: &mut Memory, _space: SpaceId, _runs: &[Run]) {}
 
-    /// `child` was forked from `parent`, whose pages may be shared from now on. Only if
-    /// [`wanted_touches`](Self::wanted_touches) asks for any.
+    /// `child` was forked from `parent`, whose pages may be shared from now on. Only called if [`wanted_touches`](Self::wanted_touches)
+    /// asks for any touches.
     fn forked(&mut self, _memory: &mut Memory, _parent: SpaceId, _child: SpaceId) {}
 
     /// Whether the policy is a page-exact baseline. The machine then charges page by page, reclaims one page for each page
@@ -400,7 +400,7 @@ pub trait ReclaimPolicy: Send {
 pub struct PolicyEntry {
     /// Name in scenarios and on the command line.
     pub name: &'static str,
-    /// One line for lists.
+    /// One line of description.
     pub summary: &'static str,
     /// Whether a Linux system can be set up to work this way; the others are baselines, shown but never recommended.
     pub runs_on_linux: bool,
@@ -420,14 +420,14 @@ impl PolicyEntry {
     }
 }
 
-/// How policies are set up, those that have something to set.
+/// Settings of the policies that have any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicySettings {
-    /// Of `mglru`.
+    /// Settings of `mglru`.
     pub mglru: MglruConfig,
 }
 
-/// Every policy. A new one is a file in this folder, with its entry, and a line here; command line, scenarios, `advise` and the
+/// Every policy. To add a policy: a file in this folder, with its entry, and a line here; command line, scenarios, `advise` and the
 /// conformance suite read this table.
 pub const POLICIES: &[PolicyEntry] = &[classic::ENTRY, mglru::ENTRY, lru::ENTRY, fifo::ENTRY, clock::ENTRY, opt::ENTRY];
 

@@ -18,8 +18,8 @@
 //!
 //! One log serves all lruvecs, so that the oldest page of any set of groups can be found.
 //!
-//! Sketch: 4 bytes a frame and 4 bytes a page touched for places, 8 bytes an entry: 40 bytes a resident page at most, and
-//! two megabytes for what was noted.
+//! Sketch: 4 bytes a frame and 4 bytes a page touched for places, 8 bytes an entry: 40 bytes a resident page at most, and two megabytes for
+//! notes.
 
 use super::outcome::{self, Batch, Fate, count_on, free_lazily};
 use super::scan_balance::PageType;
@@ -60,10 +60,10 @@ pub(super) struct OrderLog {
     /// Entries of the log that were skipped because their pages' accessed bits say that they are noted.
     passed_over: Vec<u32>,
     nr_live: usize,
-    /// By lruvec.
+    /// Tails by lruvec.
     tails: Vec<Tail>,
     compact_at: usize,
-    /// By lruvec.
+    /// Sizes by lruvec.
     sizes: Vec<ListSizes>,
 }
 
@@ -84,7 +84,7 @@ impl Tail {
     }
 }
 
-/// How an entry names its page: 0 and a frame, or space + 1 and a dense page of it.
+/// Name of an entry's page: 0 and a frame, or space + 1 and a dense page of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named(u64);
 
@@ -108,7 +108,7 @@ impl Named {
     }
 }
 
-/// An access or an arrival, noted: a frame, or a space and a virtual page of it.
+/// A recorded access or arrival: a frame, or a space and a virtual page of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Noted(u64);
 
@@ -192,7 +192,7 @@ impl OrderLog {
         self.append(frame);
     }
 
-    /// Moves the pages that show in `runs` to the young end, in order. Their accessed bits are set.
+    /// Moves the pages that show in `runs` to the young end, in order. Accessed bits of the pages are set.
     pub(super) fn touch_runs(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
         // Where no page can have a second mapping. The first run is the access that faulted, mostly.
         let mut private =
@@ -521,7 +521,7 @@ impl OrderLog {
         at
     }
 
-    /// Which of the entries `begin..end`, 64 at most, are the latest that name their page in their way: one bit each.
+    /// Bits of the entries among `begin..end`, 64 at most, that are the latest to name their page in their way.
     ///
     /// Most entries near the old end are stale. Each load misses the caches. Loads of many entries at once overlap; one by one,
     /// each would wait for the one before it.
@@ -657,7 +657,7 @@ pub(super) fn evict_oldest<P: Ordered>(policy: &mut P, memory: &mut Memory, lruv
     }
 }
 
-/// Whether a page cannot be evicted now, whatever the policy wants.
+/// Whether a page cannot be evicted now, for any policy.
 pub(super) fn is_pinned(memory: &Memory, frame: FrameId) -> bool {
     memory.frames.flags(frame).has_any([Flag::Reading, Flag::Writeback, Flag::Unevictable])
 }

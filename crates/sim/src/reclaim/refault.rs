@@ -90,7 +90,7 @@ impl ShadowLayout {
     }
 }
 
-/// Sizes of the lists that a returning page competes with: those of the shadow's lruvec, in pages.
+/// Sizes of the lists that a returning page competes with: lists of the shadow's lruvec, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkingsetSizes {
     /// Active file pages.

@@ -31,21 +31,21 @@ impl Lru {
     /// All lists in the order in which a round visits them.
     pub const ALL: [Self; 4] = [Self::InactiveAnon, Self::ActiveAnon, Self::InactiveFile, Self::ActiveFile];
 
-    /// What kind of pages it holds.
+    /// Type of the pages on the list.
     pub const fn page_type(self) -> PageType {
         match self {
             Self::InactiveAnon | Self::ActiveAnon => PageType::Anon,
             Self::InactiveFile | Self::ActiveFile => PageType::File,
         }
     }
-    /// Whether it is one of the active lists.
+    /// Whether the list is active.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::ActiveAnon | Self::ActiveFile)
     }
 }
 
-/// Active pages per inactive page that are wanted for a type of `total` pages: 1 below 1 GiB, then growing with the root. Of a sample,
-/// `total` is what its pages count for.
+/// Active pages per inactive page that are wanted for a type of `total` pages: 1 below 1 GiB, then growing with the root. For a sample,
+/// `total` is the number of pages that its pages count for.
 pub const fn inactive_ratio(total: u64) -> u64 {
     let gib = total >> (30 - isotherm_units::PAGE_SHIFT);
     if gib == 0 { 1 } else { gib.saturating_mul(10).isqrt() }
@@ -76,7 +76,7 @@ pub const fn file_is_tiny(
     file.saturating_add(free) <= sum_high && !may_deactivate_anon && shift(inactive_anon, priority) != 0
 }
 
-/// Which types are scanned.
+/// Page types that are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanMode {
     /// File pages only.
@@ -99,8 +99,8 @@ pub struct Fractions {
 }
 
 impl Fractions {
-    /// Cheaper types are scanned more, file pages more than anonymous ones at swappiness below 100 (spec 6.2). The costs
-    /// are those of the lruvec that is reclaimed from; `swappiness` is at most 200.
+    /// Cheaper types are scanned more, file pages more than anonymous ones at swappiness below 100 (spec 6.2). The costs are those of the
+    /// lruvec that is reclaimed from; `swappiness` is at most 200.
     pub fn new(swappiness: u32, anon_cost: u64, file_cost: u64) -> Self {
         debug_assert!(swappiness <= 200, "anonymous pages only is a mode of its own");
         let total = u128::from(anon_cost) + u128::from(file_cost);
@@ -141,7 +141,7 @@ pub struct ScanInputs {
     pub file_is_tiny: bool,
     /// See [`cache_trim_mode`].
     pub cache_trim: bool,
-    /// Of the lruvec reclaimed from.
+    /// Costs of the lruvec that is reclaimed from.
     pub cost: IoCost,
 }
 
@@ -185,9 +185,9 @@ const fn shift(pages: u64, priority: u32) -> u64 {
 /// The recent cost of reclaiming each type for an lruvec (spec 6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCost {
-    /// Of anonymous pages.
+    /// Cost of anonymous pages.
     pub anon: u64,
-    /// Of file pages.
+    /// Cost of file pages.
     pub file: u64,
 }
 

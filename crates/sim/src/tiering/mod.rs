@@ -21,17 +21,17 @@ use serde::{Deserialize, Serialize};
 /// A policy over tiers of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct TieringPolicy {
-    /// As in scenarios and results.
+    /// Name in scenarios and results.
     pub name: &'static str,
-    /// One line for lists.
+    /// One line of description.
     pub summary: &'static str,
-    /// Which mechanism moves pages.
+    /// Mechanism that moves pages.
     pub mover: Mover,
     /// The cost of memory under it.
     pub memory: MemoryView,
 }
 
-/// Which mechanism moves pages.
+/// Mechanism that moves pages.
 #[derive(Clone, Copy, Debug)]
 pub enum Mover {
     Nobody,
@@ -46,7 +46,7 @@ pub enum Mover {
 /// The cost of memory under a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryView {
-    /// As the machine says.
+    /// Setting of the machine.
     AsItIs,
     /// All memory costs as the fastest node.
     AllFast,
@@ -54,8 +54,8 @@ pub enum MemoryView {
     AllSlow,
 }
 
-/// All policies. A new one is a line here, and a file in this folder if it decides something itself; scenarios, tests and
-/// documentation read this table.
+/// All policies. To add a policy: a line here, and a file in this folder if it decides something itself; scenarios, tests and documentation
+/// read this table.
 #[rustfmt::skip]
 pub const TIERING_POLICIES: &[TieringPolicy] = &[
     policy("none", "nobody moves pages", Mover::Nobody, MemoryView::AsItIs),
@@ -80,13 +80,13 @@ pub fn tiering_policy(name: &str) -> Option<&'static TieringPolicy> {
     TIERING_POLICIES.iter().find(|policy| policy.name == name)
 }
 
-/// Which policy runs and how: `[tiering]` of a scenario.
+/// The policy and its settings: `[tiering]` of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TieringSpec {
-    /// Its name, one of [`TIERING_POLICIES`].
+    /// Name of the policy, one of [`TIERING_POLICIES`].
     pub policy: String,
-    /// Keys of the scan daemon, but for its mode, which the policy says.
+    /// Keys of the scan daemon, except its mode, which follows from the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionConfig>,
     /// Controls of NUMA balancing.
@@ -104,7 +104,7 @@ impl TieringSpec {
     /// The policy, if all values make sense with it on `machine`.
     ///
     /// # Errors
-    /// The first that does not, with what is allowed.
+    /// The first setting that does not fit, with the allowed values.
     pub fn check(&self, machine: &MachineConfig) -> Result<&'static TieringPolicy, ConfigError> {
         let error = |field: &str, got: String, allowed: String| Err(ConfigError::new(field, got, allowed));
         let Some(policy) = tiering_policy(&self.policy) else {

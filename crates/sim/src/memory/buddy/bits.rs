@@ -43,7 +43,7 @@ impl Bits {
         })
     }
 
-    /// The first bit from `at` on that differs from those of `other`, which are all alike.
+    /// The first bit from `at` on that differs from `other`, whose bits are all alike.
     #[inline]
     fn next(&self, at: u32, other: u64) -> Option<u32> {
         let mut index = (at / 64) as usize;

@@ -1,5 +1,5 @@
-//! What compaction's scanners need of free memory: which frames are free, single blocks by their place, lists in their order,
-//! and a block that is handed over as soon as it is whole.
+//! Functions for compaction's scanners: which frames are free, single blocks by their place, lists in their order, and a block that is
+//! handed over as soon as it is whole.
 
 use super::types::MigrateType;
 use super::{BLOCK_ORDER, BLOCK_PAGES, Buddy, MAX_ORDER};
@@ -84,8 +84,8 @@ impl Buddy {
         self.set_type(block, order.max(BLOCK_ORDER), to);
     }
 
-    /// Whether a request of this type and order would find a block: on its own list, or one that it may claim.
-    /// Source: `__compact_finished`.
+    /// Whether a request of this type and order would find a block: on its own list, or one that it may claim. Source:
+    /// `__compact_finished`.
     pub fn serves(&self, order: u32, wanted: MigrateType) -> bool {
         (order..=MAX_ORDER).any(|order| {
             let is_filled = |kind: MigrateType| self.filled[kind as usize] >> order & 1 != 0;

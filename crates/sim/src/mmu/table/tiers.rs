@@ -1,8 +1,8 @@
-//! Which tier a page lies in, for the hit path: a word of bits per 64 pages and slower class of latency.
+//! Latency class of each page, for the hit path: a word of bits per 64 pages and slower class of latency.
 //!
-//! The words of a chunk lie side by side, so that a hit on a machine with two kinds of memory reads 8 bytes per 64 pages more
-//! than one on a machine with one kind. They are written where a frame is mapped and mean something only while the page is
-//! present. The hit path is compiled once without them and once for each number of them.
+//! The words of a chunk lie side by side, so that a hit on a machine with two kinds of memory reads 8 bytes per 64 pages more than one on a
+//! machine with one kind. They are written where a frame is mapped and mean something only while the page is present. The hit path is
+//! compiled once without slower classes and once for each number of them.
 
 use super::{Chunk, DensePage, Entry, PageTable};
 use crate::memory::{CLASSES_MAX, LatencyClasses};

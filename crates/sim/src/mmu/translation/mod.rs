@@ -4,7 +4,7 @@
 //! paging-structure cache lets the walk begin below the cached word. So a bit that was cleared comes back only when the
 //! translation was evicted or flushed: a page that appears cold may be the hottest of all.
 //!
-//! The model is a type parameter of the play loop: with `Off` nothing of it is left after compilation.
+//! The model is a type parameter of the play loop: with `Off` it vanishes in compilation.
 
 mod caches;
 mod config;

@@ -135,7 +135,7 @@ impl Lists {
     }
 }
 
-/// Which list the flags name.
+/// List that the flags name.
 fn list_of(memory: &Memory, frame: FrameId) -> usize {
     list_by(memory.frames.flags(frame))
 }

@@ -26,7 +26,7 @@ use lists::Lists;
 use statistics::{Counted, Statistics};
 pub(super) use workingset::shadow_layout;
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "classic",
     summary: "two-list LRU of Linux: active and inactive pages",
@@ -38,7 +38,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Classic {
     lists: Lists,
-    /// By lruvec.
+    /// History by lruvec.
     history: Vec<History>,
     /// State of the subtree reclaimed from; decided at the start of a walk over its groups.
     balance: Balance,
@@ -60,7 +60,7 @@ struct History {
 /// Decisions for one walk over a node (docs/spec/classic-lru.md#s4, #s6-1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Balance {
-    /// By type.
+    /// By page type.
     may_deactivate: [bool; 2],
     cache_trim: bool,
     file_is_tiny: bool,

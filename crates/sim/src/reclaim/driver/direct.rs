@@ -18,7 +18,7 @@ pub(super) enum Persistence {
     Charge {
         /// Whether the stocks of the group were given back.
         drained: bool,
-        /// What must fit.
+        /// Pages that must fit.
         pages: u64,
     },
     /// The caller decides.
@@ -67,7 +67,7 @@ impl Direct {
         Self { on_one_node: true, ..self }
     }
 
-    /// The nodes to reclaim from: all of them, the preferred one first and the others as they help it out.
+    /// The nodes to reclaim from: all nodes, the preferred one first and the others in fallback order.
     fn nodes(&self, memory: &Memory) -> Vec<NodeId> {
         match self.preferred {
             Some(node) if self.on_one_node => vec![node],

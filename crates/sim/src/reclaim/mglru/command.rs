@@ -24,11 +24,11 @@ pub struct Command {
     pub seq: u64,
     /// 0..=200, or 201 for anonymous pages only; without it, the machine's setting.
     pub swappiness: Option<u32>,
-    /// Ageing: 0 lets the walk skip what it believes idle. Eviction: pages at most.
+    /// Ageing: 0 lets the walk skip areas that it takes for idle. Eviction: pages at most.
     pub amount: Option<u64>,
 }
 
-/// What a command does.
+/// Action of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `+`: makes a generation.
@@ -37,7 +37,7 @@ pub enum Action {
     Evict,
 }
 
-/// Why something that was written is refused. Each text begins with the kernel's error.
+/// Why a written text is refused. Each text begins with the kernel's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -120,7 +120,7 @@ impl Command {
 }
 
 impl Mglru {
-    /// Carries out what is written to `lru_gen`: commands separated by newlines, commas or semicolons, in order.
+    /// Carries out the text written to `lru_gen`: commands separated by newlines, commas or semicolons, in order.
     ///
     /// The writer waits for no device: pages that are written out are freed when their writes end.
     ///

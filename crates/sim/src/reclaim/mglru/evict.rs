@@ -30,7 +30,7 @@ pub(super) enum Turn {
     Stay,
 }
 
-/// Which task waits for a full device queue.
+/// The task that waits for a full device queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
     /// The reclaimer, before it writes more.
@@ -135,7 +135,7 @@ impl Mglru {
         is_kswapd && has_memory
     }
 
-    /// Takes up to `wanted` pages of the oldest generation and evicts those that were not used.
+    /// Takes up to `wanted` pages of the oldest generation and evicts the unused ones.
     pub(super) fn evict_batch(
         &mut self,
         memory: &mut Memory,
@@ -179,8 +179,8 @@ impl Mglru {
         Evicted { scanned, page_type: Some(page_type) }
     }
 
-    /// Evicts pages that are on no list, and puts back the others. On the first attempt (`nr_isolated` is not 0) those that
-    /// are clean and unused by now are returned for a second one.
+    /// Evicts pages that are on no list, and puts back the others. On the first attempt (`nr_isolated` is not 0) pages that are clean and
+    /// unused by now are returned for a second attempt.
     fn evict_pages(
         &mut self,
         memory: &mut Memory,

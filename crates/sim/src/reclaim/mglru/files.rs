@@ -10,7 +10,7 @@ use isotherm_units::Duration;
 /// A file of `/sys/kernel/mm/lru_gen`, or of debugfs, that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlFile {
-    /// `enabled`: what is switched on.
+    /// `enabled`: the features that are switched on.
     Enabled,
     /// `min_ttl_ms`: how young the oldest pages may get.
     MinTtlMs,
@@ -27,7 +27,7 @@ impl ControlFile {
         }
     }
 
-    /// Whether `text` is of the form that the file takes. What a command refers to is known only when it is carried out.
+    /// Whether `text` is of the form that the file takes. The objects of a command are known only when it is carried out.
     ///
     /// # Errors
     /// The refusal of the write.
@@ -72,7 +72,7 @@ impl Mglru {
         format!("{}\n", self.config.min_ttl.ns() / 1_000_000)
     }
 
-    /// How it is set up now.
+    /// The present configuration.
     pub const fn config(&self) -> &MglruConfig {
         &self.config
     }

@@ -36,7 +36,7 @@ pub(super) const fn list_of(seq: u64) -> usize {
 pub(super) struct Lruvec {
     /// The youngest generation, of both types.
     pub(super) max_seq: u64,
-    /// The oldest one, by type.
+    /// Oldest generation, by type.
     pub(super) min_seq: [u64; 2],
     /// When the generation on each list was made.
     pub(super) birth: [Instant; NR_GENS],
@@ -174,7 +174,7 @@ pub(super) struct Entering {
     pub(super) active: bool,
     pub(super) workingset: bool,
     pub(super) referenced: bool,
-    /// Its write-back ended while reclaim waited for it.
+    /// Write-back of the page ended while reclaim waited for it.
     pub(super) rotated: bool,
     /// Anonymous and not in the swap cache.
     pub(super) fresh_anon: bool,
@@ -205,7 +205,7 @@ impl Entering {
 pub(super) struct Generations {
     pub(super) baseline: Baseline,
     pub(super) lruvecs: Vec<Lruvec>,
-    /// By frame.
+    /// States by frame.
     pub(super) states: Vec<PageState>,
 }
 

@@ -1,12 +1,12 @@
-//! In which order reclaim of the whole machine visits groups: a list of lists of them, old and young (docs/spec/mglru.md#s12).
+//! Order in which reclaim of the whole machine visits groups: a list of lists of groups, old and young (docs/spec/mglru.md#s12).
 //!
-//! Groups that had to age, or gave nothing, go to the young generation; one call visits the old one only, and stops as soon as
-//! it has enough. So each pays in turn, and no call pays for walking over all of them.
+//! Groups that had to age, or gave nothing, go to the young generation; one call visits the old one only, and stops as soon as it has
+//! enough. So each group pays in turn, and no call pays for walking over all groups.
 
 use crate::cgroup::CgroupId;
 use std::collections::VecDeque;
 
-/// Generations of groups: the old, the young, and one that a late reader cannot take for either.
+/// Generations of groups: the old, the young, and a third one that a late reader cannot take for either.
 const NR_GENS: usize = 3;
 /// Lists of a generation.
 pub(super) const NR_BINS: usize = 8;
@@ -44,7 +44,7 @@ pub(super) struct GroupQueue {
     seq: u64,
     lists: [[VecDeque<CgroupId>; NR_BINS]; NR_GENS],
     nr: [u64; NR_GENS],
-    /// By group.
+    /// Places by group.
     places: Vec<Place>,
 }
 

@@ -53,7 +53,7 @@ use isotherm_units::Instant;
 use page::PageState;
 use pending::Pending;
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "mglru",
     summary: "Multi-Gen LRU of Linux: generations, found by walks over page tables",
@@ -65,7 +65,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 #[derive(Clone, Debug)]
 pub struct Mglru {
     config: MglruConfig,
-    /// Whose rules it follows: that of `config`, or 7.2.
+    /// Kernel whose rules it follows: the baseline of `config`, or 7.2.
     baseline: Baseline,
     switches: Switches,
     generations: Generations,
@@ -73,10 +73,10 @@ pub struct Mglru {
     /// Pages locked in memory; all pages while generations are switched off.
     classic: Classic,
     spaces: SpaceLists,
-    /// By node.
+    /// Groups by node.
     groups: Vec<GroupQueue>,
     lot: Lot,
-    /// The reclaimer has the means of a walk: what a look-around finds is noted in bytes and counts.
+    /// The reclaimer has a walk context: the findings of a look-around are noted in bytes and counts.
     has_walk_context: bool,
     shadows: Option<ShadowLayout>,
 }
@@ -190,7 +190,7 @@ impl ReclaimPolicy for Mglru {
         memory.frames.set(frame, Flag::Isolated);
     }
 
-    /// As the kernel does it: it keeps whether its generation was one of the two youngest, and all its uses.
+    /// As in the kernel: the page keeps whether its generation was one of the two youngest, and all its uses.
     fn put_back(&mut self, memory: &mut Memory, from: FrameId, to: FrameId) {
         debug_assert!(!memory.frames.has(to, Flag::OnList), "a page comes back that was taken off");
         let state = self.generations.state(from);

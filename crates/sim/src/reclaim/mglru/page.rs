@@ -10,7 +10,7 @@ pub(super) const MAX_NR_GENS: u64 = 4;
 pub(super) const NR_GENS: usize = 4;
 /// Tiers of a generation.
 pub(super) const NR_TIERS: usize = 4;
-/// Bits of a word: pages of an eviction batch, entries of a look-around, refaults below which a tier is noise.
+/// Bits of a word: pages of an eviction batch, entries of a look-around, number of refaults below which a tier is noise.
 pub(super) const MIN_LRU_BATCH: u64 = 64;
 
 const GEN_MASK: u8 = 0b111;
@@ -31,7 +31,7 @@ pub(super) struct PageState(u8);
 /// The effect of a use through a page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeResult {
-    /// The first one: noted only.
+    /// The first use: only recorded.
     First,
     /// The page is to become young.
     Again,
@@ -62,7 +62,7 @@ impl PageState {
     pub(super) const fn without_generation(self) -> Self {
         Self(self.0 & !GEN_MASK)
     }
-    /// Whether it waits for insertion.
+    /// Whether the page waits for insertion.
     pub(super) const fn is_waiting(self) -> bool {
         self.0 & GEN_MASK == WAITING
     }
@@ -98,7 +98,7 @@ impl PageState {
     pub(super) const fn without_refs(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED))
     }
-    /// As a page that was never used.
+    /// State of a page that was never used.
     pub(super) const fn cold(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED | WORKINGSET))
     }
@@ -133,7 +133,7 @@ impl PageState {
         self.is_workingset() && self.refs() == 4
     }
 
-    /// After a use through a descriptor. It never moves the page.
+    /// State after a use through a descriptor. It never moves the page.
     pub(super) const fn used_by_descriptor(self) -> Self {
         if !self.is_referenced() {
             return Self(self.0 & !REFS_MASK | REFERENCED);
@@ -159,12 +159,12 @@ impl PageState {
         (after, ProbeResult::Again)
     }
 
-    /// As an index into tables by state.
+    /// The state as an index into tables.
     #[inline]
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
-    /// As it is stored.
+    /// The state as it is stored.
     #[inline]
     pub(super) const fn bits(self) -> u8 {
         self.0

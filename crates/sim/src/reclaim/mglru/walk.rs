@@ -1,8 +1,7 @@
 //! Walking the page tables of an address space for young entries (docs/spec/mglru.md#s4-4).
 //!
-//! Tables are read a word at a time. What a found access does to a page depends on its byte and on the walk alone, so it is a
-//! table of 256 bytes made once a walk. The number of pages met of each byte is counted, and generations' sizes are corrected
-//! at the end.
+//! Tables are read a word at a time. The effect of a found access on a page depends only on its byte and on the walk, so it is a table of
+//! 256 bytes made once a walk. The number of pages met of each byte is counted, and generations' sizes are corrected at the end.
 
 use super::ageing::{Effort, WalkStats};
 use super::baseline::Baseline;
@@ -43,9 +42,9 @@ pub(super) struct Walker {
 
 /// The effects of found accesses on pages, and their number.
 struct Accessed {
-    /// By byte: the byte afterwards.
+    /// By byte: the byte after the access.
     after: [PageState; 256],
-    /// By byte before: how many were met.
+    /// By byte before the access: number of pages met.
     met: [u64; 256],
 }
 
@@ -56,7 +55,7 @@ struct Table {
     total: u64,
     young: u64,
     scanned: bool,
-    /// Its young entries are those of the batch up to this number.
+    /// Young entries of the table are those of the batch up to this number.
     end: usize,
 }
 
@@ -346,7 +345,7 @@ impl Walker {
         self.batch.tables.clear();
     }
 
-    /// One entry maps 512 pages: one bit decides about all of them.
+    /// One entry maps 512 pages: one bit decides about all 512.
     fn look_at_huge(&mut self, memory: &mut Memory, states: &mut [PageState], id: SpaceId, block: u64) {
         self.stats.leaf_total += 1;
         self.work.tables_tested += 1;
