@@ -27,7 +27,7 @@ pub enum LiveError {
     NotHere {
         /// The requested feature.
         what: &'static str,
-        /// What is needed for it, as text.
+        /// Feature that is needed for it, as text.
         needs: String,
     },
     /// Another user holds it.
@@ -35,7 +35,7 @@ pub enum LiveError {
     Busy {
         /// The requested feature.
         what: &'static str,
-        /// Its current user.
+        /// The present user.
         by: String,
         /// How to free it.
         way_out: String,

@@ -1,4 +1,4 @@
-//! Which processes map which page frame, from `/proc/PID/pagemap`: the kernel's reverse map is not exported.
+//! Processes that map each page frame, from `/proc/PID/pagemap`: the kernel's reverse map is not exported.
 
 use crate::maps::maps;
 use crate::pagemap::{Categories, PagemapEntry, pagemap, pagemap_scan};

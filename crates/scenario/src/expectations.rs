@@ -4,7 +4,7 @@ use crate::result::ScenarioResult;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What one row of the results should show: an `[[expectations]]` table.
+/// Expected result of one row: an `[[expectations]]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ExpectationSpec {
@@ -22,7 +22,7 @@ pub struct ExpectationSpec {
     pub at_least: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// Whose expectation it is, or where it was published.
+    /// Author of the expectation, or the place of publication.
     pub source: String,
 }
 
@@ -33,7 +33,7 @@ pub struct ExpectationRow {
     pub expected: ExpectationSpec,
     /// The measured mean, or mean ratio; `None` if there is no such row.
     pub measured: Option<f64>,
-    /// Whether it is in range. Without a row it is not.
+    /// Whether the value is in range. Without a row the expectation is not met.
     pub met: bool,
     /// Both sides of its ratio are 0: no change, which says nothing of either.
     pub of_nothing: bool,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct GenerationsSpec {
     /// Name of the daemon in results.
     pub name: String,
-    /// Whether it estimates or reclaims, with its settings.
+    /// Kind of the tool, estimator or reclaimer, with its settings.
     #[serde(flatten)]
     pub tool: ToolConfig,
 }

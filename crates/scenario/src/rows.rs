@@ -199,7 +199,7 @@ impl PlayedRuns<'_> {
 /// Rows as they come together. A key is a workload (or an average, or the system), a variant and a metric.
 struct Rows<'a> {
     scenario: &'a Scenario,
-    /// By variant.
+    /// Kernels by variant.
     kernels: Vec<KernelRelease>,
     rows: Vec<ResultRow>,
     ratios: Vec<RatioRow>,
@@ -208,7 +208,7 @@ struct Rows<'a> {
 type Key<'k> = (&'k str, (&'k str, &'static str));
 
 impl<'a> Rows<'a> {
-    /// The row of a key, and its ratio to `base`, a variant's number and name. `values` are those of a variant and metric.
+    /// The row of a key, and its ratio to `base`, a variant's number and name. `values` belong to a variant and metric.
     fn push(
         &mut self,
         key: Key<'_>,

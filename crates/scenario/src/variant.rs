@@ -19,7 +19,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Whether it plays this workload.
+    /// Whether the variant plays this workload.
     pub(crate) fn plays(&self, workload: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == workload)
     }
@@ -72,7 +72,7 @@ pub(crate) fn expand(scenario: &Scenario, policies: &AddedPolicies) -> Result<Ve
 /// All variants, with the files that their monitors name read from below `folder`. `place` is for messages.
 ///
 /// # Errors
-/// As [`expand`], and a file that cannot be taken over.
+/// Errors of [`expand`], and of a file that cannot be taken over.
 pub(crate) fn ready(
     scenario: &Scenario,
     place: &str,

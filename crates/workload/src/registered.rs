@@ -15,7 +15,7 @@ use crate::{BuildContext, WorkloadError};
 pub struct RegisteredSpec {
     /// The name that it was registered under.
     pub name: String,
-    /// What it is made with, as it understands it. Default: nothing.
+    /// Parameters of the workload, in its own terms. Default: nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Parameter>,
 }

@@ -47,7 +47,7 @@ fn context(attributes: &Attributes, target: &DamonTarget) -> damon::Context {
     }
 }
 
-/// What a session may change to get DAMON.
+/// Changes that a session may make to get DAMON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Switches DAMON_STAT off during the session, and on again afterwards.
@@ -78,7 +78,7 @@ pub struct Tuned {
     pub aggr_interval: Duration,
 }
 
-/// Notes what a session writes, before it does, so that it can be undone after this program was killed.
+/// Records the writes of a session, before each is made, so that they can be undone after this program was killed.
 pub trait Undo: std::fmt::Debug {
     /// A knob that holds `old`, or will once it exists, is about to be written.
     ///
@@ -86,7 +86,7 @@ pub trait Undo: std::fmt::Debug {
     /// It could not be noted: then nothing is written.
     fn will_write(&mut self, path: &str, old: &str, new: &str) -> Result<(), LiveError>;
 
-    /// The kdamond runs: what was noted means this one, and none that another program begins later.
+    /// The kdamond runs: the recorded changes refer to this kdamond, and to none that another program begins later.
     fn begun(&mut self);
 
     /// All is as before.
@@ -108,7 +108,7 @@ impl Session {
     /// Starts to monitor. A kdamond of another program is never touched, even if it is off.
     ///
     /// # Errors
-    /// [`LiveError::Busy`] with the names of those who use DAMON; [`LiveError::NotHere`]; [`LiveError::Refused`] for attributes out of
+    /// [`LiveError::Busy`] with the names of the users of DAMON; [`LiveError::NotHere`]; [`LiveError::Refused`] for attributes out of
     /// range, or refused by the kernel; [`LiveError::Io`]. Nothing is left behind.
     pub fn start(
         root: &Root,

@@ -24,7 +24,7 @@ use serde::Serialize;
 pub enum State {
     /// The feature was tried or read, and works.
     Works,
-    /// Some of it works.
+    /// A part of the features works.
     Partly,
     /// Another program uses it.
     Busy,
@@ -83,7 +83,7 @@ fn plain(words: &str) -> String {
     plain
 }
 
-/// Text of an error, next to the name of what was checked.
+/// Text of an error, next to the name of the check.
 fn said(error: &LiveError) -> String {
     match error {
         LiveError::NotHere { needs, .. } => needs.clone(),
@@ -145,7 +145,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PROBES.iter().map(|(name, _)| *name)
 }
 
-/// Ways to monitor processes, best first; one that works is enough.
+/// Ways to monitor processes, best first; a single working one is enough.
 const WATCHERS: &[Probe] = &[watching::damon, watching::module, watching::clear_refs];
 
 /// Tries only the ways to monitor processes, best first.

@@ -33,9 +33,9 @@ impl Compacting for LiveHost {
         Ok(())
     }
 
-    /// Our own process writes to the node's file; this call only checks its progress, and ends it at the mark. The kernel's way is
-    /// always [`CompactMode::Sync`](isotherm_core::host::CompactMode::Sync), `max_scanned` is ignored, and the time that tasks
-    /// waited is unknown. Pages moved and scanned are those of the whole machine meanwhile.
+    /// Our own process writes to the node's file; this call only checks its progress, and ends it at the mark. The kernel's way is always
+    /// [`CompactMode::Sync`](isotherm_core::host::CompactMode::Sync), `max_scanned` is ignored, and the time that tasks waited is unknown.
+    /// Counts of moved and scanned pages are counts of the whole machine meanwhile.
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
         const NEEDS: &str = "needs /sys/devices/system/node/nodeN/compact, and a program that writes to it";
         if self.compaction_granularity().is_none() {

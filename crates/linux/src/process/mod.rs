@@ -94,7 +94,7 @@ impl Process {
         &self.name
     }
 
-    /// Its current state. Check before each round of actions, and after reads that must come from one program.
+    /// Present state of the process. Check before each round of actions, and after reads that must come from one program.
     pub fn life(&self) -> Life {
         if self.pidfd.as_ref().is_some_and(sys::has_ended) {
             return Life::Ended;

@@ -13,7 +13,7 @@ use isotherm_units::{Bytes, Duration, Ratio};
 /// The monitor that a context of damo's describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamoMonitor {
-    /// How it monitors, with its schemes.
+    /// Monitor and schemes.
     pub config: MonitorConfig,
     /// Ranges to monitor; empty: all that the target has.
     pub ranges: Vec<RangeSpec>,

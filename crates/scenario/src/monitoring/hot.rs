@@ -8,11 +8,10 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HotDefinition {
-    /// Its counts of the last second add up to more than 5: how the author of page-table profiling counts. The counts are the
-    /// region's, carried through splits and merges as the monitor carries all it knows of a region: merges cut means down to
-    /// whole numbers.
+    /// The region's counts of the last second add up to more than 5: the count of the author of page-table profiling. The counts are the
+    /// region's, carried through splits and merges as the monitor carries all it knows of a region: merges cut means down to whole numbers.
     Author,
-    /// The same for each byte: counts of all regions it was in, so that nothing is lost in merges.
+    /// The same for each byte: counts of all regions that held it, so that merges lose nothing.
     AuthorBytes,
     /// Every sample of the last aggregation found it used.
     Strict,
@@ -20,7 +19,7 @@ pub enum HotDefinition {
     Recent,
     /// `Author`, and its count has stayed similar for more than 10 aggregations.
     Stable,
-    /// Its priority as a hot region in DAMON's schemes, frequency and age weighed alike, is 50 of 99 and more.
+    /// The region's priority as a hot region in DAMON's schemes, with frequency and age weighed alike, is 50 or more of 99.
     Score,
 }
 

@@ -12,7 +12,7 @@ use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::Instant;
 use isotherm_workload::BuildContext;
 
-/// One variant, one workload (or all of them where they share the machine), one seed.
+/// One variant, one workload (or all workloads if they share the machine), one seed.
 #[derive(Clone, Debug)]
 pub struct Replay {
     pub(super) variant: Variant,
@@ -25,7 +25,7 @@ impl Replay {
     /// machine) and the scenario's first seed.
     ///
     /// # Errors
-    /// No such variant or workload; the message lists those that exist.
+    /// No such variant or workload; the message lists the existing ones.
     pub fn of_scenario(
         scenario: &Scenario,
         options: &RunOptions,

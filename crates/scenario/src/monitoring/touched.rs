@@ -18,7 +18,7 @@ const DIRECTORY_LEN: usize = 1 << DIRECTORY_SHIFT;
 /// A set of page numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PageSet {
-    /// One plus the index of a chunk; 0 where there is none.
+    /// One plus the index of a chunk; 0 if there is none.
     directories: Vec<Option<Box<[u32; DIRECTORY_LEN]>>>,
     chunks: Vec<Box<[u64; CHUNK_WORDS]>>,
 }
@@ -148,7 +148,7 @@ pub(super) struct Period {
 }
 
 impl Period {
-    /// Of the pages whose uses are counted: page, and sampling intervals with a use. In no order.
+    /// Pages whose uses are counted: page, and number of sampling intervals with a use. The order is arbitrary.
     pub(super) fn uses(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.uses.iter().map(|(&page, uses)| (page, uses.intervals))
     }

@@ -26,8 +26,8 @@ pub struct Watch {
     replay: Replay,
     /// A recording begins with its program, when next to nothing is mapped.
     begins_empty: bool,
-    /// Length of the periods in which detection is judged. One second as in publications; recordings of a few seconds are judged
-    /// in half seconds.
+    /// Length of the periods in which detection is judged. One second as in publications; recordings of a few seconds are judged in half
+    /// seconds.
     pub period: Duration,
 }
 
@@ -97,7 +97,7 @@ impl Watch {
         Self { replay, begins_empty: false, period: Duration::from_secs(1) }.with_monitor(spec)
     }
 
-    /// The same replay watched as `config` says.
+    /// The same replay with the monitor of `config`.
     ///
     /// # Errors
     /// A bad value in `config`.
@@ -142,7 +142,7 @@ impl Watch {
 }
 
 /// Plays the replay and passes each snapshot to `sink` as soon as it is taken, targets in order, on the calling thread. After
-/// [`ControlFlow::Break`] no more are passed; the replay runs to its end, so that the figures are those of a whole run.
+/// [`ControlFlow::Break`] no more snapshots are passed; the replay runs to its end, so that the figures are those of a whole run.
 ///
 /// # Errors
 /// The replay cannot be made, or broke.

@@ -33,7 +33,7 @@ impl Refused {
         Self { scope: Scope::Whole, path: path.into(), message: message.into() }
     }
 
-    /// The same key of a variant.
+    /// Place of the same key in a variant.
     pub(crate) fn of(self, scope: Scope) -> Self {
         Self { scope, ..self }
     }
@@ -100,7 +100,7 @@ fn check(scenario: &Scenario, scope: Scope) -> Checked {
     sections.try_for_each(|section| section(scenario)).map_err(|refused| refused.of(scope))
 }
 
-/// Which workloads a variant plays.
+/// Workloads that a variant plays.
 fn only(variant: &Variant, scope: Scope) -> Checked {
     let Scope::Patch(index) = scope else { return Ok(()) };
     let place = KeyPath::from("variants").at(index).key("only");
