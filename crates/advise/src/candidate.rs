@@ -95,8 +95,8 @@ const AGGREGATION: Duration = Duration::from_ms(100);
 /// The kernel's window of quotas.
 const WINDOW_MAX: Duration = Duration::from_secs(1);
 
-/// When memory counts as cold: unused for a tenth of the program's life, in whole aggregations, at most the kernel's age. In a
-/// recording of seconds nothing is ever unused for the kernel's two minutes.
+/// When memory counts as cold: unused for a tenth of the program's life, in whole aggregations, at most the kernel's age. In a recording of
+/// seconds no memory is ever unused for the kernel's two minutes.
 fn cold_age(recording: &Recording) -> Duration {
     let aggregations = recording.runtime.ns() / 10 / AGGREGATION.ns();
     Duration::from_ns(aggregations.saturating_mul(AGGREGATION.ns())).clamp(AGGREGATION, AGE_MAX)
@@ -131,8 +131,8 @@ fn lru_sort(scenario: &mut Scenario, recording: &Recording) {
     scenario.monitors.push(monitor("lru_sort", Preset::LruSort(preset)));
 }
 
-/// Proactive reclaim by age. Its quota in bytes is off: free memory is charged as well, and on a machine with room to spare the
-/// kernel's 128 MiB a second would be gone before the program's memory had its turn. The quota in time holds.
+/// Proactive reclaim by age. The quota in bytes is off: free memory is charged as well, and on a machine with room to spare the kernel's
+/// 128 MiB a second would be gone before the program's memory had its turn. The quota in time holds.
 fn reclaim(scenario: &mut Scenario, recording: &Recording) {
     let preset = Reclaim {
         min_age: cold_age(recording),

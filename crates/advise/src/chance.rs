@@ -1,7 +1,7 @@
 //! Chance: differences between two replays of one configuration at one size that the real world does not fix.
 //!
-//! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size
-//! spread their limits evenly, so that few of them already reach both ends.
+//! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size spread their
+//! limits evenly, so that a few draws already reach both ends.
 
 use isotherm_core::monitor::context_seed;
 use isotherm_scenario::{Scenario, WorldSpec};
@@ -32,7 +32,7 @@ pub(super) struct Draw {
     limit_bp: u64,
     /// Start of the program after that of the machine: tick phase, phase of workers.
     start: Duration,
-    /// Processors that the program gets: those asked for, a quarter fewer, or half of them.
+    /// Processors that the program gets: the requested number, a quarter fewer, or half of them.
     pub(super) cpus: u32,
     /// Whether counters of the group are added up only now and then.
     lazy_statistics: bool,

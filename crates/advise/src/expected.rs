@@ -4,8 +4,8 @@ use super::calibration::ModelError;
 use super::run::{Run, ppm};
 use serde::Serialize;
 
-/// A count or ratio over replays, with an interval that is meant to hold outcomes, not their mean. Of counts, 2.5 of 100 outcomes are
-/// expected beyond each end; of ratios of runtimes, 5 beyond the upper end, which alone decides.
+/// A count or ratio over replays, with an interval that is meant to hold outcomes, not their mean. For counts, 2.5 of 100 outcomes are
+/// expected beyond each end; for ratios of run times, 5 beyond the upper end, which alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
     /// Median of the replays.
@@ -111,7 +111,7 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// From the replays around a size. `error` is the model's, where it is known; a fault that the model may have missed costs
+    /// The interval from the replays around a size. `error` is the model's, where it is known; a fault that the model may have missed costs
     /// `fault_ppm` millionths of the runtime with unlimited memory, times a million.
     pub(super) fn of(runs: &[&Run], error: Option<&ModelError>, fault_cost: FaultCost) -> Option<Self> {
         let mut counts: Vec<u64> = runs.iter().map(|run| run.major_faults).collect();

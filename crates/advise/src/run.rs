@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// users wait for, and take no longer as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pace {
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub(super) runtime_ns: u64,
     /// Time in which its threads did not sleep, stalls included, summed over threads.
     pub(super) awake_ns: u64,
@@ -47,7 +47,7 @@ impl Pace {
 pub(super) struct Run {
     /// Number of its draw.
     pub(super) draw: u64,
-    /// Its `memory.max`, less the kernel's own charges.
+    /// `memory.max` of the run, less the kernel's own charges.
     pub(super) limit: Bytes,
     pub(super) pace: Pace,
     /// Pace against unlimited memory on as many processors, in millionths; `None` if it did not finish.
@@ -60,9 +60,9 @@ pub(super) struct Run {
     /// Charge of the program's group, mean over time.
     pub(super) mean_bytes: u64,
     pub(super) schemes: Vec<SchemeReport>,
-    /// What tools over generations did.
+    /// Results of tools over generations.
     pub(super) generations: Vec<GenerationWhy>,
-    /// Pages that each page of the replay represents: 1, or more in a sample. Bytes of schemes and tools are those of the sample.
+    /// Pages that each page of the replay represents: 1, or more in a sample. Bytes of schemes and tools refer to the sample.
     pub(super) pages: u32,
 }
 

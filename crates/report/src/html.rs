@@ -59,7 +59,7 @@ impl HtmlPage {
         self
     }
 
-    /// Links to the pages that follow: the name of each and where it is, as [`page`](Self::page) takes them. With scripts one of them is
+    /// Links to the pages that follow: the name of each and where it is, as [`page`](Self::page) takes them. With scripts only one page is
     /// seen at a time.
     pub fn pages(&mut self, names: &[(String, String)]) -> &mut Self {
         self.end_section();

@@ -5,7 +5,7 @@ use crate::terminal::{TermStyle, display_width, paint_text, truncate};
 use crate::unit::{Display, Unit, significant};
 use isotherm_units::text::printable;
 
-/// Which writer a user asked for.
+/// The writer that a user asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Aligned text.
@@ -17,7 +17,7 @@ pub enum Format {
     Csv,
 }
 
-/// Which edge the cells of a column share.
+/// The edge that the cells of a column share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     Left,
@@ -25,8 +25,8 @@ pub enum Align {
     Right,
 }
 
-/// A column. Its field name in JSON and CSV is the name in snake case with the unit behind it (`peak memory` in bytes
-/// becomes `peak_memory_bytes`).
+/// A column. The field name in JSON and CSV is the name in snake case followed by the unit (`peak memory` in bytes becomes
+/// `peak_memory_bytes`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// Heading without unit.

@@ -12,12 +12,12 @@ pub fn machine(advice: &Advice) -> String {
     format!("Linux {}, files on {}, swap on {}", advice.kernel, device_name(advice.storage), device_name(advice.swap))
 }
 
-/// The answer in a sentence or two; before it, what the program does most of the time.
+/// The answer in a sentence or two; if the program waits most of the time, a sentence on that precedes it.
 pub fn verdict(advice: &Advice) -> String {
     waits(advice).map_or_else(String::new, |waits| waits + " ") + &answer(advice)
 }
 
-/// That the program waits most of the time, and what a slow-down means then.
+/// A sentence that the program waits most of the time, and that slow-downs refer to its work; `None` if it does not.
 fn waits(advice: &Advice) -> Option<String> {
     let time = |ns: u64| Duration::from_ns(ns).approx();
     let (awake, runtime) = (advice.unlimited_awake_ns, advice.unlimited_runtime_ns);
@@ -102,7 +102,7 @@ pub fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str
     lines
 }
 
-/// How much of the recording was played, if not just the whole of it.
+/// A sentence on the sample that was played; `None` if only the whole recording was.
 pub fn sample(advice: &Advice) -> Option<String> {
     let rate = format!("1/{}", advice.sample?);
     Some(if advice.replays > 0 {
@@ -354,7 +354,7 @@ pub fn configurations(advice: &Advice) -> Vec<String> {
     groups.into_iter().map(|(presets, names)| format!("{}: `{}`", names.join(", "), presets.join("`, `"))).collect()
 }
 
-/// Why a row is special, in a word or two.
+/// A word or two on why a row is special.
 pub fn note(advice: &Advice, row: &AdviceRow) -> String {
     let plain = plain_note(advice, row);
     if row.sample == 1 {

@@ -31,7 +31,7 @@ pub enum ColdnessError {
 /// Advice from samples of the generations of a group.
 ///
 /// # Errors
-/// If the samples support no figure: names what is missing.
+/// The samples support no figure: the error names the missing ones.
 pub fn advise_group(record: &GroupRecord, goals: Goals) -> Result<ColdAdvice, ColdnessError> {
     let observed = groups::observe(record)?;
     Ok(advice::of(&observed, goals))
@@ -40,7 +40,7 @@ pub fn advise_group(record: &GroupRecord, goals: Goals) -> Result<ColdAdvice, Co
 /// Advice from the snapshots of a monitor. Reads the record once, with the memory of two snapshots.
 ///
 /// # Errors
-/// When it cannot be read, or supports no figure: names what is missing.
+/// The record cannot be read, or supports no figure: the error names what is missing.
 pub fn advise_regions(store: &mut RegionStore, goals: Goals) -> Result<ColdAdvice, ColdnessError> {
     let observed = regions::observe(store)?;
     Ok(advice::of(&observed, goals))

@@ -141,7 +141,7 @@ fn monitored(store: &mut RegionStore, survey: &Survey) -> Result<Vec<(u32, u64, 
     Ok(flat.flat_map(|(&target, ranges)| ranges.into_iter().map(move |(start, end)| (target, start, end))).collect())
 }
 
-/// Adds `start..end` to disjoint ranges; those that touch become one.
+/// Adds `start..end` to disjoint ranges; touching ranges become one.
 fn insert(ranges: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
     let (mut start, mut end) = (start, end);
     if let Some((&before, &until)) = ranges.range(..=start).next_back()
@@ -173,7 +173,7 @@ fn thin_out(ranges: &mut BTreeMap<u64, u64>) {
 /// Equal blocks over all that was monitored, with the heat in each.
 struct Blocks {
     block_bytes: u64,
-    /// By target and address, whole blocks each.
+    /// Ranges by target and address, whole blocks each.
     ranges: Vec<(u32, u64, u64)>,
     heat: Vec<Vec<i64>>,
 }

@@ -30,7 +30,7 @@ pub struct Survey {
     /// Snapshots selected.
     pub snapshots: u64,
     pub regions: u64,
-    /// Of these, without an age.
+    /// Regions among them without an age.
     pub regions_without_age: u64,
     /// Snapshots without a sampling interval.
     pub snapshots_without_intervals: u64,

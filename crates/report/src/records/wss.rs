@@ -14,7 +14,7 @@ pub struct RecordWss {
     pub accesses_min: u32,
     /// First snapshots left out.
     pub skipped_snapshots: u64,
-    /// By time.
+    /// Points by time.
     pub points: Vec<WssPoint>,
     /// The mean over all points.
     pub mean_bytes: u64,
@@ -25,9 +25,9 @@ pub struct RecordWss {
 /// The working set at the end of an aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WssPoint {
-    /// Its begin, from the record's first moment.
+    /// Start of the window, from the record's first moment.
     pub start_ns: u64,
-    /// Its end.
+    /// End of the window.
     pub time_ns: u64,
     /// Bytes in regions found accessed, of all targets together.
     pub bytes: u64,

@@ -29,7 +29,7 @@ pub fn info_tables(info: &Info) -> Vec<Table> {
     tables
 }
 
-/// One row a mapping, all of them.
+/// One row for each mapping.
 pub fn info_csv(info: &Info) -> Table {
     mapping_table(info)
 }

@@ -48,7 +48,7 @@ const GUEST: &str = "/init";
 const LOOP_PRESSURE_PPM: u32 = 1000;
 const LOOP_INTERVAL_MS: u32 = 6000;
 
-/// All ways, the one that does nothing first.
+/// All ways; the first one does nothing.
 pub const WAYS: &[ReclaimWay] = &[
     ReclaimWay::of(
         "observe",
