@@ -13,7 +13,7 @@ pub struct Asked {
     pub repeats: Option<u32>,
     /// Names of [`METRICS`].
     pub metrics: Option<Vec<String>>,
-    /// One, or several side by side.
+    /// A single release, or several side by side.
     pub kernels: Option<Vec<KernelRelease>>,
 }
 

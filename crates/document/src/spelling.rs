@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 /// Keys of a document that were spelt with `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OldSpelling {
-    /// Offset of the first of them.
+    /// Offset of the first occurrence.
     pub(crate) offset: usize,
     pub(crate) written: String,
     /// The spelling that is read.

@@ -49,7 +49,7 @@ pub enum RecordError {
     Epoch {
         /// The epoch asked for.
         epoch_ns: u64,
-        /// Its length in instructions.
+        /// Length in instructions.
         instructions: u64,
     },
     /// A system call of the recorder failed.
@@ -64,7 +64,7 @@ pub enum RecordError {
     NothingRecorded {
         /// The engine's path.
         tool: PathBuf,
-        /// How it ended.
+        /// How the program ended.
         how: String,
     },
     /// The engine was tried with a program that does nothing, and did not end.

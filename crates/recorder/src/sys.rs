@@ -45,7 +45,7 @@ pub(crate) fn wait_readable(file: impl AsFd, milliseconds: u32) -> io::Result<bo
 /// A handle of a process that stays valid when its PID is reused; `None` if there is no such process.
 ///
 /// # Errors
-/// When it cannot be opened although the process may exist: this process has too many open files.
+/// The process cannot be opened although it may exist: this process has too many open files.
 pub(crate) fn open_process(pid: u32) -> io::Result<Option<OwnedFd>> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {

@@ -137,7 +137,7 @@ impl Dataset {
     /// Keeps the answer of a run.
     ///
     /// # Errors
-    /// The file cannot be written; nothing is left of it then.
+    /// The file cannot be written; no part of it is left then.
     pub fn keep(&mut self, plan: &Plan, answer: &Answer) -> Result<(), SweepError> {
         let run = &plan.runs[answer.number];
         let folder = self.folder.join(format!("run={}", run.id));

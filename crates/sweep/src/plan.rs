@@ -1,4 +1,4 @@
-//! From a space to its runs.
+//! Makes runs from a space.
 
 use crate::SweepError;
 use crate::cost;

@@ -102,7 +102,7 @@ impl Ui {
         self.data(|out| write!(out, "{text}"))
     }
 
-    /// One line of talk; silent with `--quiet`.
+    /// Prints one line; silent with `--quiet`.
     pub fn say(&self, line: impl Display) {
         if !self.quiet {
             self.talk(format_args!("{}", printable_lines(&line.to_string())));

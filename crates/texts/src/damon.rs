@@ -19,7 +19,7 @@ pub struct Setting {
     pub value: String,
 }
 
-/// How DAMON finds and checks what it monitors.
+/// How DAMON finds and checks the monitored memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operations {
     /// All of processes; the kernel follows their mappings.
@@ -80,7 +80,7 @@ pub struct IntervalsGoal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     pub pid: Option<u32>,
-    /// In units of the context. `None`: the kernel finds them.
+    /// Ranges in units of the context. `None`: the kernel finds them.
     pub regions: Option<Vec<AddressRange>>,
 }
 
@@ -111,7 +111,7 @@ pub struct Scheme {
     pub filters: Vec<Filter>,
 }
 
-/// Which regions a scheme is for. The default is all.
+/// Regions that a scheme is for. The default is all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessPattern {
     /// Bytes.
@@ -169,7 +169,7 @@ pub struct Watermarks {
     pub low: u64,
 }
 
-/// Which memory of a region is treated.
+/// Memory of a region that is treated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The kernel's word: `anon`, `memcg`, `hugepage_size`.

@@ -7,7 +7,7 @@ use isotherm_units::free_blocks::FreeBlocks;
 /// Lines that hold something, numbered from 1, without the blanks around them.
 ///
 /// # Errors
-/// The last one does not end.
+/// The last line does not end.
 pub(super) fn lines(text: &str) -> Result<Vec<(usize, &str)>, TextError> {
     if !text.is_empty() && !text.ends_with('\n') {
         return Err(TextError::CutOff { line: text.lines().count() });

@@ -65,7 +65,7 @@ impl Mapping {
     }
 }
 
-/// The mappings, ascending and disjoint: of those that overlap, because they changed while the text was made, the upper one is cut.
+/// The mappings, ascending and disjoint: of mappings that overlap, because they changed while the text was made, the upper one is cut.
 ///
 /// # Errors
 /// The first line that is no mapping.

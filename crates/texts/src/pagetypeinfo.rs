@@ -81,8 +81,8 @@ impl ZoneTypes {
 /// Each node has the whole of headings and tables to itself.
 ///
 /// # Errors
-/// The first line that is wrong, or what is missing at the end. A text that ends behind a node of several cannot be
-/// distinguished from a whole one.
+/// The first wrong line, or the part that is missing at the end. A text that ends behind a node of several cannot be distinguished from a
+/// whole one.
 pub fn parse(text: &str) -> Result<PageTypes, TextError> {
     let lines = line::lines(text)?;
     let mut reader = Reader { lines: &lines, at: 0 };

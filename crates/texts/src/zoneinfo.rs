@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneInfo {
-    /// By node, then from low addresses to high, zones without memory included.
+    /// Zones by node, then from low addresses to high, zones without memory included.
     pub zones: Vec<Zone>,
     /// Counters of each node (`nr_active_anon`), in pages.
     pub nodes: BTreeMap<NodeId, Counters>,
@@ -33,7 +33,7 @@ pub struct Zone {
     pub spanned: u64,
     /// Pages that are there: the weight of the zone's score. 0 in zones without memory.
     pub present: u64,
-    /// Of these, those that the allocator manages; all where the kernel does not say.
+    /// Pages among them that the allocator manages; all pages if the kernel does not print the number.
     pub managed: u64,
     /// Pages kept back from requests that could use a higher zone, by that zone.
     pub protection: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Zone {
     pub counters: Counters,
 }
 
-/// Which list of names the lines of a zone belong to.
+/// List of names that the lines of a zone belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     NodeStats,

@@ -10,7 +10,7 @@ pub enum FeedError {
     /// The record cannot be read.
     #[error(transparent)]
     Trace(#[from] isotherm_trace::TraceError),
-    /// Another source failed. The text says what failed, where, what is allowed and what to do.
+    /// Another source failed. The text names the failure, its place, the allowed values and the remedy.
     #[error("{0}")]
     Source(String),
 }

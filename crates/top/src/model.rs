@@ -112,7 +112,7 @@ impl HeatRegion {
     }
 }
 
-/// One generation of the Multi-Gen LRU, of all nodes together.
+/// A generation of the Multi-Gen LRU, summed over all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generation {
     /// Sequence number; younger generations have larger ones.

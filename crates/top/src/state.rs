@@ -53,7 +53,7 @@ pub enum Tab {
 }
 
 impl Tab {
-    /// In the order of the keys 1 to 5.
+    /// Panes, in the order of the keys 1 to 5.
     pub const ALL: [Self; 5] = [Self::Heatmap, Self::WorkingSet, Self::Ages, Self::Figures, Self::Nodes];
 
     /// The word for it on the screen.
@@ -75,7 +75,7 @@ pub enum Effect {
     None,
     /// Draw again.
     Redraw,
-    /// Clear the terminal and draw all of it again: another program wrote on it.
+    /// Clear the terminal and draw everything again: another program wrote on it.
     Repaint,
     /// Restore the terminal and end.
     Quit,

@@ -48,7 +48,7 @@ pub struct LiveProgram {
     /// Absolute path.
     pub program: String,
     pub arguments: Vec<String>,
-    /// Its working folder; made if need be.
+    /// Working folder of the program; made if need be.
     pub folder: String,
 }
 
@@ -66,7 +66,7 @@ pub struct LiveEnded {
 pub struct Lived {
     /// `None`: a signal ended it.
     pub exit_code: Option<i32>,
-    /// Whether it was killed because its time was over.
+    /// Whether the program was killed because its time was over.
     pub timed_out: bool,
     pub stdout: String,
     pub stderr: String,
@@ -78,9 +78,9 @@ pub struct Lived {
     pub knobs_read: u64,
     /// Knobs among these that the program left changed, a line each.
     pub knobs_changed: Vec<String>,
-    /// By workload.
+    /// Players by workload.
     pub players: Vec<LivePlayer>,
-    /// By program.
+    /// Ends by program.
     pub programs: Vec<LiveEnded>,
 }
 

@@ -20,7 +20,7 @@ pub enum Addresses {
 }
 
 impl Addresses {
-    /// As the kernel writes it.
+    /// Name as the kernel writes it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vaddr => "vaddr",
@@ -33,7 +33,7 @@ impl Addresses {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watches {
-    /// In order; each is answered by a report of its own.
+    /// Runs in order; each is answered by a report of its own.
     pub runs: Vec<Watch>,
 }
 
@@ -65,7 +65,7 @@ pub struct Watched {
     pub mappings: Vec<(u64, u64)>,
     /// When each pass began.
     pub passes_ns: Vec<u64>,
-    /// In order.
+    /// Snapshots in order.
     pub snapshots: Vec<Snapshot>,
 }
 

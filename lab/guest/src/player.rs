@@ -36,7 +36,7 @@ const FORK_BYTES: u64 = 8 << 20;
 pub(crate) struct Stage<'a> {
     pub(crate) script: &'a Script,
     pub(crate) control: &'static Control,
-    /// By index of the script's files.
+    /// Descriptors by index of the script's files.
     pub(crate) files: &'a [OwnedFd],
     /// Pages touched, and other operations, between two reads of the group's statistics; the largest number means never.
     pub(crate) read_stat_every: u64,

@@ -42,7 +42,7 @@ impl HostProgram {
         Ok(Self { path: path.display().to_string(), files: extras(&files)? })
     }
 
-    /// With these modules, and those that it loads before any program: for Python.
+    /// The program with these modules, and modules that it loads before any program: for Python.
     ///
     /// # Errors
     /// It cannot be run, or has no such module.

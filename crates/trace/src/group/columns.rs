@@ -153,7 +153,7 @@ impl Rows {
         look.generations.clear();
     }
 
-    /// Appends the generation of row `row` to `look`. Returns what is wrong with it, if anything.
+    /// Appends the generation of row `row` to `look`. Returns the fault of the generation, if there is one.
     pub(crate) fn take_generation(&self, row: usize, look: &mut Look) -> Option<&'static str> {
         let values = self.row(row);
         if values[1] != look.time_ns {

@@ -29,7 +29,7 @@ const DATES_S: std::ops::Range<u64> = 631_152_000..4_102_444_800;
 const WINDOWS_EPOCH_S: u64 = 11_644_473_600;
 /// Longest trace in a guessed unit, 100 years: a longer one is of another unit.
 const GUESSED_NS_MAX: u128 = 100 * 365 * 86_400 * 1_000_000_000;
-/// What to do about a wrong guess.
+/// Remedy for a wrong guess.
 const WAY_OUT: &str = "--time-unit s|ms|us|ns|100ns";
 
 impl TimeUnit {
