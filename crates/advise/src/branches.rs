@@ -1,4 +1,4 @@
-//! Replays that differ in the limit alone, played as branches of one: they are the same until the smallest limit is first met.
+//! Replays that differ only in the limit, played as branches of one: they are the same until the smallest limit is first met.
 
 use isotherm_scenario::ScenarioError;
 use isotherm_scenario::single::{Limits, Peaks, Variant, group_path};

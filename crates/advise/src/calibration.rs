@@ -29,7 +29,7 @@ pub struct ModelError {
     pub above_ppm: u64,
     /// The same factor in 95 of 100 cases.
     pub above_95_ppm: u64,
-    /// Lower end over the kernel's count, in millionths, likewise.
+    /// Lower end over the kernel's count, in millionths, with the same meaning.
     pub below_ppm: u64,
 }
 

@@ -43,7 +43,7 @@ const COMBINATIONS: &[(&str, &str, &[Part])] = &[
     ("mglru + proactive", "mglru", &[proactive]),
 ];
 
-/// Combinations that are tried only where the question says so: they take replays, and are not for every program.
+/// Combinations that are tried only if the question names them: they take replays, and do not suit every program.
 const ON_REQUEST: &[(&str, &str, &[Part])] =
     &[("classic + limits", "classic", &[limits]), ("mglru + limits", "mglru", &[limits])];
 
@@ -113,7 +113,7 @@ fn quota_time(recording: &Recording, schemes: u64) -> Duration {
     Duration::from_ms((window(recording).ns() / 100 / 1_000_000).max(schemes))
 }
 
-/// Free memory below which a scheme works: any. The kernel's marks are of the whole machine, which say nothing about a limit of a group
+/// Free memory below which a scheme works: any. The kernel's marks are marks of the whole machine, which do not apply to a limit of a group
 /// on a machine with free memory.
 const MARK: Ratio = Ratio::from_percent(100);
 

@@ -44,7 +44,7 @@ pub struct Gain {
     /// No more than this could be saved with this configuration: peak less the largest size that was tried and is not safe. Absent when
     /// no size was too slow.
     pub saved_at_most_bytes: Option<u64>,
-    /// How much lower the memory charge is than without limits, mean over time; chance alone.
+    /// How much lower the memory charge is than without limits, mean over time; by chance only.
     pub mean_saved_bytes: Interval,
     /// Runtime against plain `classic` at the same memory. Absent for `classic` itself, and where that is killed.
     pub against_classic: Option<AgainstClassic>,
@@ -57,7 +57,7 @@ pub struct Gain {
 pub struct AgainstClassic {
     /// Number of pairs of replays.
     pub n: u64,
-    /// The ratios of runtimes, in millionths; chance alone.
+    /// The ratios of run times, in millionths; by chance only.
     pub runtime_ratio_ppm: Interval,
 }
 

@@ -14,9 +14,9 @@ pub struct Interval {
     pub low: u64,
     /// Upper end: chance and the model's error.
     pub high: u64,
-    /// Lower end of chance alone.
+    /// Lower end by chance only.
     pub chance_low: u64,
-    /// Upper end of chance alone.
+    /// Upper end by chance only.
     pub chance_high: u64,
 }
 
@@ -26,7 +26,7 @@ const TAIL_PERMIL: usize = 25;
 const SLOW_TAIL_PERMIL: usize = 50;
 
 impl Interval {
-    /// Chance alone: of few replays the least and the most; of 40 and more, one in 40 is left out on each side.
+    /// The range by chance only: of few replays the least and the most; of 40 and more, one in 40 is left out on each side.
     pub(super) fn of_chance(values: &mut [u64]) -> Option<Self> {
         values.sort_unstable();
         let last = values.len().checked_sub(1)?;

@@ -31,7 +31,7 @@ const ASKED_PERCENT: u64 = 67;
 const SEEDS: u64 = 3;
 /// Time at which others take the free huge pages: after memory was fragmented and before daemons run.
 const OTHERS: Duration = Duration::from_ms(400);
-/// Time that daemons have, and then the time within which the program asks.
+/// Time for daemons to work, and then the time within which the program asks.
 const ALONE: Duration = Duration::from_secs(10);
 const WITHIN: Duration = Duration::from_secs(5);
 /// `vm.compaction_proactiveness` with which `merged` goes as far as the original marks, 25 percent.
@@ -210,7 +210,7 @@ fn with_goal(design: Design, wanted: u64) -> Design {
     }
 }
 
-/// Index of the program that asks in its scenario.
+/// Index in the scenario of the program that asks.
 const PROGRAM: usize = 2;
 
 fn scenario(machine: Bytes, footprint: Bytes, wanted: u64, design: Option<&Design>) -> Scenario {

@@ -202,7 +202,7 @@ pub struct Configuration {
     pub presets: Vec<String>,
 }
 
-/// How a combination fares with the kernel's own parameters.
+/// Results of a combination with the kernel's own parameters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelDefaults {
     /// Name of the combination, such as `classic + reclaim`.

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Limits above this, and above twice the peak, are not tried: nothing would be limited.
+/// Limits above this, and above twice the peak, are not tried, because they would limit nothing.
 const MEMORY_MAX: Bytes = Bytes::from_gib(4);
 /// Least memory of the machine: the kernel's reserves are a large part of less.
 const MACHINE_MIN: Bytes = Bytes::from_mib(512);
@@ -461,8 +461,8 @@ struct Prepared {
     what: String,
 }
 
-/// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. Not more,
-/// because schemes work on all memory, free memory included.
+/// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. The machine
+/// has no more, because schemes work on all memory, free memory included.
 fn roomy_for(largest: Bytes) -> Bytes {
     Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()))
 }

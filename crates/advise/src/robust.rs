@@ -51,7 +51,7 @@ pub(super) struct GambleBand {
 
 const PERMIL: [u64; 3] = [970, 1030, 1100];
 
-/// With 3 % less, 3 % more and 10 % more memory. A neighbour without replays is left out.
+/// The configuration with 3 % less, 3 % more and 10 % more memory. A neighbour without replays is left out.
 pub(super) fn neighbours(judge: &Judge<'_>, index: usize, size: Bytes) -> Vec<Neighbour> {
     let neighbour = |&permil: &u64| {
         let memory = scaled(size, permil);

@@ -95,7 +95,7 @@ impl Run {
     }
 }
 
-/// `part` of `whole` in millionths; `None` of nothing, or beyond 64 bits.
+/// `part` of `whole` in millionths; `None` if `whole` is 0, or beyond 64 bits.
 pub(super) fn ppm(part: u64, whole: u64) -> Option<u64> {
     let ratio = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
     u64::try_from(ratio).ok()

@@ -20,8 +20,7 @@ impl Scale {
     /// The whole itself.
     pub(super) const WHOLE: Self = Self { pages: 1, own_peak: Bytes::ZERO, whole_peak: Bytes::ZERO };
 
-    /// Scale of a sample whose peak is `own_peak`. `whole_peak`: that of the whole, where it is known; limits are then equal shares of the
-    /// two.
+    /// Scale of a sample whose peak is `own_peak`. `whole_peak`: peak of the whole, if known; limits are then equal shares of the two.
     pub(super) fn of(pages: u32, own_peak: Bytes, whole_peak: Option<Bytes>) -> Self {
         if pages <= 1 {
             return Self::WHOLE;

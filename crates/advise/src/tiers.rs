@@ -145,7 +145,7 @@ pub struct TierRecommendation {
     pub not_in_linux: Option<TierRatio>,
 }
 
-/// A policy's runtime against that of another, in millionths, with its 95 % confidence interval.
+/// Ratio of a policy's run time to another's, in millionths, with its 95 % confidence interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TierRatio {
     pub policy: &'static str,
@@ -391,7 +391,7 @@ fn row(played: &Played, all_fast: &Played) -> TierRow {
     }
 }
 
-/// The fastest policy that Linux has and that is surely faster than none; else none.
+/// The fastest policy of Linux that is surely faster than none; else none.
 fn recommend(played: &[Played]) -> Option<TierRecommendation> {
     let (none, all_fast) = (of(played, "none"), of(played, "all-fast"));
     let policies = || played.iter().filter(|one| !is_bound(one.policy));

@@ -20,8 +20,8 @@ pub trait Daemon<H: ?Sized> {
         1
     }
 
-    /// When a worker wants to run next; a time that has passed means at once. `None`: not until something else happens: for the
-    /// only worker of a daemon, never again.
+    /// When a worker wants to run next; a time that has passed means at once. `None`: only after another event; for the only worker of a
+    /// daemon, never again.
     fn poll_timeout(&self, worker: usize) -> Option<Instant>;
 
     /// Does the next piece of work of a worker that is due at `now`. Early calls do nothing; after a long sleep it runs once.
@@ -89,7 +89,7 @@ macro_rules! daemons {
             )*
         }
 
-        /// All kinds, in the order in which they get on a machine: who comes first is served first.
+        /// All kinds, in the order in which they are added to a machine: earlier kinds are served first.
         pub const DAEMONS: &[Kind] = &[$(Kind::$kind,)*];
 
         impl Kind {

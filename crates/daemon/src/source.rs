@@ -27,7 +27,7 @@ pub trait Source {
     fn stretch(&mut self, stretch: u32, now: Instant) -> Result<(), SourceError>;
 }
 
-/// Something that a source found.
+/// A finding of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Regions of one target.

@@ -17,7 +17,7 @@ pub struct WatchOptions {
 /// Events while watching.
 #[derive(Debug)]
 pub enum Heard<'a> {
-    /// The source found something.
+    /// A finding of the source.
     Found(&'a Finding),
     /// The budget changed the pace.
     Paced {

@@ -16,7 +16,7 @@ use toml_parser::lexer::TokenKind;
 /// A value and its byte range in the text.
 pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
 
-/// Features that a kind of document has in addition to TOML. The default is nothing.
+/// Features that a kind of document has in addition to TOML. The default has no features.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dialect {
     /// By key: further names that are read for it; [`Document::place`] finds them as well.

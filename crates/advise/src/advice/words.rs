@@ -278,7 +278,7 @@ pub fn huge_pages(huge: &HugePages) -> String {
     }
 }
 
-/// How long the program would wait for huge pages, in sentences. Empty where nothing could be huge.
+/// How long the program would wait for huge pages, in sentences. Empty if no memory could be huge.
 pub fn latencies(huge: &HugePages) -> String {
     let Some(fragmented) = &huge.fragmented else { return String::new() };
     let time = |ns: u64| Duration::from_ns(ns).approx();

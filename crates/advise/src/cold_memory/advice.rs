@@ -75,7 +75,7 @@ pub struct CurvePoint {
 pub struct Recommendation {
     /// `memory.high`: with high figures, both goals are kept from here on.
     pub high_bytes: u64,
-    /// With middle figures, goals are kept from here on already. Not recommended: the source cannot support it.
+    /// With middle figures, goals are already kept from this size on. It is not recommended: the source cannot support it.
     pub middle_bytes: u64,
     /// Predicted at `high_bytes`, together with refaults seen without it.
     pub refaults_per_s: Bounds,
@@ -116,8 +116,8 @@ pub struct ColdAdvice {
 }
 
 /// The recommendation is an eighth above the memory that must stay: a group that is limited to exactly its used memory has no page to spare
-/// while another is brought back, and thrashes (docs/evidence/live.md#advice-without-addresses). A rule of caution; it was not fitted to
-/// anything.
+/// while another is brought back, and thrashes (docs/evidence/live.md#advice-without-addresses). A rule of caution, which was not fitted to
+/// data.
 const ROOM: u64 = 8;
 
 pub(super) fn of(observed: &Observed, goals: Goals) -> ColdAdvice {

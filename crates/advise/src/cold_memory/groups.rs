@@ -114,7 +114,7 @@ fn notes(meta: &GroupMeta, looks: &[Look], refaults_seen: Option<u64>) -> Vec<St
     notes
 }
 
-/// Memory charged to the group that is on none of its lists.
+/// Memory charged to the group that is on no list of the group.
 fn outside(look: &Look) -> Option<u64> {
     Some(look.gauges.memory_current_bytes?.saturating_sub(look.total_bytes()))
 }

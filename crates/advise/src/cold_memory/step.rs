@@ -66,7 +66,7 @@ impl Step {
         Some(Bounds { low, middle: self.middle(memory_bytes).clamp(low, high), high })
     }
 
-    /// On the straight line between the cuts on either side; beyond the last cut, on the line to 0 at all memory.
+    /// On the straight line between the two neighbouring cuts; after the last cut, on the line to 0 at all memory.
     fn middle(&self, memory_bytes: u64) -> f64 {
         let mut below = None;
         let points = self.cuts.iter().map(|cut| (cut.hot_high_bytes, cut.again_bytes.middle));

@@ -36,7 +36,7 @@ impl Meter for OwnCpu {
     }
 }
 
-/// How long, and at what cost.
+/// Length and cost limits.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct BudgetArgs {
     /// How long to watch [default: until Ctrl-C, or until the target ends].

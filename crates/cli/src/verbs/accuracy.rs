@@ -203,7 +203,7 @@ fn all_settings(source: &Source) -> Vec<Setting> {
     tried
 }
 
-/// Settings that no other one beats in both cost and F1: what there is to choose between.
+/// Settings that no other setting beats in both cost and F1: the candidates for a choice.
 fn is_worth_it(search: &Search, index: usize) -> bool {
     let one = &search.tried[index];
     let beats = |other: usize| {

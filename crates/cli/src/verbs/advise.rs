@@ -36,14 +36,14 @@ mod verify;
 /// Find out how much memory a program needs, and under which configuration, with evidence.
 ///
 /// Replays a recording under every page-replacement policy, alone and together with proactive sorting or reclaim, at many memory sizes on a
-/// simulated machine. Each replay differs in what chance decides: limit, timing, processors, devices. Recommends the smallest memory from
-/// which on the program surely stays within `--slowdown` of its speed with unlimited memory. With `-- COMMAND` the program is recorded
+/// simulated machine. Replays differ in the values that chance decides: limit, timing, processors, devices. Recommends the smallest memory
+/// from which on the program surely stays within `--slowdown` of its speed with unlimited memory. With `-- COMMAND` the program is recorded
 /// first.
 ///
 /// A record of regions (`isotherm monitor`) or generations cannot be replayed. From such a file come how much memory was cold, how often
 /// it was used again, and the least `memory.high` that this supports: docs/use/advise.md#records-of-a-running-program.
 ///
-/// With `--fast` and `--slow` it asks something else: on a machine whose fast memory holds only a part of the program's peak, which
+/// With `--fast` and `--slow` it answers another question: on a machine whose fast memory holds only a part of the program's peak, which
 /// policy keeps the right pages there? Every policy over tiers is played, and compared with all memory fast.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -97,8 +97,8 @@ pub(crate) struct Args {
     #[arg(long, help_heading = RARE, value_name = "EFFORT", default_value = "normal", conflicts_with = "fast")]
     effort: Effort,
     /// Part of the recording that is played: auto, off, scout:1/N, or 1/N. 1/N plays a sample of its memory in place of the whole. auto:
-    /// the whole recording; if it is long and has much memory, a sample first finds out which sizes are worth playing. off: the whole
-    /// alone. scout:1/16: the whole, after this sample.
+    /// the whole recording; if it is long and has much memory, a sample first finds out which sizes are worth playing. off: only the whole
+    /// recording. scout:1/16: the whole, after this sample.
     #[arg(long, help_heading = RARE, value_name = "SAMPLE", default_value = "auto", conflicts_with = "fast")]
     sample: Sampling,
     /// Neither use nor keep replays of earlier questions (`~/.cache/isotherm/replays`, at most 256 MiB; ISOTHERM_NO_CACHE=1 too).
@@ -132,7 +132,7 @@ pub(crate) struct Args {
     anyway: bool,
     #[command(flatten)]
     format: FormatArg,
-    /// Run COMMAND once as it is before it is recorded, for its CPU time and memory (see `isotherm record --help`).
+    /// Run COMMAND once unchanged before it is recorded, for its CPU time and memory (see `isotherm record --help`).
     #[arg(long, help_heading = RARE, requires = "command")]
     native_first: bool,
     /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high.
@@ -412,7 +412,7 @@ fn beside(scenario: &Scenario, file: &Path) -> Scenario {
     scenario
 }
 
-/// The path of a file from a folder on, both full paths; unchanged if they have nothing but the root in common.
+/// The path of a file from a folder on, both full paths; unchanged if they have only the root in common.
 fn from(folder: &Path, file: &Path) -> PathBuf {
     let shared = folder.components().zip(file.components()).take_while(|(one, other)| one == other).count();
     if shared < 2 {

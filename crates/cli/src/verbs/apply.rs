@@ -23,11 +23,11 @@ mod module;
 
 /// Make settings of this machine out of a configuration that `isotherm advise --config` wrote.
 ///
-/// Shows the exact list of writes, and makes them with --yes alone. Each stands in a journal before it is made, is read back after it, and
-/// is taken back by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel reclaims and kills no process;
-/// with --max it becomes memory.max, as in the simulation. The modules DAMON_RECLAIM and DAMON_LRU_SORT for the presets `reclaim` and
-/// `lru-sort` are switches of the whole machine. So is the page-replacement policy: where the advice is for another one than this machine
-/// runs, it is refused, or switches with --switch-policy.
+/// Shows the exact list of writes, and makes them with --yes alone. Each write is recorded in a journal before it is made, is read back
+/// after it, and is undone by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel reclaims and kills no
+/// process; with --max it becomes memory.max, as in the simulation. The modules DAMON_RECLAIM and DAMON_LRU_SORT for the presets `reclaim`
+/// and `lru-sort` are switches of the whole machine. So is the page-replacement policy: if the advice is for another policy than this
+/// machine runs, it is refused, or switches with --switch-policy.
 ///
 /// Everything that needs watching at run time is work for the daemon: schemes over a group, generations, limits, compaction and tiering.
 /// --daemon-config FILE writes them as a configuration that `isotherm daemon check` and `isotherm daemon run` take, with targets in the
@@ -180,7 +180,7 @@ fn configuration(scenario: &Scenario, args: &Args, acts: bool) -> Result<(String
     daemon_config::text(scenario, &place, args.cgroup.as_deref(), acts)
 }
 
-/// Refuses what this command cannot do, with the command that can.
+/// Refuses scenarios that this command cannot apply, and names the command that can.
 fn refuse_what_needs_more(scenario: &Scenario, args: &Args, has_module: bool) -> Result<(), CliError> {
     let place = args.advice.display();
     // A variant that changes nothing is the file as it is: advice compares it with the program without limits.

@@ -104,7 +104,7 @@ fn say_trace(output: &Path, meta: &TraceMeta, ui: &Ui) {
     meta.notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
 }
 
-/// `warned`: what has been said as a warning, and is among the notes too.
+/// `warned`: text that was already printed as a warning, and is among the notes too.
 fn say_record(output: &Path, meta: &RecordMeta, warned: &[Warning], ui: &Ui) {
     ui.say(format_args!("{}: {} snapshots, {} regions", output.display(), meta.snapshots, meta.regions));
     let warned: Vec<String> = warned.iter().map(Warning::to_string).collect();

@@ -15,7 +15,7 @@ use crate::format::{Format, FormatArg};
 use crate::live::{child, undo};
 use crate::ui::Ui;
 
-/// Find out what isotherm can see and do on this machine, and what is missing for the rest.
+/// Find out which features of isotherm work on this machine, and what the others need.
 ///
 /// Each way of watching is tried on a process of our own: it touches half of its memory, and the check is whether that half is found.
 /// Nothing that another process uses is touched; the answer is "busy" then. Exit code 0: a way to watch processes works, and the kernel

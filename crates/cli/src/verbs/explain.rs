@@ -31,8 +31,8 @@ use crate::ui::Ui;
 /// Say in words what the schemes of a run did, and what stopped them.
 ///
 /// The run is played with all its monitors: of a scenario one variant with one workload and the first seed, or a trace with a preset on a
-/// machine of its own. A result that was saved (`isotherm simulate --format json`) holds it already, and nothing is played. Each region
-/// that a scheme was shown is counted by its result. Meaning of the reasons: docs/mechanism/schemes.md.
+/// machine of its own. A saved result (`isotherm simulate --format json`) holds it already, and no run is played. Each region that a scheme
+/// was shown is counted by its result. Meaning of the reasons: docs/mechanism/schemes.md.
 ///
 /// With --live it reads the audit of the daemon: what each section did, what was refused, what was left alone, and why nothing happened.
 ///
@@ -161,7 +161,7 @@ fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Reported<'a>, 
     })
 }
 
-/// Whether the file holds JSON, as far as its first character can say.
+/// Whether the file holds JSON, judged by its first character.
 fn is_json(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
@@ -311,7 +311,7 @@ struct Reported<'a> {
     monitors: Vec<ExplainedMonitor>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitsOutcome>,
-    /// Where, if that was asked for.
+    /// Places, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     places: Vec<places::Place>,
 }

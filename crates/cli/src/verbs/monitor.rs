@@ -26,8 +26,8 @@ use source::{Source, SourceArgs};
 /// Watch which memory is used how often, and write it down as a region record: of a running process, group or machine, or of a replay
 /// on the simulated machine.
 ///
-/// Running processes are watched by DAMON, by the accessed-bit module or by clear_refs (--source). Nothing else on the machine is changed,
-/// and it costs at most --max-cpu of one processor.
+/// Running processes are watched by DAMON, by the accessed-bit module or by clear_refs (--source). No other state of the machine is
+/// changed, and it costs at most --max-cpu of one processor.
 ///
 /// A trace is replayed with memory for everything, so that the record shows the program and not its shortage. The ending of the record's
 /// name decides its format: .parquet is isotherm's own, .json is damo's. Flags also have damo's spellings.

@@ -32,11 +32,11 @@ pub(crate) struct Args {
     /// processes 100ms].
     #[arg(long, value_name = "TIME")]
     epoch: Option<Duration>,
-    /// Run the program twice: first as it is, for its CPU time and memory. The trace's clock follows that CPU time, and the figures stand in
-    /// the trace. Only for programs that do the same again.
+    /// Run the program twice: first unchanged, for its CPU time and memory. The trace's clock follows that CPU time, and the trace holds
+    /// the figures. Only for programs that do the same again.
     #[arg(long)]
     native_first: bool,
-    /// Run the program once as it is, and print its CPU time and memory; record nothing.
+    /// Run the program once unchanged, and print its CPU time and memory; record nothing.
     #[arg(long, conflicts_with_all = ["output", "native_first", "pid", "cgroup"])]
     native_only: bool,
     /// CPU time of 1000 instructions, where no native run sets the clock. Without it each kind of work is counted at its own price.
@@ -67,7 +67,7 @@ runs threads one at a time. It is made for x86-64 alone.
 
 The exit code is the program's (128 + n after signal n); 3 without a program run: this host lacks something.";
 
-/// Records and says what came out.
+/// Records, and reports the result.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let Some(output) = args.output else {
         let native = isotherm_recorder::run_native(&args.command).map_err(to_cli)?;

@@ -20,7 +20,7 @@ use crate::live::{HandsArgs, OwnCpu, Use, hands};
 use crate::ui::Ui;
 use crate::verbs::compact::COMPACTOR;
 
-/// Watch and steer this machine as a live configuration says, until it is stopped.
+/// Watch and steer this machine by a live configuration, until it is stopped.
 ///
 /// Sections observe unless they say enable = true: they report what they would do, and change only what watching itself needs. With
 /// --dry-run no section acts, even if the file lets it. Each action is written down before it is done, is read back after it, and pauses

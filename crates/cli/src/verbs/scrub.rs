@@ -119,7 +119,7 @@ fn scrub_lines(input: &Path, part: &Path, kind: Lines, names: &mut Names, ui: &U
     Ok(())
 }
 
-/// Refuses a tape that would be played otherwise than the one it was made of.
+/// Refuses a tape whose replay would differ from that of the original.
 fn same_decisions(before: &str, after: &str, place: &str) -> Result<(), CliError> {
     let play = |text: &str| -> Result<Played, CliError> {
         let (header, tape) = Tape::read(text).map_err(|error| CliError::failed(format!("{place}: {error}")))?;

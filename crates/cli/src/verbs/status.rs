@@ -13,7 +13,8 @@ use crate::ui::Ui;
 
 /// Show the daemon's sections, what they asked for and what was done, and why nothing happened.
 ///
-/// Exit code 0: a daemon is at work; 1: none is; 3: whether one is cannot be seen by this user; 4: it is, and nothing acts now.
+/// Exit code 0: a daemon is at work; 1: no daemon runs; 3: this user cannot see whether one runs; 4: it is at work, and no section may act
+/// now.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -19,8 +19,8 @@ use crate::ui::Ui;
 /// Play a scenario at many points: traces, policies, sizes, parameters, seeds.
 ///
 /// SPACE is a TOML file that names a scenario and the values that vary in it. Each run is a file of Parquet below --output, which pandas,
-/// Polars and DuckDB read as one table. The same command resumes an ended sweep, and plays no run twice. A run that fails is a row that
-/// says why. Exit code 4: some runs failed, or it was ended.
+/// Polars and DuckDB read as one table. The same command resumes an ended sweep, and plays no run twice. A run that fails is a row with the
+/// reason. Exit code 4: some runs failed, or it was ended.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Folder of the dataset; it is made.
     #[arg(short, long, value_name = "FOLDER", required_unless_present_any = ["serve", "dry_run"])]
     output: Option<PathBuf>,
-    /// Say what would be played, and play nothing.
+    /// Show what would be played, and play nothing.
     #[arg(long)]
     dry_run: bool,
     /// Processes that play runs [default: one per processor].
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Ask before spaces of more runs are played, and refuse them if the question cannot be answered (no terminal).
     #[arg(long, value_name = "RUNS", default_value_t = 10_000)]
     limit: u64,
-    /// Play runs that come on standard input: what --processes starts.
+    /// Play runs that come on standard input: --processes starts such programs.
     #[arg(long, hide = true, exclusive = true)]
     serve: bool,
     #[command(flatten)]

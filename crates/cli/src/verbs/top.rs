@@ -46,7 +46,7 @@ pub(crate) struct Args {
     keys: String,
 }
 
-/// Largest side of a captured screen: beyond, memory for the picture is wasted.
+/// Largest side of a captured screen: larger pictures would only waste memory.
 const SIDE_MAX: u16 = 1000;
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {

@@ -26,7 +26,7 @@ use crate::verbs::compact::COMPACTOR;
 use metrics::{Metrics, UserMetric};
 use outcome::{Outcome, ending, predicted, prediction, sentence, table};
 
-/// The longest trial, unless --for or --pairs says so.
+/// The longest trial, unless --for or --pairs is given.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Find out which of two configurations is better on this machine, under its own load.
@@ -42,7 +42,7 @@ Examples:
   sudo isotherm daemon trial none new.toml --metric latency=/run/web/p99:lower --yes
   sudo isotherm daemon trial old.toml new.toml --metric done=/run/web/requests:higher:rate --for 4h --format json -o trial.json --yes")]
 pub(crate) struct Args {
-    /// Live configuration A, the one to compare with; `none`: nothing is configured.
+    /// Live configuration A, the base of the comparison; `none`: nothing is configured.
     #[arg(value_name = "A")]
     a: PathBuf,
     /// Live configuration B.
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// Write the result to this file, as JSON.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Run it. Without, the plan is shown and nothing is done.
+    /// Run it. Without it, the plan is shown and nothing is done.
     #[arg(long)]
     yes: bool,
     /// Show the plan and do nothing, also with --yes.

@@ -14,8 +14,7 @@ pub struct Decision {
     pub order: u32,
     /// Free base pages of all zones of the node.
     pub free_pages: u64,
-    /// Free blocks of the order. Without it extfrag says little: it is a share of free memory, and swings with
-    /// reclaim.
+    /// Free blocks of the order. Without it extfrag is hard to interpret: it is a share of free memory, and swings with reclaim.
     pub free_blocks: u64,
     /// Percent of free pages that lie in blocks smaller than `order`.
     pub extfrag: u32,
@@ -55,7 +54,7 @@ pub enum Hold {
     BackingOff,
     /// No block is predicted to become free.
     NoYield,
-    /// The host reports nothing from which a yield could be predicted.
+    /// The host reports no data from which a yield could be predicted.
     YieldUnknown,
 }
 

@@ -41,7 +41,7 @@ impl Deferral {
         self.order_failed = self.order_failed.max(order.saturating_add(1));
     }
 
-    /// Whether the pause is the longest there is: hints about what to skip are then forgotten.
+    /// Whether the pause is the longest possible: hints about skipped blocks are then forgotten.
     pub const fn is_restarting(&self, order: u32) -> bool {
         order >= self.order_failed && self.shift == MAX_SHIFT && self.considered >= 1 << MAX_SHIFT
     }

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompactionError {
-    /// A value that makes no sense, alone or together with the others.
+    /// A value that is invalid, by itself or together with the others.
     #[error("`{place}` is {got}; allowed: {allowed}")]
     OutOfRange {
         place: String,

@@ -22,7 +22,7 @@ pub struct Request {
     pub order: u32,
     /// A zone is compacted if its extfrag is above this, percent (0 to 100).
     pub high: u32,
-    /// And until it is there or below. The original series says "below"; its code, and the kernel's, stop at the mark.
+    /// Runs go on until extfrag is at this mark or below. The original series says "below"; its code, and the kernel's, stop at the mark.
     pub low: u32,
     /// Limits of the whole request.
     #[serde(default)]
@@ -54,7 +54,7 @@ impl Request {
     }
 }
 
-/// A request that is worked on. Drive it until [`poll_timeout`](Self::poll_timeout) says `None`.
+/// A request that is worked on. Drive it until [`poll_timeout`](Self::poll_timeout) returns `None`.
 #[derive(Debug)]
 pub struct CompactExtfrag {
     request: Request,

@@ -131,7 +131,7 @@ impl LevelControl {
 }
 
 /// Zones to compact, and the number of blocks that should be free in each, until demand is met with a quarter to spare. The largest yield
-/// comes first, at equal ones the highest zone, since low memory is for those who can use no other.
+/// comes first, at equal yields the highest zone, since low memory is kept for requests that can use no other.
 fn plan(zones: &[ZoneState], yields: &[Option<u64>], demand: u64) -> Vec<Task> {
     let free: u64 = zones.iter().map(|zone| zone.blocks.suitable(HUGE_ORDER)).sum();
     let wanted = demand.saturating_add((demand / 4).max(1));

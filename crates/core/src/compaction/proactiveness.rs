@@ -54,7 +54,7 @@ pub struct ScoreMarks {
 }
 
 impl Proactiveness {
-    /// Never starts and stops what runs.
+    /// Whether compaction never starts, and a running one stops.
     pub const fn is_off(self) -> bool {
         self.0 == 0
     }

@@ -112,7 +112,7 @@ impl Rfc {
         Ok(Self { table, interval: config.interval, node, next: now, run: None, deferrals: BTreeMap::new() })
     }
 
-    /// The lowest order that says that a zone should be compacted, and that has room for it.
+    /// The lowest order at which a zone should be compacted and has room for it.
     fn trigger(&self, zone: &ZoneState) -> Option<u32> {
         (1..zone.blocks.orders()).find(|&order| {
             zone.blocks.extfrag(order) > self.table.high[order as usize] && has_room(zone, order, Gap::Linux5_3)

@@ -39,11 +39,11 @@ pub fn estimated_yield(movable: &super::FreeBlocks, spoilt_ppm: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoilRate(u64);
 
-/// The assumption before anything was tried: one block in ten.
+/// The assumption before the first attempt: one block in ten.
 const START_PPM: u64 = 100_000;
 /// A block changes the average by one part in eight.
 const WEIGHT: u64 = 8;
-/// More blocks of one attempt say no more.
+/// More blocks of one attempt add no information.
 const MAX_BLOCKS: u64 = 256;
 
 impl Default for SpoilRate {

@@ -19,8 +19,8 @@ pub struct Estimate {
     pub high_pages: u64,
     /// Pages used within [`reported_window_ms`](Self::reported_window_ms); 0 where that is `None`.
     pub pages: u64,
-    /// The window closest to the one asked for that begins with a generation; of two equally close, the longer. `None`: all
-    /// that there is lies in the oldest generation or is too new.
+    /// The window closest to the requested one that begins with a generation; of two equally close windows, the longer. `None`: all that
+    /// there is lies in the oldest generation or is too new.
     pub reported_window_ms: Option<u64>,
 }
 

@@ -204,7 +204,7 @@ impl Estimator {
     }
 
     /// Makes a generation of each target if one is due at `now`, and reads. Early calls do nothing and give `None`; so does a call that
-    /// could not read; [`why`](Self::why) then says so. After a long sleep it does so once, and counts the runs that it missed.
+    /// could not read; [`why`](Self::why) then holds the reason. After a long sleep it does so once, and counts the runs that it missed.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn GenerationsHost) -> Option<Reading> {
         let due = self.due.filter(|&due| due <= now)?;
         let intervals = now.since(due).ns() / self.config.interval.ns();

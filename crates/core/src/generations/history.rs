@@ -44,7 +44,7 @@ impl History {
         Self { samples: VecDeque::new(), most: most.max(1) }
     }
 
-    /// Takes in the rows that were read at `now`. Nothing is learnt of a group with fewer than two generations. A group whose numbers went
+    /// Takes in the rows that were read at `now`. A group with fewer than two generations gives no information. A group whose numbers went
     /// back is another one: its history is forgotten.
     pub fn push(&mut self, now: Instant, rows: &[GenerationRow]) {
         let [oldest, second, ..] = rows else { return };

@@ -30,8 +30,8 @@ pub struct Forecast {
     pub largest_safe_ms: u64,
 }
 
-/// The effect of `min_ttl_ms` (0 is off) on a node with these groups. `swappiness` says which types may be evicted there: without free
-/// swap, files alone.
+/// The effect of `min_ttl_ms` (0 is off) on a node with these groups. `swappiness` decides which types may be evicted there: without free
+/// swap, only files.
 pub fn forecast(min_ttl_ms: u64, groups: &[GroupFacts<'_>], swappiness: Swappiness) -> Forecast {
     let evictable = |row: &GenerationRow| {
         let anon = if swappiness.takes_anon() { row.anon_pages } else { 0 };

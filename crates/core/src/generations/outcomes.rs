@@ -19,7 +19,7 @@ pub struct Times {
 pub enum GenerationReason {
     /// The group was aged: a new generation was made.
     Aged,
-    /// No generation but the two youngest is as old as the threshold: nothing is cold.
+    /// No generation, except perhaps the two youngest, is as old as the threshold: nothing is cold.
     NothingOld,
     /// Cold memory was found, but others had used up the budget.
     BudgetUsed,
@@ -28,7 +28,7 @@ pub enum GenerationReason {
     /// Cold memory was found, but too many of the evicted pages came back.
     Refaults,
     Evicted,
-    /// Asked for, but still there: in use after all, locked, being written, or without a place in swap.
+    /// Evicted on request, but still there: in use after all, locked, being written, or without a place in swap.
     StillThere,
     /// There is no group of that name.
     NoGroup,
@@ -94,7 +94,7 @@ impl GenerationWhy {
         self.last_refusal = Some(error.to_string());
     }
 
-    /// The sum with the counts of another of the same passes.
+    /// The sum with other counts of the same passes.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let mut sum = self.clone();

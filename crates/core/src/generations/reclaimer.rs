@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Age of the oldest of four generations right after an ageing, in intervals.
 const OLDEST_INTERVALS: u64 = 3;
-/// Passes whose evictions are compared with what comes back.
+/// Passes whose evictions are compared with later refaults.
 const PASSES_BLAMED: usize = 8;
 
 /// Settings of a proactive reclaimer.
@@ -35,7 +35,8 @@ pub struct ReclaimerConfig {
     /// Passes are left out, and the budget halved, after an interval in which some task was stalled by memory for more than
     /// this share of the time. Default 0.1 %.
     pub pressure: Ratio,
-    /// It also backs off after an interval in which more came back than this share of the evictions of the last eight passes. Default 5 %.
+    /// It also backs off after an interval in which more pages came back than this share of the evictions of the last eight passes. Default
+    /// 5 %.
     pub refaults: Ratio,
     /// Whether walks scan everywhere, as for estimates.
     pub force_scan: bool,
@@ -103,7 +104,7 @@ impl ReclaimerConfig {
 /// The result of one pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pass {
-    /// The generations as they were before anything was evicted.
+    /// The generations before anything was evicted.
     pub reading: Reading,
     /// Bytes in generations of the threshold's age and more.
     pub cold_bytes: u64,
@@ -260,7 +261,7 @@ impl Reclaimer {
         refaulted_bytes.is_some_and(is_too_much).then_some(GenerationReason::Refaults)
     }
 
-    /// Groups with something cold, most first.
+    /// Groups with cold memory, most first.
     fn cold_groups<'a>(&mut self, reading: &'a Reading) -> Vec<Cold<'a>> {
         let threshold_ms = self.config.threshold.ns() / 1_000_000;
         let mut cold = Vec::new();
@@ -290,7 +291,7 @@ impl Reclaimer {
         rows.iter().filter(|row| row.seq <= min_gen_nr).map(pages).fold(0, u64::saturating_add)
     }
 
-    /// Spends the budget, on those with the most cold memory first. Bytes freed.
+    /// Spends the budget, first on groups with the most cold memory. Bytes freed.
     fn evict(&mut self, cold: &mut [Cold<'_>], host: &mut dyn GenerationsHost) -> u64 {
         let mut left = self.budget / PAGE_BYTES;
         let mut orders = Vec::with_capacity(cold.len());

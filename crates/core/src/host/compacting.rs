@@ -37,7 +37,7 @@ pub trait Compacting {
         Err(HostError::NotHere("this host does not compact"))
     }
 
-    /// Ends what steps on a node have begun and what goes on without them. Does nothing where a step ends with its call.
+    /// Ends work that steps on a node have begun and that goes on without them. Does nothing if a step ends with its call.
     fn cease(&mut self, _node: NodeId) {}
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for ZoneId {
     }
 }
 
-/// A zone as it is just now.
+/// The present state of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneState {
     pub id: ZoneId,
@@ -67,7 +67,7 @@ pub struct ZoneState {
     pub marks: Marks,
     /// Free blocks of migrate type Movable; `None` where types are not known.
     pub movable: Option<FreeBlocks>,
-    /// [`predicted_yield`](crate::compaction::predicted_yield) from what each page block holds; `None` where that cannot be known.
+    /// [`predicted_yield`](crate::compaction::predicted_yield) from the contents of each page block; `None` if they cannot be known.
     pub exact_yield: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ pub struct ZoneState {
 pub struct CompactionSignals {
     /// kswapd of the node is at work.
     pub is_reclaiming: bool,
-    /// It is not now, but was since the last query: as seen by a host that counts the pages scanned.
+    /// kswapd is not at work now, but was since the last query: known to a host that counts scanned pages.
     pub has_reclaimed: bool,
     /// Huge pages that were asked for since some fixed time, obtained or not.
     pub huge_wanted: u64,
@@ -145,7 +145,7 @@ impl Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactStep {
     pub zone: ZoneId,
-    /// Start at the ends of the zone. Otherwise from where the last step in this zone stopped.
+    /// Start at the ends of the zone. Otherwise the step starts where the last step in this zone stopped.
     pub is_first: bool,
     /// Events that the move may wait for.
     pub mode: CompactMode,
@@ -221,7 +221,7 @@ pub struct Compacted {
     pub blocks_freed: u64,
     /// Page blocks scanned that stay in use because of pages that never move.
     pub blocks_spoiled_unmovable: u64,
-    /// Likewise, of movable pages that are pinned just now.
+    /// Page blocks scanned that stay in use because of movable pages that are pinned just now.
     pub blocks_spoiled_pinned: u64,
     /// CPU time of the thread that compacts.
     pub cpu: Duration,

@@ -39,7 +39,7 @@ pub trait Gauging {
     }
 }
 
-/// Gauges that a host can read for the schemes of a target. A scheme that asks for more is refused when it is given.
+/// Gauges that a host can read for the schemes of a target. A scheme that needs more gauges is refused when it is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GaugeCapabilities {
     /// Goals' metrics whose [`Gauge`]s it reads. `user-input` needs no host.

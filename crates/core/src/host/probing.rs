@@ -95,17 +95,17 @@ pub struct Capabilities {
     /// log2 of the bytes that an entry spans, from the base page up, ascending: `[12, 21, 30, 39]` for four levels on
     /// x86-64. Levels outside it do not exist.
     pub shifts: Vec<u8>,
-    /// The highest level whose accessed bit means something: 0 where hardware sets no bits above the leaf, one below the
-    /// top where user and kernel halves have separate top tables.
+    /// The highest level whose accessed bit is meaningful: 0 if hardware sets no bits above the leaf, one below the top if user and kernel
+    /// halves have separate top tables.
     pub highest_level: Level,
     /// Whether [`Probing::flush`] does anything.
     pub flush: bool,
     /// Whether [`Probing::scan_children`] works here.
     pub scan_children: bool,
-    /// Whether entries above the leaf can only rule pages out, as those of physical memory. An upper entry covers unrelated page
-    /// frames, so its bit can say that a frame was not used there, and never that it was. A probe at an upper level then clears
-    /// the leaves that map the page and all entries above them up to that level. A test reads them from the top, and asks a leaf
-    /// only where all above it were set. The answer is that of the leaf. Source: docs/spec/page-table-profiling.md#s7-3.
+    /// Whether entries above the leaf can only rule pages out, as those of physical memory. An upper entry covers unrelated page frames, so
+    /// its bit can prove that a frame was not used there, but never that it was. A probe at an upper level then clears the leaves that map
+    /// the page and all entries above them up to that level. A test reads the entries from the top, and reads a leaf only if all entries
+    /// above it were set. The answer is that of the leaf. Source: docs/spec/page-table-profiling.md#s7-3.
     pub rules_out: bool,
 }
 

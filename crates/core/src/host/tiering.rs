@@ -110,7 +110,7 @@ pub struct TierNode {
     pub has_memory: bool,
 }
 
-/// A mapping of a space (a VMA), with what decides whether it is scanned.
+/// A mapping of a space (a VMA), with the facts that decide whether it is scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Area {
     /// Byte addresses of the mapping.
@@ -144,7 +144,7 @@ pub struct AreaKind {
 /// The result of [`Tiering::scan_accessed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanned {
-    /// First byte that was not scanned: the end of the range, or less where the filter said stop.
+    /// First byte that was not scanned: the end of the range, or less if the filter stopped the scan.
     pub next: u64,
     /// CPU time that it took the thread that runs the core.
     pub spent: Duration,

@@ -97,7 +97,7 @@ pub struct LimitsConfig {
     /// The limit is never set below this, a page (4 KiB) and more. Default 64 MiB.
     #[serde(default = "floor")]
     pub floor: Bytes,
-    /// The limit is never set above this. Left out: the limit is taken away (`max`) where great harm asks for it.
+    /// The limit is never set above this. If left out, the limit is removed (`max`) if great harm requires it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<Bytes>,
     /// Whether LRU lists are sorted one interval before each squeeze, by making a generation of the group. The two-list LRU has no such
@@ -141,7 +141,7 @@ const fn backoff_max() -> Duration {
 }
 
 impl LimitsConfig {
-    /// Right-sizing of the group at `target`, all else by default.
+    /// Right-sizing of the group at `target`, with defaults otherwise.
     pub fn new(target: impl Into<String>) -> Self {
         Self {
             target: target.into(),

@@ -23,13 +23,13 @@ pub enum LimitAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitReason {
-    /// Harm is at most half of the goal, and nothing else speaks against a squeeze.
+    /// Harm is at most half of the goal, and no other reason forbids a squeeze.
     Calm,
     /// Memory pressure of the group is above its goal.
     Pressure,
     /// Refaults of the group are above their goal.
     Refaults,
-    /// Harm is above its goal, but the limit was neither reached nor near: raising it would change nothing.
+    /// Harm is above its goal, but the limit was neither reached nor near, so raising it would change nothing.
     Elsewhere,
     /// Harm is above half of its goal.
     Near,

@@ -34,7 +34,7 @@ pub(crate) fn drop_twins(target: &mut Target) {
     probes.truncate(kept);
 }
 
-/// Counts what was seen; returns how many results were none.
+/// Counts the results; returns the number of unknown ones.
 pub(crate) fn count(target: &mut Target) -> u64 {
     debug_assert_eq!(target.batch_ends.len(), target.regions.len(), "each region knows where its probes end");
     debug_assert_eq!(

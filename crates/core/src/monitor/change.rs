@@ -26,7 +26,7 @@ pub enum TargetChange {
         /// The ranges that it covers from now on. If empty, the target keeps its present ranges, with all results.
         ranges: Vec<UnitRange>,
     },
-    /// The target at this place is taken away; those behind keep their places until all are matched.
+    /// The target at this place is removed; later targets keep their places until all are matched.
     Remove,
 }
 

@@ -45,7 +45,7 @@ pub enum Operations {
     /// All of a process. Ranges follow its mappings; given ones last only until the first update.
     #[default]
     Vaddr,
-    /// Given ranges of a process, for good.
+    /// Given ranges of a process, which never change.
     Fvaddr,
     /// Given ranges of physical memory, one target. Pages are sampled through all their mappings.
     Paddr,

@@ -43,7 +43,7 @@ pub enum MonitorError {
     /// A target of this number is in the context already.
     #[error("target {} is in this context already", .0.0)]
     TargetTwice(TargetId),
-    /// An entry to take away has nothing at its place.
+    /// An entry to remove has no target at its place.
     #[error("target entry {index} takes away a target, but the context has only {nr_targets}")]
     NothingToTakeAway {
         /// Position of the entry in the list, from 0.

@@ -49,7 +49,7 @@ pub(crate) fn add_companions(target: &mut Target, tick: u64) {
     target.probes.rotate_right(target.doubted.len());
 }
 
-/// Compares probes of one tick, one below the entry of the other, and says whether any contradict.
+/// Compares pairs of probes of one tick, one below the entry of the other, and returns whether any pair contradicts.
 pub(crate) fn find_contradictions(target: &Target, activity: &mut Activity) -> bool {
     debug_assert_eq!(
         target.probes.len(),

@@ -61,8 +61,8 @@ pub(crate) use random::Random;
 /// The smallest region while no target has reported the size of its pages.
 const PAGE: u64 = 4096;
 
-/// One monitoring context, driven from outside: call [`handle_timeout`](Self::handle_timeout) when
-/// [`poll_timeout`](Self::poll_timeout) says, then read [`snapshot`](Self::snapshot) if there is a new one.
+/// One monitoring context, driven from outside: call [`handle_timeout`](Self::handle_timeout) at the time that
+/// [`poll_timeout`](Self::poll_timeout) returns, then read [`snapshot`](Self::snapshot) if there is a new one.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     config: MonitorConfig,
@@ -205,7 +205,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Begins monitoring at `now`; counters of work go on from before. Nothing if it runs already.
+    /// Begins monitoring at `now`; counters of work go on from before. Does nothing if it runs already.
     pub fn start(&mut self, now: Instant) {
         if !self.is_running() {
             self.phase = Phase::Starting(now);
@@ -254,8 +254,8 @@ impl Monitor {
         &self.snapshot
     }
 
-    /// The regions of a target as they are now, in address units: in the middle of an aggregation their counts are partial,
-    /// and `nr_accesses_bp / 10,000` says more. `None` for a target that is not here.
+    /// The present regions of a target, in address units: in the middle of an aggregation their counts are partial, and `nr_accesses_bp /
+    /// 10,000` is the better estimate. `None` for a target that is not here.
     pub fn regions(&self, target: TargetId) -> Option<&[Region]> {
         self.targets.iter().find(|other| other.id == target).map(|target| target.regions.as_slice())
     }
@@ -276,8 +276,8 @@ impl Monitor {
         self.scheme_reports().into_iter().zip(self.schemes.places()).map(with_places).collect()
     }
 
-    /// Collects the regions that schemes are tried on, one pass of each, for an
-    /// [`Event::TriedRegions`]. `false`: it does so already, or there are no schemes.
+    /// Collects the regions that schemes are tried on, one pass of each, for an [`Event::TriedRegions`]. `false`: it is collecting already,
+    /// or there are no schemes.
     pub fn start_walk(&mut self) -> bool {
         self.schemes.start_walk()
     }
@@ -303,7 +303,7 @@ impl Monitor {
     }
 }
 
-/// Whether the host can do for `id` what `config` asks for; its levels if so.
+/// Checks that the host has the features that `config` needs for `id`; returns its levels.
 fn admit(config: &MonitorConfig, id: TargetId, host: &dyn MonitorHost) -> Result<Levels, MonitorError> {
     let capabilities = host.capabilities(id);
     let strategy = config.strategy.entry();

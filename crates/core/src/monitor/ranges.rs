@@ -46,7 +46,7 @@ pub enum RangesError {
 /// The three ranges of a process between its two largest gaps, in address order, bounds aligned up.
 ///
 /// Mappings are in bytes, as units are in a process. In a usual layout these are heap, mapped area and stack; smaller holes stay inside and
-/// are just never seen accessed. Of equal gaps the first found keeps the better place.
+/// are never found accessed. Of equal gaps the first found keeps the better place.
 pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[UnitRange; 3], RangesError> {
     debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");
     let (mut largest, mut second) = (AddressRange::default(), AddressRange::default());

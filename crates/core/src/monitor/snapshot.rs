@@ -146,8 +146,8 @@ pub enum Event {
         /// Why the mappings cannot be made into ranges.
         why: RangesError,
     },
-    /// A process has fewer than three separate places with mappings, around which three ranges could be made: each is monitored
-    /// as it is. The kernel's `vaddr` monitors nothing then.
+    /// A process has mappings in fewer than three separate places, so three ranges cannot be made: each place is monitored as it is. The
+    /// kernel's `vaddr` monitors nothing then.
     FewPlaces {
         target: TargetId,
         /// How many there are: 1 or 2.

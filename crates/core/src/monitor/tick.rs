@@ -16,9 +16,8 @@ use crate::vocabulary::UnitRange;
 use isotherm_units::{Duration, Instant};
 
 impl Monitor {
-    /// Does the work that is due at `now`. Early or repeated calls do nothing. A call that comes late does one tick; those missed are only
-    /// counted. Catching up one by one would load a machine that is loaded already. Counts and ages are stated as if every tick had come in
-    /// time.
+    /// Does the work that is due at `now`. Early or repeated calls do nothing. A late call does one tick; missed ticks are only counted.
+    /// Catching up one by one would load a machine that is loaded already. Counts and ages are stated as if every tick had come in time.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn MonitorHost) -> Tick {
         let Some(at) = self.poll_timeout().filter(|at| *at <= now) else { return Tick::default() };
         let number_before = self.snapshot.number;
@@ -546,7 +545,7 @@ impl Monitor {
     }
 }
 
-/// A probe of the leaf at an address in each region: what most ticks draw.
+/// A probe of the leaf at an address in each region, which is what most ticks draw.
 fn draw_leaves(regions: &[Region], unit: u64, random: &mut Random, probes: &mut Vec<Probe>) {
     // A copy stays in registers.
     let mut chance = random.clone();

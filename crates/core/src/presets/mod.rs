@@ -1,7 +1,7 @@
 //! Ready configurations with few knobs: Linux's own modules, and settings from the literature (docs/spec/schemes.md#s12 and #s13).
 //!
-//! A preset is one file and one line below. It is written as its name with those values that differ:
-//! `{ preset = "lru-sort", quota-time = "20ms" }`.
+//! A preset is one file and one line below. A preset is written as its name with the values that differ: `{ preset = "lru-sort", quota-time
+//! = "20ms" }`.
 
 mod lru_sort;
 mod module;

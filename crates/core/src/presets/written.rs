@@ -6,7 +6,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// Reads the name of a preset, or a table of its name and what differs: for `deserialize_with`.
+/// Reads the name of a preset, or a table of its name and the keys that differ: for `deserialize_with`.
 ///
 /// # Errors
 /// Errors of the deserializer, and unknown names.

@@ -18,12 +18,12 @@ const PROBE_ABOVE: Bytes = Bytes::new(16 << 30);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PromotionConfig {
-    /// Rules of the decisions. Left out: `rch`, or as who runs it says.
+    /// Rules of the decisions. If left out: `rch`, or the mode that the caller chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Off, it lists spaces and scans none.
     pub scan_enabled: bool,
-    /// The node of the top tier that pages go to where nothing speaks for another; in `v0` always.
+    /// The node of the top tier to which pages go if there is no reason for another; in `v0` always.
     pub target_node: u32,
     /// The scan period of new spaces, within the bounds of the mode.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct PromotionConfig {
     /// When a page counts as useful, that is, worth promoting. Left out: as the mode has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_rule: Option<PageRule>,
-    /// The scan of an area ends at the first empty entry, as in `v0`. Sparse heaps lose what lies behind.
+    /// The scan of an area ends at the first empty entry, as in `v0`. In sparse heaps the pages after a hole are never found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_on_hole: Option<bool>,
     /// Scanning splits huge mappings, as in all versions: afterwards they cost base pages' misses.

@@ -23,7 +23,7 @@ macro_rules! counters {
 counters! {
     /// Scans of spaces that ended.
     mm_scans => "nr_kmmscand_mm_scans";
-    /// Areas that were passed, also those not scanned; in `rch` scans of regions.
+    /// Areas that were passed, including areas that were not scanned; in `rch` scans of regions.
     vma_scans => "nr_kmmscand_vma_scans";
     /// Entries queued to be moved.
     queued => "nr_kmmscand_migadded";
@@ -48,7 +48,7 @@ counters! {
     regions_probed => "regions_probed";
     /// Probed regions in which a page on a slow node had been accessed.
     probes_hit => "probes_hit";
-    /// Regions skipped, as nothing had used the table entry above them.
+    /// Regions skipped because no use had set the table entry above them.
     regions_quiet => "regions_quiet";
     /// Base pages that were moved.
     migrated_pages => "pages_migrated";

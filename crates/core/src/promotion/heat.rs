@@ -9,7 +9,7 @@ const REGION_MAX: u64 = 1 << 30;
 const REGIONS: u64 = 4096;
 /// The heat of a region all of whose pages were touched.
 const HEAT_MAX: u32 = 65_535;
-/// The heat that a probe gives: that of one scan that found all pages touched.
+/// The heat that a probe gives: the heat of one scan that found all pages touched.
 const HEAT_OF_A_HIT: u32 = 16_384;
 
 /// Aligned addresses of a space that are scanned together.
@@ -25,14 +25,14 @@ pub(super) struct Region {
     pub(super) pages: u64,
     /// Time of the last scan or probe; `None` before the first.
     pub(super) scanned_at: Option<Instant>,
-    /// At its last turn nothing had used the table entry above it: after the next use it is probed at once.
+    /// At its last turn the table entry above it was clear: after the next use it is probed at once.
     pub(super) is_quiet: bool,
     /// Pages whose bits were cleared, so that a set one means an access since then.
     pub(super) sample: Option<Sample>,
 }
 
-/// Pages drawn at random: the seed of the draw, and how many. The next probe reads the same ones and then draws others: a page
-/// that no probe has met may have a bit from long ago.
+/// Pages drawn at random: the seed of the draw, and how many. The next probe reads the same pages and then draws others: a page that no
+/// probe has read may have a bit from long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) seed: u64,
@@ -103,7 +103,7 @@ pub(super) fn region_size(eligible: u64) -> u64 {
 pub(super) struct Budget {
     /// For hot regions.
     pub(super) exploit: u64,
-    /// For the others, in turn.
+    /// Budget of the other regions, in turn.
     pub(super) explore: u64,
 }
 
@@ -126,8 +126,8 @@ pub(super) struct HeatMap {
     regions: Vec<Region>,
     /// Where exploring goes on.
     pub(super) cursor: u64,
-    /// The table entry above the region at the cursor: its first byte, and whether it had been used when its bit was cleared.
-    /// Kept while the cursor is below it: the bit says that only once.
+    /// The table entry above the region at the cursor: its first byte, and whether it had been used when its bit was cleared. Kept while
+    /// the cursor is below it, because the bit is only seen once.
     pub(super) entry: Option<(u64, bool)>,
 }
 
@@ -184,7 +184,7 @@ impl HeatMap {
         self.regions = regions;
     }
 
-    /// The region at the cursor or the next one behind it; the first where there is none. `None` without regions.
+    /// The region at the cursor or the next one after it; the first region if there is none. `None` without regions.
     pub(super) fn at_cursor(&self) -> Option<usize> {
         let behind = self.regions.partition_point(|region| region.start.saturating_add(self.size) <= self.cursor);
         if behind < self.regions.len() { Some(behind) } else { (!self.regions.is_empty()).then_some(0) }

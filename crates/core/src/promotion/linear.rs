@@ -27,10 +27,10 @@ impl Linear {
     }
 
     /// One part of the scan, or the work that remains without a scan. `Some` ends the scan and says where the next begins: 0 once all areas
-    /// were passed. A budget that is met by the last area leaves its end behind, and the next scan passes nothing.
+    /// were passed. If the last area meets the budget exactly, the scan ends at the area's end, and the next scan passes nothing.
     ///
     /// # Errors
-    /// The space is gone.
+    /// The space has ended.
     pub(super) fn step(&mut self, scan: &mut RangeScan<'_>, limits: &Limits) -> Result<Option<u64>, HostError> {
         loop {
             let Some(Area { range, kind }) = self.areas.get(self.index).copied() else { return Ok(Some(0)) };

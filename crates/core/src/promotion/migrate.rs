@@ -18,7 +18,7 @@ pub(super) struct Mover {
     pub(super) ready_at: Instant,
     /// The bytes that may move; filled from the first call on.
     bucket: Option<Bucket>,
-    /// Batches in a row that moved nothing as the node had no room.
+    /// Batches in a row that moved nothing because the node had no room.
     refusals: u32,
 }
 

@@ -62,7 +62,7 @@ use std::collections::BTreeMap;
 pub enum Thread {
     /// The scanning thread, `kmmscand`.
     Scan,
-    /// `kmmmigrated`. In `v0` never due: its scanner moves pages.
+    /// `kmmmigrated`. In `v0` it is never due: the scanning thread moves pages.
     Migrate,
 }
 
@@ -77,9 +77,9 @@ pub struct TimeoutReport {
     pub migration: Option<MigrationReport>,
 }
 
-/// The scan daemon, driven from outside: call [`handle_timeout`](Self::handle_timeout) for a thread when
-/// [`poll_timeout`](Self::poll_timeout) says. One call does one bounded piece of work; a driver that charges CPU time calls again
-/// once that time has passed.
+/// The scan daemon, driven from outside: call [`handle_timeout`](Self::handle_timeout) for a thread at the time that
+/// [`poll_timeout`](Self::poll_timeout) returns. One call does one bounded piece of work; a driver that charges CPU time calls again once
+/// that time has passed.
 #[derive(Clone, Debug)]
 pub struct Promotion {
     config: PromotionConfig,
@@ -169,7 +169,7 @@ impl Promotion {
         true
     }
 
-    /// Takes in all spaces that the host lists, and drops those that it no longer lists. Returns how many came and went.
+    /// Takes in all spaces that the host lists, and drops those that it no longer lists. Returns the numbers of new and of ended spaces.
     ///
     /// # Errors
     /// [`HostError::NotHere`] from a host whose driver calls [`enter`](Self::enter) and [`exit`](Self::exit).

@@ -7,14 +7,15 @@ use super::mode::Turn;
 use crate::vocabulary::Run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A space, by the order in which it came. Never used twice, so that nothing queued for a space that has gone can meet another.
+/// A space, numbered by its order of arrival. A number is never used twice, so that pages queued for an ended space cannot be taken for
+/// another's.
 pub(super) type SlotKey = u64;
 
 #[derive(Clone, Debug)]
 pub(super) struct MigrationList {
     turn: Turn,
     spaces: BTreeMap<SlotKey, SpaceList>,
-    /// The space whose turn it is, and for how many folios. Spaces that have gone, or whose list was cleared, are skipped.
+    /// The space whose turn it is, and for how many folios. Spaces that have ended, or whose list was cleared, are skipped.
     turns: VecDeque<(SlotKey, u64)>,
     /// Spaces that have a turn, where one is enough.
     waiting: BTreeSet<SlotKey>,

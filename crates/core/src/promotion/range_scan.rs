@@ -44,7 +44,7 @@ impl RangeScan<'_> {
     /// Scans a range. A host that fails there has found nothing.
     ///
     /// # Errors
-    /// The space is gone.
+    /// The space has ended.
     pub(super) fn scan(&mut self, range: AddressRange) -> Result<Found, HostError> {
         self.filter.restart();
         let scanned = match self.host.scan_accessed(self.target, range, self.filter) {

@@ -6,10 +6,10 @@
 //! region is charged only for the pages that it reads, so that the first lap is over at once. Heat counts touched pages, whether
 //! they are useful already or must be found again first.
 //!
-//! Large spaces are mostly not used at all, and tables show it. The processor sets an accessed bit in each entry that it walks
-//! through, so one entry that spans 1 GiB covers all regions below it. If it was not used since the last lap they are skipped,
-//! for the price of a page each; a lap over an idle space is then over within each scan. Otherwise a region has its turn if it
-//! was skipped before, and else once in the time of a lap.
+//! Large spaces are mostly not used at all, and tables show it. The processor sets an accessed bit in each entry that it walks through, so
+//! one entry that spans 1 GiB covers all regions below it. If it was not used since the last lap they are skipped, for the price of a page
+//! each; a lap over an idle space is then over within each scan. Otherwise a region is scanned if it was skipped before, and else once in
+//! the time of a lap.
 
 use super::heat::{Budget, HeatMap, Region, Sample};
 use super::range_scan::{RangeScan, scan_end};
@@ -95,7 +95,7 @@ impl Rotate {
     /// One part of a region or one probe. `true` ends the scan.
     ///
     /// # Errors
-    /// The space is gone.
+    /// The space has ended.
     pub(super) fn step(
         &mut self,
         map: &mut HeatMap,
@@ -151,7 +151,7 @@ impl Rotate {
     /// The next region at the cursor that was not scanned yet, while its budget and the lap last.
     ///
     /// # Errors
-    /// The space is gone.
+    /// The space has ended.
     fn next_in_turn(
         &mut self,
         map: &mut HeatMap,
@@ -314,7 +314,7 @@ fn upper_entries(capabilities: &Capabilities, region_bytes: u64) -> Option<(Leve
     spans.into_iter().find(|&(_, span)| (region_bytes.max(1)..=UPPER_SPAN_MAX).contains(&span))
 }
 
-/// Clears the bits of pages that are drawn at random, until enough draws have met one. Returns how many did.
+/// Clears the bits of pages drawn at random, until enough draws have hit a page. Returns how many did.
 fn arm(
     parts: &[AddressRange],
     nr_probes: u32,

@@ -35,7 +35,7 @@ impl TargetRule {
     }
 }
 
-/// The wished node if `pages` fit there above its high watermark, else the one of `others` with most room, else the wished one.
+/// The wished node if `pages` fit there above its high watermark, else the node of `others` with most room, else the wished one.
 pub(super) fn with_room(
     wished: NodeId,
     others: &[NodeId],

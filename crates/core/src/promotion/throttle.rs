@@ -1,7 +1,7 @@
 //! Period and size of a space's scans: four cases of the findings of the last two scans.
 //!
-//! Source: the original `kmmscand_update_mmslot_info`; docs/spec/promotion.md#s1-7, later versions 2.1 and 2.3. The comment of the
-//! patch writes the factors of the period as `2 << 3`; its code shifts by 3, and so do we.
+//! Source: the original `kmmscand_update_mmslot_info`; docs/spec/promotion.md#s1-7, later versions 2.1 and 2.3. The comment of the patch
+//! writes the factors of the period as `2 << 3`; its code shifts by 3, as does this code.
 
 use super::mode::Limits;
 use serde::{Deserialize, Serialize};

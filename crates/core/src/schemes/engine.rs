@@ -189,7 +189,7 @@ impl Engine {
         can_start
     }
 
-    /// Gives up collecting; whether there was anything to give up.
+    /// Gives up collecting; returns whether it was under way.
     pub(crate) fn cancel_walk(&mut self) -> bool {
         self.walk.take().is_some()
     }

@@ -1,6 +1,6 @@
 //! Memory that a scheme leaves alone although its region qualifies (docs/spec/schemes.md#s8).
 //!
-//! Filters on addresses and targets are decided here, region by region (core layer); those on pages by the host, page by page
+//! Filters on addresses and targets are decided here, region by region (core layer); filters on pages are decided by the host, page by page
 //! (operations layer), with the [`PageFilters`](super::PageFilters) that it is given.
 
 use super::error::SchemeError;
@@ -28,8 +28,8 @@ pub struct Filter {
     /// For `addr`: the range of byte addresses.
     #[serde(default, alias = "address_range", skip_serializing_if = "Option::is_none")]
     pub address_range: Option<FilterRange>,
-    /// For `target`: the number by which the driver knows the target. In the kernel its place in the list, which is the same until a target
-    /// ends.
+    /// For `target`: the number by which the driver knows the target. In the kernel this is its place in the list, which is the same until
+    /// a target ends.
     #[serde(default, alias = "target_idx", skip_serializing_if = "Option::is_none")]
     pub target_idx: Option<u32>,
     /// For `memcg`: absolute path of the memory cgroup.
@@ -109,13 +109,13 @@ impl Filter {
 /// Verdict of the core layer's filters on a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// An allowing filter matched: page filters have no say.
+    /// An allowing filter matched, so page filters are not asked.
     Allowed,
     /// None matched, and that is no reason against it.
     Undecided,
-    /// This filter matched, and leaves it alone.
+    /// This filter matched, and leaves the region alone.
     Rejected(usize),
-    /// None matched, and the last one allows: the rest is left alone.
+    /// No filter matched, and the last one allows: all other regions are left alone.
     RejectedByDefault,
 }
 

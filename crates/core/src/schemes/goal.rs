@@ -28,7 +28,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// Whether its current value must be given from outside: without it, its quota stays at the least for good.
+    /// Whether its current value must be given from outside: otherwise its quota stays at the least.
     pub fn needs_feeding(&self) -> bool {
         self.metric == Metric::UserInput && self.current_value == 0
     }

@@ -54,15 +54,15 @@ pub enum Reason {
     CoreFilter,
     /// It was tried, and at least one byte was changed.
     Applied,
-    /// Tried as `stat` does: nothing was to be changed.
+    /// Tried, and only counted, as `stat` does.
     Counted,
-    /// Tried, and nothing changed: page filters, or it was so already.
+    /// Tried without a change: page filters stopped it, or it was in that state already.
     NoEffect,
     /// Tried, and most of it is anonymous memory, for which there is no swap.
     NoSwap,
     /// Tried, and most of it is anonymous memory, for which swap is full.
     SwapFull,
-    /// Tried, and nothing is mapped there, or was ever touched.
+    /// Tried, but no memory is mapped there, or it was never touched.
     NothingThere,
     /// Tried, and most of it is free memory.
     Free,

@@ -37,7 +37,7 @@ pub(crate) struct Outcome {
     pub(crate) ended: Vec<TargetId>,
     /// Refusals of the host: the first of each scheme.
     pub(crate) refusals: Vec<(TargetId, &'static str, HostError)>,
-    /// Tried regions, once all schemes had their turn since they were asked for.
+    /// Tried regions, once each scheme had a pass since they were asked for.
     pub(crate) walked: Option<Vec<TriedRegion>>,
 }
 

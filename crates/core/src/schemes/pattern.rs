@@ -130,7 +130,7 @@ impl Serialize for Age {
     }
 }
 
-/// A count as a number or with its unit, or else text for another unit.
+/// A count as a number or with its unit, or text for another unit.
 struct CountOr {
     unit: &'static [&'static str],
     expecting: &'static str,

@@ -102,7 +102,7 @@ impl Ranges {
     }
 }
 
-/// First byte of a range, and the one behind its last.
+/// First byte of a range, and the first byte after it.
 fn ranges_ends(index: u64, shift: u32) -> (u64, u64) {
     let start = index << shift;
     (start, start.saturating_add(1 << shift))

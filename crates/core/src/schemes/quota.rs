@@ -28,7 +28,7 @@ pub struct Quotas {
     pub goal_tuner: Tuner,
     /// Weights of size, frequency and age when the quota does not allow all.
     pub weights: Weights,
-    /// Charge for memory that was tried in vain, as a share of its size; left out: all of it.
+    /// Charge for memory that was tried without success, as a share of its size; left out: all of it.
     #[serde(alias = "fail_charge", skip_serializing_if = "Option::is_none")]
     pub fail_charge: Option<FailCharge>,
 }
@@ -102,7 +102,7 @@ impl Quotas {
 pub(crate) struct QuotaState {
     /// The effective limit of this window in bytes.
     pub(crate) esz: u64,
-    /// The limit from tuning, in 1/10,000 bytes. Not bounded by the other limits, so that it may be far above them.
+    /// The limit from tuning, in 1/10,000 bytes. The other limits do not bound it, so it may be far above them.
     esz_bp: u64,
     /// Bytes charged in this window.
     pub(crate) charged: u64,

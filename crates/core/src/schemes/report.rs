@@ -54,7 +54,7 @@ pub struct SchemeReport {
     /// What happened to the regions in the last pass; `all_passes` adds up all passes.
     pub last_pass: Why,
     pub all_passes: Why,
-    /// Where that was, in all passes: at the end of a run alone, and not part of results.
+    /// Places of these results, over all passes: known only at the end of a run, and not part of results.
     #[serde(skip)]
     pub places: Vec<Place>,
 }

@@ -10,7 +10,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Cuts off what lies from `offset` on; it is visited next.
+    /// Cuts off the part from `offset` on, which is visited next.
     pub(crate) fn cut(&mut self, region: &mut Region, offset: u64) {
         self.cuts.push(region.split_off(offset));
     }

@@ -4,7 +4,7 @@ use super::Lruvec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Largest number that says how readily anonymous pages go.
+/// Largest number for the preference for anonymous pages.
 pub const SWAPPINESS_MAX: u32 = 200;
 /// The kernel's number for [`Swappiness::AnonOnly`].
 const ANON_ONLY: u32 = 201;

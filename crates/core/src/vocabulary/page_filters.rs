@@ -1,4 +1,4 @@
-//! The page filters of a scheme as its host sees them: asked page by page, and counting for themselves.
+//! The page filters of a scheme as its host sees them: the host asks them page by page, and they count.
 
 /// A question about a page. A page that is absent answers no test: do not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,10 +7,10 @@ pub enum PageTest {
     Anon,
     /// Its folio is on an active list.
     Active,
-    /// Its folio is charged to this memory cgroup. `None` names a group that is gone: no page is.
+    /// Its folio is charged to this memory cgroup. `None` names a group that no longer exists: no page matches.
     Memcg(Option<u64>),
-    /// It was accessed since this was last asked, through any mapping or by an idle mark that was taken away. Asking
-    /// clears the accessed state of a young one.
+    /// The page was accessed since this question was last asked, through any mapping or by an idle mark that was cleared. Asking clears the
+    /// accessed state of a young one.
     Young,
     /// Bytes of its folio, both ends included.
     FolioBytes { min: u64, max: u64 },

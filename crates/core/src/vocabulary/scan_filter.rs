@@ -39,7 +39,7 @@ pub struct PageMarks {
 pub struct ScannedPage {
     /// Byte address of the page in its space.
     pub address: u64,
-    /// Base pages of the entry: 1, or those of a huge leaf.
+    /// Base pages of the entry: 1, or the number in a huge leaf.
     pub pages: u32,
     pub node: NodeId,
     /// The accessed bit of the entry, or the bit of a guest, is set.

@@ -5,7 +5,7 @@ use super::HUGE_ORDER;
 /// Watermarks of a zone in pages, boost included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Below, only those who free memory may allocate.
+    /// Below this mark only tasks that free memory may allocate.
     pub min: u64,
     /// kswapd wakes when free pages fall below this.
     pub low: u64,

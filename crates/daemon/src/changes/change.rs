@@ -21,7 +21,8 @@ pub trait KnobStore {
     /// [`KnobError`].
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError>;
 
-    /// Inode of the group that a knob belongs to, or number of the kernel thread; `None` if it belongs to none, or that is gone.
+    /// Inode of the group that a knob belongs to, or number of the kernel thread; `None` if it belongs to none, or to one that no longer
+    /// exists.
     fn group(&mut self, path: &str) -> Option<u64>;
 
     /// Whether a write that timed out is still under way, and so may still take effect.
@@ -37,7 +38,7 @@ pub struct Changed {
     pub old: String,
     /// Value after the write, read back.
     pub now: String,
-    /// Nothing was written, because the knob held this value already.
+    /// Nothing was written, because the knob already held this value.
     pub was_so: bool,
 }
 
@@ -76,7 +77,7 @@ impl Returned {
 /// Results of a restore.
 #[derive(Debug)]
 pub struct Restored {
-    /// The changes, newest first, with what became of each.
+    /// The changes, newest first, with the result of each.
     pub changes: Vec<(Open, Returned)>,
     /// Error that kept the journal from closing the changes; it still calls all of them open. Another restore finds that they are undone.
     pub not_noted: Option<JournalError>,
@@ -106,7 +107,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         &mut self.machine
     }
 
-    /// Writes the journal, then the knob, then reads the knob back. `accepts` says whether the value read is the one asked for; if not,
+    /// Writes the journal, then the knob, then reads the knob back. `accepts` returns whether the value read is the requested one; if not,
     /// the old value is restored.
     ///
     /// # Errors
@@ -222,7 +223,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         self.restore_where(|_| true)
     }
 
-    /// Undoes what these sections wrote in this boot, newest first. Writes of other sections stay.
+    /// Restores the knobs that these sections wrote in this boot, newest first. Writes of other sections stay.
     pub fn restore_sections(&mut self, sections: &[String]) -> Restored {
         let sections: BTreeSet<&str> = sections.iter().map(String::as_str).collect();
         let boot = self.boot.clone();

@@ -58,9 +58,9 @@ pub enum NotRestored {
     Foreign { path: String, now: String },
 }
 
-/// Why knobs were not written or restored. A knob that was to be written keeps its old value, unless the text says otherwise.
+/// Why knobs were not written or restored. A knob that was to be written keeps its old value, unless the text reports otherwise.
 ///
-/// A tape holds the words alone.
+/// A tape holds only the words.
 #[derive(Clone, Debug, thiserror::Error, Deserialize)]
 #[serde(from = "String")]
 pub enum Refusal {

@@ -19,7 +19,7 @@ pub trait Store {
     /// Error of the file system.
     fn reader(&mut self) -> io::Result<Box<dyn io::Read + '_>>;
 
-    /// Removes what stands behind the first `bytes`.
+    /// Removes the bytes after the first `bytes`.
     ///
     /// # Errors
     /// Error of the file system.
@@ -100,7 +100,7 @@ impl JournalError {
 pub struct Journal<S> {
     store: S,
     changes: Changes,
-    /// Bytes that count; the store may hold others behind them.
+    /// Bytes that count; the store may hold others after them.
     bytes: u64,
     lacks_break: bool,
     has_junk: bool,
@@ -172,7 +172,7 @@ impl<S: Store> Journal<S> {
         self.close_all(&[(number, why)])
     }
 
-    /// In one write: each takes as long as the disk does.
+    /// All are closed in one write, because each write takes as long as the disk does.
     pub(super) fn close_all(&mut self, closed: &[(u64, &str)]) -> Result<(), JournalError> {
         assert!(closed.iter().all(|&(number, _)| self.is_open(number)), "only an open change is closed");
         if closed.is_empty() {

@@ -1,4 +1,4 @@
-//! The knobs that isotherm writes, and what may be written into them. A journal is a file, so its contents are checked: no other file is
+//! The knobs that isotherm writes, and the values that may be written. A journal is a file, so its contents are checked: no other file is
 //! written.
 
 /// Values of a knob.

@@ -68,8 +68,8 @@ pub struct Open {
 }
 
 impl Open {
-    /// Whether a knob that holds `value` holds what this change wrote. If the program ended before it noted the result, the
-    /// kernel may have formatted the number differently, or rounded it down to a page.
+    /// Whether a knob that holds `value` holds the value of this change. If the program ended before it noted the result, the kernel may
+    /// have formatted the number differently, or rounded it down to a page.
     pub fn wrote(&self, value: &str) -> bool {
         match &self.holds {
             Some(holds) => value == holds,
@@ -129,7 +129,7 @@ pub(super) struct Extent {
     pub(super) bytes: u64,
     /// The last line that counts has no line break.
     pub(super) lacks_break: bool,
-    /// Behind them stands something else: a line that was cut short, or zeros after a power cut.
+    /// Other bytes follow: a line that was cut short, or zeros after a power cut.
     pub(super) has_junk: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::changes::protected;
 use isotherm_units::wildcard::{may_meet, reaches_below};
 use isotherm_units::{Bytes, Ratio};
 
-/// Something that makes no sense.
+/// A contradiction or an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     /// The key, from the root of the file on: `generations[1].targets[0]`.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// The kernel where it can do all that the section says, else isotherm.
+    /// The kernel if it can do all the work of the section, else isotherm.
     #[default]
     Auto,
     /// An engine of the kernel, which is set up and watched.

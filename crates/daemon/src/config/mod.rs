@@ -77,10 +77,10 @@ impl Default for DaemonConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GuardConfig {
-    /// Share of the time in which all tasks of the machine waited for memory. Above this pressure nothing acts until it was below half of
-    /// it for a minute. Default 2 %; 100 % switches the guard off, which a kernel without PSI needs.
+    /// Share of the time in which all tasks of the machine waited for memory. Above this pressure no section acts until pressure was below
+    /// half of it for a minute. Default 2 %; 100 % switches the guard off, which a kernel without PSI needs.
     pub pressure_full: Ratio,
-    /// While this file is there, nothing acts.
+    /// While this file exists, no section acts.
     pub file: String,
 }
 

@@ -61,7 +61,7 @@ pub struct MonitorsConfig {
     #[serde(default)]
     pub enable: bool,
     /// Paths of groups or names of `[[targets]]` tables. With `vaddr` all their processes are watched; with `paddr` physical memory is, and
-    /// schemes treat pages of these groups alone. If left out: physical memory, all of it.
+    /// schemes treat only pages of these groups. If left out: physical memory, all of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// As in a scenario: a name, or a table of the name and the keys that differ. Replaces `config`.
@@ -70,16 +70,16 @@ pub struct MonitorsConfig {
     /// As in a scenario: attributes and schemes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<MonitorConfig>,
-    /// The engine that watches and acts. Default `auto`: the kernel's DAMON where it can do all that the section says, else isotherm.
+    /// The engine that watches and acts. Default `auto`: the kernel's DAMON if it can do all the work of the section, else isotherm.
     #[serde(default, skip_serializing_if = "is_auto")]
     pub engine: Engine,
-    /// DAMON has one user at a time. Switches DAMON_STAT off meanwhile, where it has it. Default no.
+    /// DAMON has one user at a time. Switches DAMON_STAT off during the run, if it uses DAMON. Default no.
     #[serde(default)]
     pub take_damon_stat: bool,
 }
 
 impl MonitorsConfig {
-    /// The module of the kernel that does all that it asks for, if there is one.
+    /// The module of the kernel that does all the work of the section, if there is one.
     pub fn kernel_module(&self) -> Option<KernelModule> {
         let preset = self.preset.as_ref().filter(|_| self.targets.is_empty())?;
         preset.kernel_module()

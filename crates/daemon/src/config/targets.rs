@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct TargetConfig {
     /// Name in `targets` of sections, and in reports. Has no `/`.
     pub name: String,
-    /// Path of a control group of version 2, as in `/proc/PID/cgroup`; `*` and `?` stand for parts of a name. It stands for all groups
-    /// below it as well.
+    /// Path of a control group of version 2, as in `/proc/PID/cgroup`; `*` and `?` stand for parts of a name. The pattern includes all
+    /// groups below as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
     /// All processes that run a program.
@@ -23,7 +23,7 @@ pub struct TargetConfig {
     /// its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Memory of the machine, whoever has it.
+    /// Memory of the machine, of any owner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub physical: bool,
 }
@@ -56,7 +56,7 @@ impl TargetConfig {
         Self { name: name.into(), cgroup: Some(cgroup.into()), ..Self::default() }
     }
 
-    /// `None` if it says nothing, or several things.
+    /// `None` if it names no target, or several.
     fn target(&self) -> Option<Target> {
         match (&self.cgroup, &self.process, self.pid, self.physical) {
             (Some(cgroup), None, None, false) => Some(Target::Groups(group_path(cgroup))),

@@ -15,9 +15,9 @@ pub struct TieringConfig {
     pub enable: bool,
     /// Who moves pages. Default `auto`: isotherm for scan daemons, the kernel for all else.
     pub engine: Engine,
-    /// `rch`, `v0` to `v3` are scan daemons: pages of `targets` that are used are promoted. `numa-mode-2` promotes pages of everyone
-    /// that are used, `numa-mode-1` moves pages to the processors that use them, `none` promotes nothing. Left out: promotion stays as
-    /// it is.
+    /// `rch`, `v0` to `v3` are scan daemons: pages of `targets` that are used are promoted. `numa-mode-2` promotes used pages of all
+    /// processes, `numa-mode-1` moves pages to the processors that use them, `none` promotes nothing. If left out, promotion keeps its
+    /// present setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// Paths of groups or names of `[[targets]]` tables whose processes a scan daemon scans.
@@ -31,7 +31,7 @@ pub struct TieringConfig {
     pub scales: BTreeMap<String, u32>,
     /// Controls of NUMA balancing. Keys that are left out keep the kernel's present values.
     pub balancing: BalancingKnobs,
-    /// Whether reclaim moves pages down rather than out. Left out: as it is.
+    /// Whether reclaim moves pages down rather than out. If left out, it keeps its present setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demotion: Option<bool>,
 }
@@ -63,7 +63,7 @@ pub struct BalancingKnobs {
 const MIB: u64 = 1 << 20;
 
 impl TieringConfig {
-    /// The value of `kernel.numa_balancing` that the policy stands for.
+    /// The value of `kernel.numa_balancing` for the policy.
     pub(crate) fn mode(&self) -> Option<&'static str> {
         match self.policy.as_deref()? {
             "none" => Some("0"),
@@ -72,7 +72,7 @@ impl TieringConfig {
         }
     }
 
-    /// The scan daemon that the policy stands for.
+    /// The scan daemon of the policy.
     fn mode_of_scans(&self) -> Option<Mode> {
         let policy = self.policy.as_deref()?;
         MODES.iter().find(|entry| entry.name == policy).map(|entry| entry.mode)

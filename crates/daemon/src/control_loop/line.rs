@@ -13,7 +13,7 @@ pub enum Effect {
     Done,
     /// Part of the request; the rest is in use, locked, under writeback, or has nowhere to go.
     Partly,
-    /// Nothing was done, because the section only observes.
+    /// No action, because the section only observes.
     Would,
     /// Nothing was done, and why.
     Refused { why: String },
@@ -46,7 +46,7 @@ pub enum Line {
     Section { section: String, engine: Cow<'static, str>, enabled: bool, why: String },
     /// A group was added to a section.
     Came { section: String, target: String },
-    /// A group is gone, or was removed from a section.
+    /// A group no longer exists, or was removed from a section.
     Went { section: String, target: String },
     /// A configured group is left alone.
     LeftAlone { section: String, target: String, why: String },
@@ -73,7 +73,7 @@ pub enum Line {
         /// The kernel's fragmentation score, and free huge pages.
         node_score_after: u32,
         huge_free_after: u64,
-        /// Pages moved on the whole machine meanwhile, by the kernel's count.
+        /// Pages moved on the whole machine in the same time, by the kernel's count.
         pages_moved: u64,
         /// Increase of the zone's free huge pages.
         blocks_freed: u64,

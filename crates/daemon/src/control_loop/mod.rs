@@ -95,7 +95,7 @@ pub trait System {
     /// [`SystemError`].
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, SystemError>;
 
-    /// A group and those below it, each with its own process ids, by path. Our own process is not among them.
+    /// A group and the groups below it, each with its own process IDs, by path. Our own process is not among them.
     ///
     /// # Errors
     /// [`SystemError`].
@@ -210,7 +210,7 @@ pub trait Knobs {
     /// a disk.
     ///
     /// # Errors
-    /// [`Refusal::Left`]: what could not be restored.
+    /// [`Refusal::Left`]: knobs that could not be restored.
     fn put_back(&mut self, sections: &[String]) -> Result<Option<String>, Refusal>;
 }
 

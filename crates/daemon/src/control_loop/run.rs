@@ -301,7 +301,7 @@ impl ControlLoop<'_> {
         self.sections.iter_mut().for_each(|section| section.cease(self.lent.host));
     }
 
-    /// Restores everything. Returns what could not be restored.
+    /// Restores everything. Returns the knobs that could not be restored.
     fn put_back(&mut self, now: Instant) -> Vec<String> {
         for section in &mut self.sections {
             let written = section.report_rest(now, &mut self.lent.audit);

@@ -1,4 +1,4 @@
-//! A section as the loop sees it: its contract, and what all kinds of sections count and report alike.
+//! A section as the loop sees it: its contract, and the counts and reports that all kinds of sections share.
 
 use super::gate::Permit;
 use super::line::{Act, Effect, Line, SectionStatus};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Due {
     /// A time in the past means now.
     At(Instant),
-    /// In each turn of the loop, without waking it.
+    /// In each turn of the loop; the loop is not woken for it.
     EachTurn,
     /// Not before its groups change.
     Never,
@@ -126,7 +126,7 @@ pub(super) trait Section: Any + std::fmt::Debug {
         Ok(())
     }
 
-    /// Restores every knob that it wrote. Returns what could not be restored, as text.
+    /// Restores every knob that it wrote. Returns the knobs that could not be restored, as text.
     ///
     /// # Errors
     /// Why the audit cannot be written.

@@ -152,7 +152,7 @@ impl Trouble {
 #[error("all is put back, and stays open in the journal: {0}")]
 pub(super) struct NotNoted(pub(super) String);
 
-/// Two are equal if they read the same: errors from a tape are words alone, and a replay must report as often as the run did.
+/// Two are equal if they read the same: errors from a tape are only words, and a replay must report as often as the run did.
 impl PartialEq for Trouble {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()

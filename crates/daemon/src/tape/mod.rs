@@ -1,7 +1,7 @@
 //! The tape: every answer of the machine to the loop, every time read from a clock, and every resulting line
 //! (docs/spec/live.md#6-state-on-disk). It lets the same loop come to the same decisions without the machine.
 //!
-//! A tape consists of lines of JSON: the first is a [`Header`], each other one a call as `[name, asked, answer]`.
+//! A tape consists of lines of JSON: the first is a [`Header`], each other line a call as `[name, question, answer]`.
 
 mod compacting;
 mod no_host;

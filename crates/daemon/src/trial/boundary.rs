@@ -42,7 +42,7 @@ impl Paths {
         Self { end, values: (0..=GRID).map(|index| density(-end + step * index as f64)).collect() }
     }
 
-    /// Integral of the density times something, by Simpson's rule.
+    /// Integral of the density times a function, by Simpson's rule.
     fn integral(&self, of: impl Fn(f64) -> f64) -> f64 {
         let step = 2.0 * self.end / GRID as f64;
         let terms = self.values.iter().enumerate().map(|(index, value)| {

@@ -37,7 +37,7 @@ pub enum BlockEnd {
     Stopped,
     /// The guard tripped because memory was short; the text says why.
     Hurt(String),
-    /// Something failed; the text says what.
+    /// An error; the text describes it.
     Failed(String),
 }
 

@@ -68,7 +68,7 @@ impl Lock {
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     pid: i32,
-    /// In clock ticks since boot: another process with the same PID started at another time.
+    /// Start time in clock ticks since boot: another process with the same PID started at another time.
     start: u64,
 }
 

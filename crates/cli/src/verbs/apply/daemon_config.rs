@@ -41,7 +41,7 @@ struct Sections {
     tiering: Option<TieringConfig>,
 }
 
-/// A `[[monitors]]` table whose preset is written with what differs from the kernel's values only.
+/// A `[[monitors]]` table whose preset is written with only the values that differ from the kernel's.
 #[derive(Debug, Serialize)]
 struct Monitors {
     name: String,
@@ -53,7 +53,7 @@ struct Monitors {
     config: Option<MonitorConfig>,
 }
 
-/// Whether something of the scenario is a section of a live configuration.
+/// Whether a part of the scenario is a section of a live configuration.
 pub(super) fn has_sections(scenario: &Scenario) -> bool {
     !section_names(scenario).is_empty()
 }

@@ -14,8 +14,8 @@ use crate::verbs::region_files::{self, IntervalArgs};
 /// Keep accesses by thread, process, address or mapping.
 ///
 /// An access is kept if every kind of flag that is given keeps it. Rows are dropped, time is not: threads have the CPU time that they had.
-/// With --process or --thread, processes are dropped that have nothing to keep and started nothing that is kept. For a region record,
-/// targets are kept and regions are cut to the ranges.
+/// With --process or --thread, processes are dropped that have no kept rows and started no kept process. For a region record, targets are
+/// kept and regions are cut to the ranges.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

@@ -16,12 +16,12 @@ use crate::error::CliError;
 use crate::format::Format;
 use crate::ui::Ui;
 
-/// A longer line is none of ours.
+/// A longer line is not from isotherm.
 const LINE_MAX: usize = 1 << 20;
 /// Reasons of one kind that are shown.
 const REASONS_MAX: usize = 5;
 
-/// How often something was so, and why.
+/// Number of times, by reason.
 type Reasons = BTreeMap<String, u64>;
 
 /// Actions of one section.
@@ -62,10 +62,10 @@ struct Explained {
     from: Option<String>,
     to: Option<String>,
     lines: u64,
-    /// Lines that are none of the audit's.
+    /// Lines that are not audit lines.
     strange: u64,
     starts: u64,
-    /// Seconds in which nothing could act, by reason.
+    /// Seconds in which no section could act, by reason.
     paused_s: BTreeMap<String, u64>,
     /// Changes of the pace, and the slowest.
     paced: u64,

@@ -45,7 +45,7 @@ pub(crate) struct LiveArgs {
     /// Where findings come from.
     #[arg(id = "live-source", long = "source", value_enum, value_name = "SOURCE", default_value = "auto")]
     source: SourceName,
-    /// Where only DAMON_STAT uses DAMON, switch it off meanwhile, and on again afterwards.
+    /// If only DAMON_STAT uses DAMON, switch it off during the run, and on again afterwards.
     #[arg(long)]
     take_damon_stat: bool,
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl LiveArgs {
         isotherm_linux::damon::Options { takes_damon_stat: self.take_damon_stat }
     }
 
-    /// Whether something live is to be watched.
+    /// Whether a running process or machine is to be watched.
     pub(crate) fn is_given(&self) -> bool {
         self.target.is_given() || !self.command.is_empty()
     }

@@ -129,7 +129,7 @@ impl Settings {
 }
 
 impl SettingArgs {
-    /// Whether anything was said about how to monitor.
+    /// Whether a setting of the monitor was given.
     pub(crate) fn is_given(&self) -> bool {
         let strings = [&self.strategy].into_iter().any(Option::is_some);
         let choices = [self.ops.is_some(), self.sampling.is_some(), self.flush.is_some(), self.baseline.is_some()];

@@ -155,7 +155,7 @@ impl SourceArgs {
     }
 }
 
-/// Whether `source` is a scenario, by its name; anything else is a trace.
+/// Whether `source` is a scenario, by its name; all other sources are traces.
 pub(crate) fn is_scenario(source: &str) -> bool {
     BUNDLED.iter().any(|bundled| bundled.name == source)
         || Path::new(source).extension().is_some_and(|extension| extension == "toml")

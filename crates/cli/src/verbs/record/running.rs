@@ -29,8 +29,8 @@ pub(super) struct RunningArgs {
     /// Record all processes of a control group (version 2): its path as in /proc/PID/cgroup.
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
-    /// Have the kernel mark only the page that was used at a fault in a file, not up to 16 around it, on the whole machine meanwhile:
-    /// needed for programs that read mapped files at random. The old value is in the journal and is restored.
+    /// Have the kernel mark only the page that was used at a fault in a file, not up to 16 around it. This applies to the whole machine
+    /// during the recording, and is needed for programs that read mapped files at random. The old value is in the journal and is restored.
     #[arg(long)]
     no_fault_around: bool,
     /// The journal of changes, for --no-fault-around.

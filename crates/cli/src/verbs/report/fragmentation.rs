@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::format::FormatArg;
 use crate::ui::Ui;
 
-/// Say how far free memory is scattered: the kernel's indices, from /proc/buddyinfo or /proc/pagetypeinfo.
+/// Show how far free memory is scattered: the kernel's indices, from /proc/buddyinfo or /proc/pagetypeinfo.
 ///
 /// For each zone and order: extfrag, percent of free memory in blocks that are too small (the kernel's fragmentation score); the unusable
 /// index, the same in per mille; and the fragmentation index, towards 0 where an allocation would fail for lack of memory, towards 1000 for
@@ -119,9 +119,9 @@ struct ZoneRow {
     weighted_score: Option<u32>,
     /// Page blocks of type Movable, and in them free pages that are scattered.
     movable_blocks: Option<u64>,
-    /// Blocks of the huge order that compaction may free, guessed from types alone.
+    /// Blocks of the huge order that compaction may free, estimated from page types only.
     estimated_yield: Option<u64>,
-    /// The kernel stopped counting: there is more free than this says.
+    /// The kernel stopped counting: the true number of free blocks is higher.
     is_at_least: bool,
     orders: Vec<OrderRow>,
 }

@@ -149,7 +149,7 @@ impl Record {
 }
 
 impl TraceArgs {
-    /// Opens the trace; `why` is said if it is a region record.
+    /// Opens the trace; for a region record the error gives `why`.
     pub(super) fn open(&self, why: &str, ui: &Ui) -> Result<TraceInput, CliError> {
         let Self { file, window, places } = self;
         let input =
@@ -182,12 +182,12 @@ impl InputArgs {
         }
     }
 
-    /// Says that the file is `what`, which the view cannot be made of.
+    /// Error: the file is `what`, from which the view cannot be made.
     pub(super) fn refuse(&self, what: &str, why: &str) -> CliError {
         CliError::usage(format!("{} is {what}: {why}", self.file.display()))
     }
 
-    /// `Err`: it is something else than a page trace, and why it is none.
+    /// `Err`: it is not a page trace, and the reason.
     fn open_trace(&self, ui: &Ui) -> Result<Result<TraceInput, CliError>, TraceError> {
         let reader = match TraceReader::open(&self.file) {
             Ok(reader) => reader,

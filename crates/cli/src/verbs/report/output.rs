@@ -38,7 +38,7 @@ impl PictureArgs {
     }
 }
 
-/// The file of `--svg`; what other programs would take for pixels is refused.
+/// The file of `--svg`; endings that other programs take for pixel formats are refused.
 fn svg_file(name: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(name);
     if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) {
@@ -97,7 +97,7 @@ pub(super) struct Outcome<'a> {
     pub(super) drawing: Option<&'a dyn Drawing>,
     /// Tables for people, under the picture.
     pub(super) tables: Vec<Table>,
-    /// The rows behind it.
+    /// The rows of the result.
     pub(super) csv: &'a dyn Fn() -> Table,
     /// The whole result.
     pub(super) json: &'a dyn Fn() -> Result<String, CliError>,

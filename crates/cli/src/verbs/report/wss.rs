@@ -80,7 +80,7 @@ fn of_record(args: &Args, record: &mut Record, ui: &Ui) -> Result<(), CliError> 
     outcome.put_out(&args.picture, args.format.format, ui)
 }
 
-/// Windows of whole epochs: others would hold one epoch more or less in turn.
+/// Windows of whole epochs: other windows would alternately hold one epoch more or less.
 pub(super) fn usual_window_ns(epoch_ns: u64) -> u64 {
     let usual_ns = Duration::from_ms(100).ns();
     usual_ns.checked_next_multiple_of(epoch_ns.max(1)).unwrap_or(epoch_ns)

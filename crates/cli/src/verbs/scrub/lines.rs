@@ -259,7 +259,7 @@ impl Texts for Names {
     }
 }
 
-/// A group, a process, or something else in words.
+/// A group, a process, or another place in words.
 fn place(text: &str, names: &mut Names) -> String {
     if let Some((group, pid)) = process_of(text) {
         return format!("{} (process {})", names.group(&group), names.pid(pid));

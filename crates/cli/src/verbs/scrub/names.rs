@@ -58,7 +58,7 @@ const OPEN: [&str; 7] =
     ["/sys/", "/proc/", "/dev/damon", "/run/isotherm/", "/var/lib/isotherm/", "/var/log/isotherm/", "/etc/isotherm/"];
 const CGROUPS: &str = "/sys/fs/cgroup/";
 
-/// Names that were met, and what stands for them. It is made in two passes over a file: the first one notes names, and changes nothing.
+/// Names that were found, and their replacements. It is made in two passes over a file: the first one notes names, and changes nothing.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     is_planned: bool,
@@ -66,7 +66,7 @@ pub(super) struct Names {
     pids: BTreeSet<u32>,
     /// Parts of paths of groups with `*` or `?`.
     patterns: BTreeSet<String>,
-    /// Full paths of groups, for words in which they stand.
+    /// Full paths of groups, for words that contain them.
     paths: BTreeSet<String>,
     pseudonyms: BTreeMap<(Kind, String), String>,
     /// Known names to replace in words, the longest first: old and new name.
@@ -214,7 +214,7 @@ impl Names {
         format!("/{}", self.name(Kind::Path, path.trim_start_matches('/')))
     }
 
-    /// Words for people or for the kernel, in which names may stand.
+    /// Words for people or for the kernel, which may contain names.
     pub(super) fn text(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -234,7 +234,7 @@ impl Names {
         out
     }
 
-    /// A name at the beginning of `rest`: its length, and what stands for it.
+    /// A name at the beginning of `rest`: its length, and its replacement.
     fn at(&mut self, rest: &str, out: &str) -> Option<(usize, String)> {
         let ends = |length: usize| {
             let after = rest[length..].chars().next();

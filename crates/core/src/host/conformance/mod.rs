@@ -1,8 +1,8 @@
 //! The contract of every host, role by role: one suite for the simulated machine, for live Linux, and for the fakes of tests.
 //!
-//! Each function exercises one role on a host whose contents the caller describes, and finds violations of the contract. Nothing
-//! else may act on the host meanwhile: no program touches its memory, nothing reclaims. A host that answers "not here" for all of
-//! a role keeps the contract of that role, as long as it says so in its capabilities too.
+//! Each function exercises one role on a host whose contents the caller describes, and finds violations of the contract. No other program
+//! may act on the host at the same time: no program touches its memory, nothing reclaims. A host that answers "not here" for a whole role
+//! keeps the contract of that role, if its capabilities report the same.
 
 mod applying;
 mod compacting;

@@ -1,7 +1,7 @@
-//! At which level of the page table a region is sampled, and what follows from it: strategies, one file each.
+//! Level of the page table at which a region is sampled, and the consequences: strategies, one file each.
 //!
-//! Hardware sets an accessed bit in every entry that a page walk goes through. A bit high up covers a large span: "nothing
-//! below was accessed" is certain (translation caches apart), "something was" says only where to scan.
+//! Hardware sets an accessed bit in every entry that a page walk goes through. A bit high up covers a large span: a clear bit proves that
+//! nothing below was accessed (translation caches apart), a set bit only shows where to scan.
 
 mod flex;
 mod leaf;
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Strategy {
     }
 }
 
-/// The page table of one target, as far as its accessed bits mean something.
+/// The page table of one target, as far as its accessed bits are meaningful.
 #[derive(Clone, Debug)]
 pub(crate) struct Levels {
     shifts: Vec<u8>,

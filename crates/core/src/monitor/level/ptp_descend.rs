@@ -68,7 +68,7 @@ struct Evidence {
 /// How a region should be cut, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Nothing was scanned there.
+    /// Nothing was scanned in the region.
     Unknown,
     /// It is used evenly: any cut would only be merged again.
     Even,
@@ -161,8 +161,8 @@ impl Descent {
         }
     }
 
-    /// Chooses tables to scan from what this tick's probes saw, and clears them within the budget: a table below an accessed
-    /// entry first, then the table of the entry itself. Call after [`read_due`](Self::read_due), before PREPARE.
+    /// Chooses tables to scan from the results of this tick's probes, and clears them within the budget: a table below an accessed entry
+    /// first, then the table of the entry itself. Call after [`read_due`](Self::read_due), before PREPARE.
     pub(crate) fn clear_next(
         &mut self,
         (id, levels, size_min): (TargetId, &Levels, u64),

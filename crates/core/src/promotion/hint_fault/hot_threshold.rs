@@ -17,7 +17,7 @@ const HEADROOM_PAGES: u64 = 262_144;
 /// Knobs of promotion by hint faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotControls {
-    /// `numa_balancing_promote_rate_limit_MBps`. 0: nothing passes, except through free memory.
+    /// `numa_balancing_promote_rate_limit_MBps`. 0: pages pass only through free memory.
     pub rate_limit_mbps: u64,
     /// `hot_threshold_ms`: the threshold that adaptation starts from, and half of the most.
     pub hot_threshold_ms: u64,

@@ -103,7 +103,7 @@ impl Kernel for Module {
         Ok(writes)
     }
 
-    /// The kernel may accept the switch and start nothing, because DAMON was busy.
+    /// The kernel may accept the switch without starting, because DAMON was busy.
     fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError> {
         let pid = world.value(&self.path("kdamond_pid")).ok().flatten();
         if pid.is_none_or(|pid| pid.trim() != "-1") {

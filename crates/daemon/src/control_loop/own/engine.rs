@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Does the work that is due. Returns what went wrong.
+    /// Does the work that is due. Returns the errors of the run.
     pub(super) fn run(&mut self, now: Instant, gate: &mut Gate<'_>) -> Option<Trouble> {
         match self {
             Self::None => None,

@@ -23,7 +23,7 @@ pub(super) struct Gate<'a> {
     pub(super) world: &'a mut dyn System,
     pub(super) log: &'a mut dyn Log,
     pub(super) permit: &'a Permit,
-    /// While this file is there, nothing acts.
+    /// While this file exists, no section acts.
     pub(super) kill_file: &'a str,
     pub(super) label: &'a str,
     /// Processes, and their names in lines.
