@@ -1,10 +1,10 @@
-//! Errors of a live machine, with messages that say what to do.
+//! Errors of a live machine, with messages that name the remedy.
 
 use crate::workers::NotBack;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why something could not be seen or done.
+/// Why a fact could not be read or an action not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The kernel refused to read or write a file.

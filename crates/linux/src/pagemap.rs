@@ -76,7 +76,7 @@ pub fn pagemap(process: &Process, range: AddressRange) -> Result<Vec<PagemapEntr
     Ok(entries)
 }
 
-/// The frame of the page at an address, by one system call. `None` if no page is there, or the address space is gone (its pagemap is
+/// The frame of the page at an address, by one system call. `None` if no page is there, or the address space has ended (its pagemap is
 /// empty).
 pub(crate) fn frame_at(process: &Process, address: u64) -> Option<u64> {
     let mut entry = [0; 8];

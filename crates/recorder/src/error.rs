@@ -10,7 +10,7 @@ pub enum RecordError {
     /// No command was given.
     #[error("no program to record: give one after `--`, as in `isotherm record -o t.parquet -- python3 job.py`")]
     NoCommand,
-    /// The command names nothing that can be found.
+    /// The command names no program that can be found.
     #[error("program `{name}` not found{}", searched(*in_path))]
     ProgramNotFound {
         name: String,

@@ -6,7 +6,7 @@ use crate::scene::{Picture, PictureSize};
 use crate::terminal::TermStyle;
 use crate::unit::Unit;
 
-/// A chart. Points that are not numbers are left out; an empty chart says so instead of drawing axes for nothing.
+/// A chart. Points that are not numbers are left out; an empty chart prints a sentence instead of axes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
     /// Title: a few words.
@@ -215,7 +215,7 @@ fn range(axis: &Axis, values: Vec<f64>, from_zero: bool) -> (f64, f64) {
     (fixed(axis.low).unwrap_or(low), fixed(axis.high).unwrap_or(high))
 }
 
-/// `name [unit]`, or the name alone where ticks carry their units.
+/// `name [unit]`, or only the name if ticks carry their units.
 pub(crate) fn axis_title(axis: &Axis, scale: &Scale) -> String {
     match (axis.name.as_str(), scale.suffix) {
         (name, "") => name.to_owned(),

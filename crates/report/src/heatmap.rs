@@ -221,7 +221,7 @@ pub(crate) struct Strip {
 }
 
 impl Strip {
-    /// Bytes left out between this strip and the one `below` it; `None` between address spaces and where none are.
+    /// Bytes left out between this strip and the one `below` it; `None` between address spaces and if no bytes are left out.
     pub(crate) fn folded_bytes(&self, below: &Self) -> Option<u64> {
         self.start.checked_sub(below.end).filter(|bytes| *bytes > 0 && self.space == below.space)
     }

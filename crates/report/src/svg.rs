@@ -190,7 +190,7 @@ fn coordinates(points: &[(f64, f64)]) -> String {
     points.iter().map(|(x, y)| format!("{},{}", number(*x), number(*y))).collect::<Vec<_>>().join(" ")
 }
 
-/// Two decimals at most: a hundredth of a pixel is finer than anything seen.
+/// Two decimals at most: a hundredth of a pixel is finer than the eye can see.
 fn number(value: f64) -> String {
     let text = trim_zeros(format!("{value:.2}"));
     if text == "-0" { "0".to_owned() } else { text }

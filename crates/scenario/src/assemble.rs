@@ -256,7 +256,7 @@ pub(crate) fn builder(
     Ok((builder, observers))
 }
 
-/// Other tasks of the machine, for those policies that do not know the future: these know it of finite workloads only.
+/// Other tasks of the machine, for policies that do not know the future: policies that know it can do so only for finite workloads.
 fn add_other_tasks(builder: &mut MachineBuilder, scenario: &Scenario, unit: &Unit) -> Result<(), SimError> {
     if scenario.other_tasks == Duration::ZERO || builder.needs_future() {
         return Ok(());

@@ -190,7 +190,7 @@ pub struct WorkloadEntry {
     #[serde(default, skip_serializing_if = "is_false")]
     pub premapped: bool,
     /// Number of programs that do the same, each with its own choices and files, in a group of its own below the workload's; these groups
-    /// are called `1` and so on. Results have them together: runtime is that of the longest, everything else a sum. Monitors watch the
+    /// are called `1` and so on. Results have the copies together: runtime is the longest, all other metrics are sums. Monitors watch the
     /// first. Default 1: one program in the workload's group itself.
     #[serde(default = "one_copy", skip_serializing_if = "is_one")]
     pub copies: u32,

@@ -68,7 +68,7 @@ impl EventSpec {
     }
 }
 
-/// Limits to write; those left out stay.
+/// Limits to write; limits that are left out stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SetSpec {

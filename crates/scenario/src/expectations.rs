@@ -35,7 +35,7 @@ pub struct ExpectationRow {
     pub measured: Option<f64>,
     /// Whether the value is in range. Without a row the expectation is not met.
     pub met: bool,
-    /// Both sides of its ratio are 0: no change, which says nothing of either.
+    /// Both sides of its ratio are 0: there is no change, but this proves nothing about either side.
     pub of_nothing: bool,
 }
 

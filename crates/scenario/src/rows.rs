@@ -130,8 +130,8 @@ impl PlayedRuns<'_> {
         runs
     }
 
-    /// Calls `push` for each variant and metric, with the number of the variant, and the number and name of the one it is
-    /// compared with: each may name another than the scenario as a whole.
+    /// Calls `push` for each variant and metric, with the number of the variant, and the number and name of the variant it is compared
+    /// with: a variant may name another one than the scenario as a whole.
     fn each_row(&self, metrics: &[&Metric], mut push: impl FnMut((&str, &'static str), usize, Option<(usize, &str)>)) {
         for (index, variant) in self.variants.iter().enumerate() {
             let against = variant.scenario.against.as_deref();

@@ -16,7 +16,7 @@ use isotherm_workload::BuildContext;
 
 impl Variant {
     /// The machine that plays it, before it is finished: its first workload alone, or all workloads if they share the machine. Monitors run
-    /// unless limits are off; what their schemes did is in the outcome.
+    /// unless limits are off; effects of their schemes are in the outcome.
     ///
     /// # Errors
     /// The machine or a workload cannot be made.

@@ -7,7 +7,7 @@ use isotherm_units::{Amount, Duration, Ratio};
 use serde::{Deserialize, Serialize};
 
 /// Conditions of one repeat: a `[[worlds]]` table. Keys that are left out take the scenario's values. Variants change the scenario as it is
-/// in that world.
+/// under these conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorldSpec {

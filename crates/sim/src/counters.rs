@@ -89,9 +89,9 @@ counters! {
     KswapdLowWmarkHitQuickly = "kswapd_low_wmark_hit_quickly",
     /// Events: the daemon wanted to sleep but the high watermark did not hold.
     KswapdHighWmarkHitQuickly = "kswapd_high_wmark_hit_quickly",
-    /// Anonymous pages that came back and had a shadow.
+    /// Anonymous pages that were faulted in again and had a shadow.
     WorkingsetRefaultAnon = "workingset_refault_anon",
-    /// File pages that came back and had a shadow.
+    /// File pages that were read again and had a shadow.
     WorkingsetRefaultFile = "workingset_refault_file",
     /// Anonymous refaults that were recent: activated.
     WorkingsetActivateAnon = "workingset_activate_anon",
@@ -230,7 +230,7 @@ impl Counters {
         use Counter::{PgStealDirect, PgStealKhugepaged, PgStealKswapd, PgStealProactive};
         self.sum(&[PgStealKswapd, PgStealDirect, PgStealKhugepaged, PgStealProactive])
     }
-    /// Evicted pages that came back, of both types.
+    /// Evicted pages that were brought in again, of both types.
     pub fn refaults(&self) -> u64 {
         self.sum(&[Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile])
     }

@@ -65,7 +65,7 @@ impl Ending {
 }
 
 impl Answer {
-    /// There is no result, and `error` says why.
+    /// There is no result; `error` has the reason.
     pub fn failed(number: usize, seconds: f64, error: String) -> Self {
         Self { number, seconds, error: Some(error), rows: Vec::new() }
     }

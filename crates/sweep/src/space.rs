@@ -97,7 +97,7 @@ fn is_linear(scale: &Scale) -> bool {
 }
 
 impl Space {
-    /// A space around a scenario, in which nothing is varied.
+    /// A space around a scenario, in which no key varies.
     pub fn around(scenario: &str) -> Self {
         Self {
             scenario: scenario.to_owned(),

@@ -89,7 +89,7 @@ impl CliError {
     }
 }
 
-/// A wrong option is a usage error; all others are errors of the file.
+/// Whether there is a message to print.
 impl From<TraceError> for CliError {
     fn from(error: TraceError) -> Self {
         match error {

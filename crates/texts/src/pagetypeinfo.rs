@@ -1,5 +1,5 @@
-//! `/proc/pagetypeinfo`: free blocks by migrate type, and how many page blocks each type has. For root alone, and the kernel
-//! holds the zones' locks while it counts: not to be read more often than every ten seconds.
+//! `/proc/pagetypeinfo`: free blocks by migrate type, and how many page blocks each type has. Only root can read it, and the kernel holds
+//! the zones' locks while it counts: do not read it more often than every ten seconds.
 
 use crate::TextError;
 use crate::line::{self, Words};

@@ -20,7 +20,7 @@ pub struct Stall {
 pub struct Pressure {
     /// At least one task waited.
     pub some: Stall,
-    /// All tasks that were not idle waited; `None` where the kernel does not say, for CPU of the system before 5.13.
+    /// All tasks that were not idle waited; `None` if the kernel does not report it, for CPU of the system before 5.13.
     pub full: Option<Stall>,
 }
 

@@ -3,7 +3,7 @@
 
 use crate::maps::{Mapping, append};
 
-/// A mapping with the numbers that were asked for here.
+/// A mapping with the numbers that isotherm needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmapsArea {
     pub mapping: Mapping,

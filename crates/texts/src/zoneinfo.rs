@@ -21,7 +21,7 @@ pub struct Zone {
     pub node: NodeId,
     /// `DMA32`, `Normal`, `Movable`.
     pub name: String,
-    /// Free pages, those on per-CPU lists aside.
+    /// Free pages, without those on per-CPU lists.
     pub free: u64,
     /// Pages by which the watermarks are raised just now.
     pub boost: u64,

@@ -71,7 +71,7 @@ impl GroupRow {
     }
 }
 
-/// More about one row than the list shows.
+/// Details of one row that the list does not show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// The row.

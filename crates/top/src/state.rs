@@ -71,7 +71,7 @@ impl Tab {
 /// Action of the event loop after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing: the key has no meaning here.
+    /// No effect: the key has no meaning here.
     None,
     /// Draw again.
     Redraw,
@@ -176,7 +176,7 @@ impl State {
         rows
     }
 
-    /// Changes the state as `key` asks.
+    /// Changes the state for `key`.
     pub fn key(&mut self, key: KeyEvent) -> Effect {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {

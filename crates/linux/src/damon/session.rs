@@ -83,7 +83,7 @@ pub trait Undo: std::fmt::Debug {
     /// A knob that holds `old`, or will once it exists, is about to be written.
     ///
     /// # Errors
-    /// It could not be noted: then nothing is written.
+    /// The change could not be recorded: then it is not made.
     fn will_write(&mut self, path: &str, old: &str, new: &str) -> Result<(), LiveError>;
 
     /// The kdamond runs: the recorded changes refer to this kdamond, and to none that another program begins later.
@@ -109,7 +109,7 @@ impl Session {
     ///
     /// # Errors
     /// [`LiveError::Busy`] with the names of the users of DAMON; [`LiveError::NotHere`]; [`LiveError::Refused`] for attributes out of
-    /// range, or refused by the kernel; [`LiveError::Io`]. Nothing is left behind.
+    /// range, or refused by the kernel; [`LiveError::Io`]. No change is left behind.
     pub fn start(
         root: &Root,
         attributes: &Attributes,
@@ -264,7 +264,7 @@ impl Session {
     /// Stops, and restores everything.
     ///
     /// # Errors
-    /// [`LiveError::Io`] for what could not be restored.
+    /// [`LiveError::Io`] for knobs that could not be restored.
     pub fn stop(mut self) -> Result<(), LiveError> {
         self.put_back()
     }

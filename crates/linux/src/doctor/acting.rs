@@ -1,4 +1,4 @@
-//! Ways to change something. They are only checked: nothing is tried on another process.
+//! Ways to change something. They are only checked, and not tried on another process.
 
 use super::{AS_ROOT, Context, Finding, Part, State, chosen, said};
 use crate::cgroup::Hierarchy;

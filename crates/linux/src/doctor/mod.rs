@@ -107,7 +107,7 @@ pub struct Context<'a> {
     pub child: Option<&'a Child>,
     /// Releases that the simulated machine models, oldest first, such as `6.12`.
     pub models: &'a [&'a str],
-    /// Makes what notes the changes of a session.
+    /// Makes the journal that notes the changes of a session.
     pub undo: fn(&Root) -> Result<Box<dyn Undo>, LiveError>,
 }
 

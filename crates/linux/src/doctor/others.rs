@@ -1,5 +1,5 @@
-//! Finds other programs that change the knobs that isotherm changes, or clear the bits that it reads, by files and by names in
-//! `/proc`, and says what that means for us. No program is stopped.
+//! Finds other programs that change the knobs that isotherm changes, or clear the bits that it reads, by files and by names in `/proc`, and
+//! reports the consequences for isotherm. No program is stopped.
 
 use std::collections::BTreeSet;
 

@@ -30,7 +30,7 @@ pub enum LookError {
     /// The process has ended, or runs another program now; the next [`BitScanner::changes`] reports it.
     #[error("the process has ended")]
     Gone,
-    /// Another program took away what scanning needs; the text says what.
+    /// Another program took away a resource that scanning needs; the text names it.
     #[error("{0}")]
     Lost(String),
 }

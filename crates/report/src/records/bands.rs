@@ -23,7 +23,7 @@ pub struct ShownBand {
     pub rows: u32,
 }
 
-/// Ranges that are kept apart for a target, at most; beyond, the smallest gaps are closed.
+/// Most ranges that are kept apart for a target; with more, the smallest gaps are closed.
 const RANGES_MAX: usize = 1 << 14;
 /// Blocks in which heat is added up to find the busy ones, at most.
 const BLOCKS_MAX: u64 = 1 << 18;
@@ -35,8 +35,8 @@ const COLDER: i64 = 20;
 /// Parts of a bin that a border can fall on.
 const FRACTION_BITS: u32 = 20;
 
-/// Adds the beginning (`weight` > 0) or the end (`weight` < 0) of something at `at` in a range of `length` bytes cut into
-/// `rows` bins. `diffs` holds `rows + 1` differences between neighbouring bins: [`sums`] makes bins of them.
+/// Adds the beginning (`weight` > 0) or the end (`weight` < 0) of a range at `at` in a range of `length` bytes cut into `rows` bins.
+/// `diffs` holds `rows + 1` differences between neighbouring bins: [`sums`] makes bins of them.
 pub(crate) fn add_border(diffs: &mut [i64], at: u64, length: u64, weight: i64) {
     let rows = diffs.len() as u128 - 1;
     let position = ((u128::from(at.min(length)) * rows) << FRACTION_BITS) / u128::from(length.max(1));

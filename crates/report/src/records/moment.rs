@@ -91,7 +91,7 @@ impl Moment {
 /// Calls `each` with the selected snapshots: of [`At::All`] one after the other as they are read, of others one for each target.
 ///
 /// # Errors
-/// When nothing had been recorded at that time, when the record is damaged, and what `each` returns.
+/// There was no record at that time, the record is damaged, or `each` returns an error.
 pub fn moments<E: From<TraceError>>(
     store: &mut RegionStore,
     survey: &Survey,

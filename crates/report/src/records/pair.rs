@@ -113,7 +113,7 @@ pub fn pair_picture(pair: &RecordPair, names: [String; 2], stores: [&RegionStore
     HeatmapPair::new(names, [picture(0), picture(1)])
 }
 
-/// `physical` or `virtual`; `None` where the record does not say, or has both.
+/// `physical` or `virtual`; `None` if the record does not say, or has both.
 fn space(store: &RegionStore, survey: &Survey) -> Option<&'static str> {
     let of = |target: &u32| match store.meta().context_of(*target).operations.as_str() {
         "paddr" => Some("physical"),

@@ -133,7 +133,7 @@ impl Survey {
     /// Calls `each` with every selected snapshot, in the order of the file.
     ///
     /// # Errors
-    /// When the record is damaged; and what `each` returns.
+    /// The record is damaged, or `each` returns an error.
     pub fn for_each(
         &self,
         store: &mut RegionStore,

@@ -50,7 +50,7 @@ const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 /// Several targets: the sum of the last value of each.
 ///
 /// # Errors
-/// When nothing is left of the record, or it is damaged.
+/// No part of the record is left, or it is damaged.
 pub fn wss(store: &mut RegionStore, survey: &Survey, accesses_min: u32, skip: u64) -> Result<RecordWss, TraceError> {
     let units: Vec<u64> = survey.targets.iter().map(|&target| unit_bytes(store, target)).collect();
     let mut seen = vec![0u64; survey.targets.len()];

@@ -31,13 +31,13 @@ pub struct ExplainedMonitor {
     pub schemes: Vec<ExplainedScheme>,
 }
 
-/// A scheme, how it fared, and that in words.
+/// A scheme, its results, and these in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedScheme {
     /// State and counts of the scheme at the end of the run.
     #[serde(flatten)]
     pub report: SchemeReport,
-    /// In sentences, what held it back most first.
+    /// Sentences; the reason that held it back most often comes first.
     pub words: Vec<String>,
 }
 

@@ -68,7 +68,7 @@ impl Replay {
         self.unit.name(&self.variant.scenario)
     }
 
-    /// The monitors that have something to watch in this run, in the order of the scenario.
+    /// The monitors that have a target in this run, in the order of the scenario.
     pub fn monitors(&self) -> Vec<&MonitorSpec> {
         self.variant.scenario.monitors.iter().filter(|spec| !self.targets_of(spec).is_empty()).collect()
     }

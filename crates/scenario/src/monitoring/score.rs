@@ -16,7 +16,7 @@ pub const GOOD: f64 = 0.9;
 /// Detection by one definition against one truth: means over the periods of the second half of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Detection {
-    /// Share of the bytes called hot that are; 0 in periods in which nothing is called hot although something is.
+    /// Share of the bytes called hot that are hot; 0 in periods in which no byte is called hot although some are.
     pub precision: f64,
     /// Share of the hot bytes that are called hot.
     pub recall: f64,
@@ -101,7 +101,7 @@ impl Counts {
         self.hot += other.hot;
     }
 
-    /// `None` where there is nothing to find.
+    /// `None` if there is nothing hot to find.
     fn detection(self) -> Option<Detection> {
         if self.hot == 0 {
             return None;

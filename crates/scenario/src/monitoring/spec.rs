@@ -37,7 +37,7 @@ struct Written {
     targets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ranges: Vec<RangeSpec>,
-    /// A ready configuration of physical memory with schemes: its name, or a table of its name and what differs.
+    /// A ready configuration of physical memory with schemes: its name, or a table of its name and the keys that differ.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

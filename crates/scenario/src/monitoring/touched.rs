@@ -161,7 +161,7 @@ pub(super) struct Noting {
     pub(super) period_ns: u64,
     /// Length of a sampling interval.
     pub(super) sample_ns: u64,
-    /// Time of touching a page, in addition to that of a run.
+    /// Time of touching a page, in addition to the run's own time.
     pub(super) page_ns: u64,
     /// Pages that are mapped at the start: the more, the smaller the share of pages whose uses are counted.
     pub(super) mapped_pages: u64,
@@ -258,7 +258,7 @@ impl Touched {
     }
 }
 
-/// Shared by the streams of a process and the one who judges.
+/// Shared by the streams of a process and the judge.
 #[derive(Clone, Debug)]
 pub(super) struct SharedTouched(Arc<Mutex<Touched>>);
 

@@ -81,7 +81,7 @@ pub enum ProactiveStep {
     Batch(u64),
     /// All that was asked for is reclaimed.
     Done,
-    /// Nothing more can be reclaimed: `EAGAIN`.
+    /// No more can be reclaimed: `EAGAIN`.
     TryAgain,
 }
 

@@ -22,7 +22,7 @@ pub struct ProtectionNode {
 pub struct Effective {
     /// Never reclaimed below this.
     pub min: u64,
-    /// Not reclaimed below this while others can be.
+    /// Not reclaimed below this while other groups can be reclaimed.
     pub low: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct Share {
     pub parent_effective: u64,
     /// Sum over all children of the smaller of usage and setting.
     pub siblings_claim: u64,
-    /// Mount option `memory_recursiveprot`: what no child claims is shared by usage.
+    /// Mount option `memory_recursiveprot`: protection that no child claims is shared by usage.
     pub recursive: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct DirectCompaction {
     order: u32,
     wanted: MigrateType,
     priority: Priority,
-    /// Not visited yet, the next one last.
+    /// Zones that are not visited yet, the next one last.
     zones: Vec<(NodeId, usize)>,
     run: Option<ZoneRun>,
     best: CompactResult,

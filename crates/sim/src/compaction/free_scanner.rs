@@ -25,7 +25,7 @@ impl Private {
         self.pages += 1 << order;
     }
 
-    /// A page comes back.
+    /// A page is given back.
     pub(super) fn give(&mut self, block: u32, order: u32) {
         self.lists[order as usize].push_front(block);
         self.pages += 1 << order;

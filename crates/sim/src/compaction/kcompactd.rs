@@ -36,7 +36,7 @@ impl Kcompactd {
         self.order > 0 && self.is_suitable(memory, self.order)
     }
 
-    /// Whether something was asked for.
+    /// Whether there is a request.
     pub const fn has_work(&self) -> bool {
         self.order > 0 || self.run.is_some()
     }

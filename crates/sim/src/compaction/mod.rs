@@ -1,10 +1,10 @@
 //! Compaction: pages in use move to the top of a zone, so that free ones join at its bottom (docs/spec/compaction.md#s4,
 //! `docs/mechanism/compaction.md`).
 //!
-//! Two scanners work towards each other: one takes movable pages from the bottom up, the other free pages from the top down. A
-//! [`ZoneRun`] is one pass over a zone, stepped batch by batch by its caller: a thread that wants a huge page
-//! ([`HugeAllocation`]), the node's [kcompactd](Kcompactd), or a design of `isotherm-core` through its host. The CPU time of a
-//! step passes before the next, and pages that it moved are out of reach meanwhile.
+//! Two scanners work towards each other: one takes movable pages from the bottom up, the other free pages from the top down. A [`ZoneRun`]
+//! is one pass over a zone, stepped batch by batch by its caller: a thread that wants a huge page ([`HugeAllocation`]), the node's
+//! [kcompactd](Kcompactd), or a design of `isotherm-core` through its host. The CPU time of a step passes before the next, and the pages
+//! that it moved are out of reach in that time.
 //!
 //! Behaviour follows `mm/compaction.c` of Linux 7.2. Left out: CMA, contention for locks (no other thread holds them between
 //! two steps), pages of drivers that can be moved (zsmalloc, balloons), `defrag_mode`.
@@ -48,7 +48,7 @@ pub enum CompactResult {
     Deferred,
     /// The scanners met after the whole zone.
     Complete,
-    /// The scanners met, but began elsewhere than at the ends; or kswapd came in between.
+    /// The scanners met, but did not begin at the ends; or kswapd ran in between.
     PartialSkipped,
     /// There was nothing to move pages into, or the caller is dying.
     Contended,

@@ -32,7 +32,7 @@ pub enum Until {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "columns of the table in docs/spec/compaction.md#s4-2")]
 pub struct Request {
-    /// log2 of the pages wanted; `None`: nothing in particular (the kernel's order -1).
+    /// log2 of the pages wanted; `None`: no particular order (the kernel's order -1).
     pub order: Option<u32>,
     /// Type of the wanted pages.
     pub wanted: MigrateType,
@@ -75,7 +75,7 @@ pub struct Work {
     pub blocks_freed: u64,
     /// Page blocks scanned that hold pages that never move.
     pub blocks_unmovable: u64,
-    /// Likewise, pages that are pinned.
+    /// Blocks that stay in use because of pinned pages.
     pub blocks_pinned: u64,
 }
 
@@ -376,7 +376,7 @@ impl Zone {
 }
 
 impl Memory {
-    /// Forgets which page blocks of a zone are not worth a scan, if that was asked for.
+    /// Forgets which page blocks of a zone are not worth a scan, if a run asked for that.
     pub(crate) fn flush_compaction_hints(&mut self, node: NodeId, zone: usize) {
         let Self { nodes, frames, .. } = self;
         nodes.zone_mut(node, zone).flush_hints(frames);

@@ -105,7 +105,7 @@ impl ZoneCompaction {
     pub(super) fn lower_free(&mut self, to: u32) {
         self.cached_free = self.cached_free.min(to);
     }
-    /// Free pages were given back at `block`, or were seen there.
+    /// Free pages were given back at `block`, or were found there.
     pub(super) fn raise_free(&mut self, block: u32) {
         self.cached_free = self.cached_free.max(block);
     }
@@ -122,7 +122,7 @@ impl ZoneCompaction {
         self.cached_free = self.last_block();
     }
 
-    /// Forgets hints if that was asked for. Hints go for page blocks with a page on a list or, if pages may move there, a free one; every
+    /// Forgets hints if a run asked for that. Hints go for page blocks with a page on a list or, if pages may move there, a free one; every
     /// eighth page is read. Runs go on at the outermost of these blocks. Source: `__reset_isolation_suitable`.
     pub(crate) fn flush_hints(&mut self, buddy: &Buddy, frames: &Frames) {
         if !std::mem::take(&mut self.flush_wanted) {

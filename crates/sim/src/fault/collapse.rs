@@ -26,8 +26,8 @@ pub(crate) fn collapse(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, spac
     all
 }
 
-/// Copies the pages of a block into a huge one. Fails where nothing is resident, where pages are shared or in flight or have
-/// to be waited for, and where there is no memory.
+/// Copies the pages of a block into a huge one. Fails if no page is resident, if pages are shared, in flight or have to be waited for, and
+/// if there is no memory.
 fn collapse_block(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, block: u64) -> bool {
     memory.ledger.spend(memory.costs.scan_table_ns);
     if memory.space(space).huge_blocks.contains(&block) {

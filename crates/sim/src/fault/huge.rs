@@ -66,7 +66,7 @@ impl FaultState {
 }
 
 impl Faulting<'_> {
-    /// Handles the fault with a huge page if that is possible; whether it did.
+    /// Handles the fault with a huge page if that is possible; returns whether it did.
     #[inline]
     pub(super) fn huge(&mut self) -> Step<bool> {
         if !self.vma.mapping.huge && self.state.huge.is_none() {
@@ -128,7 +128,7 @@ impl Faulting<'_> {
         (fits && space.table.populated_in(block).all(untouched)).then_some(block)
     }
 
-    /// The first step of an allocation, which is all where a block is free or nothing more may be done.
+    /// The first step of an allocation, which is the only one if a block is free or no more effort is allowed.
     fn begin_huge(&mut self) -> Step<Option<FrameId>> {
         let effort = match self.memory.compaction.defrag {
             Defrag::Madvise | Defrag::Always => HugeEffort::Direct(Persistence::Normal),

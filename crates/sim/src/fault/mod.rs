@@ -49,7 +49,7 @@ use isotherm_units::access::{Backing, FileKind, Sharing};
 use missing::{Contents, Missing};
 use window::Window;
 
-/// How far a fault or a system call came.
+/// How far a fault or a system call got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOutcome {
     /// Over: the access will succeed.
@@ -70,7 +70,7 @@ pub enum FaultOutcome {
     Huge,
     /// No memory: reclaim, then call again.
     Short(Shortage),
-    /// Nothing is mapped there, or it lies behind the end of its file: the process dies.
+    /// No memory is mapped there, or it lies behind the end of its file: the process dies.
     Bad {
         /// Virtual page.
         page: u64,
@@ -112,7 +112,7 @@ struct Current {
     paid: bool,
     /// The page was looked up in its cache before: readahead state does not move again.
     tried: bool,
-    /// A readahead window was planned: a second read of the page goes alone.
+    /// A readahead window was planned: a second read of the page has no window.
     planned: bool,
 }
 
@@ -121,7 +121,7 @@ impl FaultState {
     pub fn on(node: NodeId) -> Self {
         Self { node, policy: MemoryPolicy::Preferred, ..Self::default() }
     }
-    /// A thread that takes memory of `node` alone.
+    /// A thread that only takes memory of `node`.
     pub fn bound_to(node: NodeId) -> Self {
         Self { node, policy: MemoryPolicy::Bound, ..Self::default() }
     }

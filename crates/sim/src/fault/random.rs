@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// Each resident page of the range goes to another frame or says why not; nothing is lost on the way.
+    /// Each resident page of the range goes to another frame or gives a reason; no page is lost on the way.
     fn migrate(&mut self, space: SpaceId, pages: PageRange, pinned: Option<u64>, mode: MigrateMode) {
         let rig = &mut self.rig;
         let frame_at = |rig: &Rig, page| rig.memory.space(space).table.frame_at(page);

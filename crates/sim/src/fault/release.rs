@@ -122,7 +122,7 @@ fn zap_shared(
     }
 }
 
-/// An entry that referred to `slot` is gone.
+/// An entry that referred to `slot` was removed.
 fn drop_slot_entry(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -138,8 +138,8 @@ fn drop_slot_entry(
     }
 }
 
-/// `dense` of `space` does not refer to the anonymous page `frame` any more, neither as a page nor as its slot. Frees it if no
-/// other entry does, else hands it to a process whose entry does.
+/// `dense` of `space` does not refer to the anonymous page `frame` any more, neither as a page nor as its slot. Frees the page if no other
+/// entry refers to it, else hands it to a process whose entry does.
 pub(super) fn anonymous_unmapped(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

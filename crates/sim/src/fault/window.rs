@@ -96,7 +96,7 @@ fn read_slots(
     outcome
 }
 
-/// Puts a page for `planned.slot` into the swap cache and on the policy's lists. It holds nothing yet.
+/// Puts a page for `planned.slot` into the swap cache and on the policy's lists. The page holds no data yet.
 pub(super) fn add_swap_page(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -162,7 +162,7 @@ fn read_pages(
     outcome
 }
 
-/// Puts a new page of a file into the page cache and on the policy's lists. It holds nothing yet.
+/// Puts a new page of a file into the page cache and on the policy's lists. The page holds no data yet.
 pub(super) fn add_file_page(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

@@ -1,4 +1,4 @@
-//! Actions of schemes: which there are, and what each does to page frames (docs/spec/schemes.md#s10).
+//! Actions of schemes: the supported ones, and the effect of each on page frames (docs/spec/schemes.md#s10).
 //!
 //! A huge page maps 512 frames that are on lists one by one and need not lie together. So a walk over physical memory
 //! treats each frame inside the range, 4 KiB at a time; only questions about a folio answer for the whole huge page.

@@ -80,7 +80,7 @@ impl MemoryHost<'_> {
         })
     }
 
-    /// Some of a pass over a zone.
+    /// A part of a pass over a zone.
     pub(super) fn compact_some(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
         let place = self.place(step.zone)?;
         let (node, zone) = place;

@@ -16,8 +16,7 @@ pub(super) struct Folio {
     pub(super) block: Option<(SpaceId, u64)>,
 }
 
-/// Huge pages that were asked whether they are young, with the answer: it holds for all their frames, and asking took the
-/// accessed bit away.
+/// Huge pages that were asked whether they are young, with the answer: it holds for all their frames, and asking cleared the accessed bit.
 pub(super) type YoungBlocks = BTreeMap<(SpaceId, u64), bool>;
 
 impl Folio {

@@ -1,5 +1,5 @@
-//! Random sequences of what schemes, programs and reclaim do, under every policy and swap device: all invariants hold after
-//! each step, and in the end only pages and slots of files are left.
+//! Random sequences of actions of schemes, programs and reclaim, under every policy and swap device: all invariants hold after each step,
+//! and in the end only pages and slots of files are left.
 
 use super::stage::{FRAMES, PHYSICAL, Stage};
 use crate::cgroup::CgroupId;

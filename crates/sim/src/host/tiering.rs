@@ -207,8 +207,7 @@ impl MemoryHost<'_> {
         self.move_all(&folios, to)
     }
 
-    /// Moves pages that a process maps to one node, or by turns to several (`migrate_hot` and `migrate_cold` of a process). Bytes
-    /// moved.
+    /// Moves pages that a process maps to one node, or alternately to several (`migrate_hot` and `migrate_cold` of a process). Bytes moved.
     pub(super) fn migrate_range(
         &mut self,
         space: SpaceId,

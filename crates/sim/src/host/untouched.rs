@@ -1,8 +1,8 @@
 //! Samples that need no test of every probe: the pages used since accessed bits were cleared are known, mostly none.
 //!
-//! A monitor clears bits at the end of a tick and tests them at the beginning of the next. Where nothing
-//! [stirred](crate::memory::Memory::stir) memory in between, a test takes the same walks and pays for them as the clear did. It
-//! finds the cleared entries idle, except for the pages that programs [touched](crate::memory::Memory::note_touches).
+//! A monitor clears bits at the end of a tick and tests them at the beginning of the next. If nothing
+//! [stirred](crate::memory::Memory::stir) memory in between, a test takes the same walks and pays for them as the clear did. It finds the
+//! cleared entries idle, except for the pages that programs [touched](crate::memory::Memory::note_touches).
 
 use super::{HostTarget, MemoryHost, Wish};
 use crate::mmu::SpaceId;
@@ -32,7 +32,7 @@ struct Sample {
 pub(super) struct Looks {
     /// An entry that could not be read.
     pub(super) is_passed_over: bool,
-    /// An entry above the leaf that maps something.
+    /// An entry above the leaf that maps memory.
     pub(super) is_upper: bool,
 }
 

@@ -10,7 +10,7 @@ use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tie
 use isotherm_units::{Duration, Instant, PAGE_SHIFT};
 
 impl Machine {
-    /// A thread of a program comes to its next stretch, and takes what flushes of its translations it was asked for meanwhile. Because
+    /// A thread of a program comes to its next stretch, and handles the flushes of its translations that were requested since. Because
     /// others may be up to a step ahead, the flushes come all at once. Flushes that interrupted a hint fault made that fault longer: they
     /// count there too, by the share of its last stretch.
     pub(super) fn answer_flushes(&mut self, user: &mut UserTask, now: &mut Instant) {
@@ -53,7 +53,7 @@ impl Machine {
         *now += Duration::from_ns(ns);
     }
 
-    /// Handles the fault at `page` if that is mapped and was only made inaccessible. `false`: it is another fault.
+    /// Handles the fault at `page` if the page is mapped and was only made inaccessible. `false`: it is another fault.
     pub(super) fn hint_fault(&mut self, id: TaskId, user: &UserTask, page: u64, now: Instant) -> bool {
         if self.tiering.balancer.is_none() {
             return false;

@@ -16,7 +16,7 @@ pub(super) struct Taking {
     taken: u64,
     failed: u64,
     current: Option<HugeAllocation>,
-    /// Free blocks were tried, and are not to be tried alone again.
+    /// Free blocks were tried, and are not to be tried again by themselves.
     is_fallback: bool,
 }
 

@@ -27,7 +27,7 @@ pub struct CompactionRun {
     pub pages_scanned: u64,
     /// Page blocks that became wholly free.
     pub blocks_freed: u64,
-    /// Waits of tasks for pages on their way, as far as they were known by then.
+    /// Waits of tasks for pages in flight, as far as they were known by then.
     pub stall_ns: u64,
 }
 

@@ -70,9 +70,9 @@ pub struct MachineConfig {
     pub hz: u32,
     /// Longest time a thread runs while others wait for its CPU. Default 3 ms.
     pub time_slice: Duration,
-    /// Shortest stretch that a thread runs before it sees what other processors did meanwhile. Longer plays faster where many
-    /// processors are busy, and is coarser: above the default, pages that are on their way to another frame for less than a step
-    /// are not waited for. Default 50 us.
+    /// Shortest stretch that a thread runs before it sees the effects of other processors. Longer plays faster where many processors are
+    /// busy, and is coarser: above the default, pages that are on their way to another frame for less than a step are not waited for.
+    /// Default 50 us.
     #[serde(skip_serializing_if = "is_default_step")]
     pub step: Duration,
 }

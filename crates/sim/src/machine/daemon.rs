@@ -1,8 +1,8 @@
-//! Daemons in the machine: any [`Daemon`] of `isotherm-core` runs here, and nothing here depends on its kind.
+//! Daemons in the machine: any [`Daemon`] of `isotherm-core` runs here, and no code here depends on its kind.
 //!
-//! Each worker of a daemon is a kernel thread. It sleeps until it is due, waits for a processor like any other task (idle ones take
-//! it first, otherwise it delays threads), and pays for being woken and for all that the daemon asks of its
-//! [host](MemoryHost). All that is done in one run is done at its beginning; the time that it takes passes afterwards.
+//! Each worker of a daemon is a kernel thread. It sleeps until it is due, waits for a processor like any other task (idle ones take it
+//! first, otherwise it delays threads), and pays for wake-ups and for all requests of the daemon to its [host](MemoryHost). All that is
+//! done in one run is done at its beginning; the time that it takes passes afterwards.
 //!
 //! Kinds differ by data ([`Watches`], [`Habits`]) and a [`Recorder`], in the kind's own file.
 
@@ -24,7 +24,7 @@ use isotherm_units::{Duration, Instant};
 /// A daemon that this machine can run.
 pub(super) type AnyDaemon = dyn for<'h> Daemon<MemoryHost<'h>> + Send;
 
-/// The scope of a daemon's runs, which also says when it begins.
+/// The scope of a daemon's runs, which also decides when it begins.
 pub(super) enum Watches {
     /// The machine as a whole, no page tables: it begins with the machine.
     Machine,
@@ -39,7 +39,7 @@ pub(super) enum Watches {
 /// Costs of a wake-up.
 #[derive(Clone, Copy)]
 pub(super) enum Wakeup {
-    /// That of a kernel thread.
+    /// The wake-up of a kernel thread.
     Thread,
     /// Being switched to, as programs are.
     Program,
@@ -61,7 +61,7 @@ pub(super) struct Habits {
 pub(super) struct Ledger {
     /// When it began.
     pub(super) started_ns: Option<u64>,
-    /// CPU time, with all that it asked for.
+    /// CPU time, including the time of its requests to the host.
     pub(super) cpu_ns: u64,
     /// How often it was woken.
     pub(super) wakeups: u64,
@@ -149,7 +149,7 @@ impl Machine {
         });
     }
 
-    /// Starts the daemons for which all is there by now.
+    /// Starts the daemons whose targets all exist by now.
     pub(super) fn start_daemons(&mut self, now: Instant) {
         for index in 0..self.daemons.len() {
             if self.daemons[index].ledger.started_ns.is_some() {
@@ -221,7 +221,7 @@ impl Machine {
         }
     }
 
-    /// The host's name for a target, if that has started.
+    /// The host's name for a target, if the target has started.
     fn host_target(&self, target: MonitorTarget) -> Option<HostTarget> {
         match target {
             MonitorTarget::Process(program, process) => self.programs[program.0].spaces[process].map(HostTarget::Space),

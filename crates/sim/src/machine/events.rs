@@ -29,7 +29,7 @@ pub enum Action {
     },
     /// Writes a file of the Multi-Gen LRU. Refused, it ends the run with an error.
     WriteMglru(ControlFile, String),
-    /// Writes a file of the scan daemon, by its name. Refused, it ends the run with an error; without such a daemon nothing happens.
+    /// Writes a file of the scan daemon, by its name. If refused, it ends the run with an error; without such a daemon it has no effect.
     WritePromotion(&'static str, String),
     /// Reports the current value of a goal of `user-input` to a monitor, by the places of scheme and goal. Likewise.
     ReportGoal { monitor: String, scheme: usize, goal: usize, value: u64 },
@@ -47,7 +47,7 @@ pub struct Plan {
     pub action: Action,
 }
 
-/// Kinds of events, listed so that "what can fire" can be read here.
+/// Kinds of events, listed so that all of them can be read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// The task on this CPU goes on.

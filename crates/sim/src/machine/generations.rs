@@ -36,7 +36,7 @@ pub struct GenerationsPass {
     /// Budget of the pass.
     pub budget_bytes: u64,
     pub evicted_bytes: u64,
-    /// Bytes that came back since the pass before.
+    /// Bytes that were refaulted since the pass before.
     pub refaulted_bytes: Option<u64>,
     /// Share of the time since then in which some task was stalled by memory, in millionths.
     pub stalled_ppm: Option<u64>,

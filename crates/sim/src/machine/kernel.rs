@@ -176,7 +176,7 @@ impl Machine {
         *now += Duration::from_ns(ns);
     }
 
-    /// Counts the pages that an attempt freed; says when the job is over although something is left.
+    /// Counts the pages that an attempt freed; returns whether the job is over although pages are left.
     fn job_progress(&mut self, job: &mut WriterJob, reclaimed: u64, now: Instant) -> Option<WriterStep> {
         match job {
             WriterJob::Reclaim { reclaim, step, .. } => {

@@ -1,6 +1,5 @@
-//! Right-sizing as a daemon of the simulated machine: a program of user space that reads files of its group and writes its
-//! `memory.high`. The reclaim that a lowered limit asks for is done by the machine's writer of group files, next to the
-//! daemon.
+//! Right-sizing as a daemon of the simulated machine: a program of user space that reads files of its group and writes its `memory.high`.
+//! The reclaim after a lowered limit is done by the machine's writer of group files, next to the daemon.
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::task::WriterJob;

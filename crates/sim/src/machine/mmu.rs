@@ -43,8 +43,8 @@ impl Machine {
         self.touch_freely(id, user, end, pace)
     }
 
-    /// Some pages of the machine are on their way to other frames: accesses to those must not go through, and no step goes
-    /// beyond the next departure or arrival.
+    /// Some pages of the machine are in flight to other frames: accesses to those must not go through, and no step goes past the next
+    /// departure or arrival.
     #[cold]
     fn touch_migrating(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
         let Some((pages, next)) = self.memory.migration.migrating(user.space, Instant::from_ns(pace.now_ns)) else {

@@ -172,7 +172,7 @@ struct ProgramState {
     ended: Option<Instant>,
     ending: Ending,
     operations: u64,
-    /// When a thread began the first batch with operations: what came before was preparation.
+    /// When a thread began the first batch with operations; the time before was preparation.
     first_operation: Option<Instant>,
     time: ThreadTime,
     peak_resident: u64,
@@ -218,7 +218,7 @@ impl Machine {
         self.run_while(until, &|| true)
     }
 
-    /// Runs as [`run`](Self::run) does, as long as `goes_on` says so. It is asked between two events of the machine, and its answer
+    /// Runs as [`run`](Self::run) does, as long as `goes_on` returns true. It is asked between two events of the machine, and its answer
     /// must not depend on the clock of the world where results are to be the same.
     ///
     /// # Errors
@@ -269,15 +269,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Moves the clock on to what happens next.
+    /// Moves the clock on to the next event.
     fn pass_to(&mut self, at: Instant) {
         self.now = self.now.max(at);
         self.pressure.handle_timeout(self.pressure_now.max(at));
     }
 
-    /// Lets time pass up to `at`, when the only task that ran wants to go on, if nothing except samples of charges happens until
-    /// then and at that time. Samples come before the task, which is only woken before them. `false`: something else does, or
-    /// may.
+    /// Lets time pass up to `at`, when the only task that ran wants to go on, if only samples of charges are due until then and at that
+    /// time. Samples come before the task, which is only woken before them. `false`: another event is due, or may be.
     fn pass_alone_to(&mut self, at: Instant) -> bool {
         let has_failed = self.failure.is_some() || self.policy.failure().is_some();
         if !self.folds_ticks || !self.queue.is_empty() || at > self.until || has_failed {

@@ -38,7 +38,7 @@ pub enum MonitorTarget {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MonitorOutcome {
     pub name: String,
-    /// When its first targets were there; `None` if they never came.
+    /// When its first targets existed; `None` if they never did.
     pub started_ns: Option<u64>,
     /// CPU time of its thread.
     pub cpu_ns: u64,

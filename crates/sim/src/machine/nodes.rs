@@ -18,7 +18,7 @@ pub enum MemoryKind {
     CxlNear,
     /// 250 ns, 25 GB/s.
     Cxl,
-    /// At the slow end of real devices: 400 ns, 25 GB/s.
+    /// The slow end of real devices: 400 ns, 25 GB/s.
     CxlFar,
 }
 
@@ -64,9 +64,9 @@ pub struct NodeConfig {
     /// Kind of the memory, which gives the other keys their defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<MemoryKind>,
-    /// Time of an access that misses the CPU caches. Default: that of the kind; 80 ns without one.
+    /// Time of an access that misses the CPU caches. Default: the latency of the kind; 80 ns without a kind.
     pub latency: Duration,
-    /// Bytes a second that it moves, `"25GB"`. Default: that of the kind; without one, more than anybody asks for.
+    /// Bytes a second that it moves, `"25GB"`. Default: the bandwidth of the kind; without a kind, unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bytes>,
     /// Whether it has processors; a node without processors is slow memory. Default: only CXL has none.
@@ -113,7 +113,7 @@ impl NodeConfig {
     pub fn has_cpus(&self) -> bool {
         self.cpus.unwrap_or(matches!(self.kind, None | Some(MemoryKind::Dram)))
     }
-    /// Bytes a second, if that is limited.
+    /// Bytes a second, if the bandwidth is limited.
     pub fn bandwidth_per_s(&self) -> Option<Bytes> {
         self.bandwidth.or_else(|| self.kind.map(MemoryKind::bandwidth))
     }

@@ -33,7 +33,7 @@ pub struct ThreadTime {
     pub fault_cpu_ns: u64,
     /// Direct and limit reclaim on its own CPU time.
     pub reclaim_cpu_ns: u64,
-    /// Answering flushes of translations that others asked for as they moved or marked pages.
+    /// Answering flushes of translations that others requested because they moved or marked pages.
     #[serde(skip_serializing_if = "is_zero")]
     pub interrupted_ns: u64,
     /// Waiting for a device.
@@ -177,7 +177,7 @@ pub enum Incident {
         at_ns: u64,
         /// Group at its limit, or `/`.
         cgroup: String,
-        /// Program killed; `None` when there was nothing left to kill.
+        /// Program killed; `None` when there was none left to kill.
         victim: Option<String>,
         /// Pages it had resident.
         resident_pages: u64,

@@ -326,7 +326,7 @@ impl Machine {
         Next::GoOn
     }
 
-    /// The batch is done: handles what follows it.
+    /// The batch is done: handles the thread's next action.
     fn batch_done(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Result<Next, SimError> {
         self.programs[user.program].operations += std::mem::take(&mut user.batch.operations);
         user.batch.clear();

@@ -99,7 +99,7 @@ pub(super) struct UserTask {
     /// The penalty for being over `memory.high`.
     pub(super) high: Option<HighDebt>,
     pub(super) time: ThreadTime,
-    /// Flushes of its space that it has answered, or that came while it was on no processor.
+    /// Flushes of its space that it has answered, or that were requested while it was on no processor.
     pub(super) flushes_seen: u64,
     /// Last stretch on a processor: time in hint faults, and all time, in ns.
     pub(super) last_stretch_ns: [u64; 2],
@@ -121,7 +121,7 @@ pub(super) enum KernelTask {
     Kcompactd {
         daemon: Kcompactd,
     },
-    /// Carries out what plans write to group files.
+    /// Carries out the writes of plans to group files.
     Writer {
         jobs: std::collections::VecDeque<WriterJob>,
         attempt: Option<Attempt>,

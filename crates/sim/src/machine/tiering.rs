@@ -61,13 +61,13 @@ pub struct TieringOutcome {
     pub policy: String,
     /// CPU time of the daemon's scans; of the region monitor and its schemes, where that is the policy.
     pub daemon_scan_ns: u64,
-    /// CPU time of the daemon's moves, in whichever of its threads; that of schemes is in the above.
+    /// CPU time of the daemon's moves, in any of its threads; schemes' CPU time is in the field above.
     pub daemon_move_ns: u64,
     /// CPU time of scans in threads' own time.
     pub thread_scan_ns: u64,
-    /// CPU time of hint faults in threads' own time, moves included, and what interrupted them.
+    /// CPU time of hint faults in threads' own time, including moves and interrupts.
     pub thread_fault_ns: u64,
-    /// CPU time that threads lost to flushes which others asked for: their share within hint faults is in the above too.
+    /// CPU time that threads lost to flushes requested by others: the share within hint faults is in the field above too.
     pub interrupted_ns: u64,
     pub promoted_pages: u64,
     /// Promoted pages that were not used again before they left the fast tier or the run ended. `None` without ground truth.
@@ -107,7 +107,7 @@ impl MachineBuilder {
     /// [under the policy](crate::tiering::TieringPolicy::applied_to), and all programs were added.
     ///
     /// # Errors
-    /// A value that makes no sense, or something that the policy lacks on this machine.
+    /// An invalid value, or a feature that the policy lacks on this machine.
     pub fn tiering(&mut self, spec: &TieringSpec, seed: u64) -> Result<(), SimError> {
         let policy = spec.check(&self.machine.config).map_err(SimError::Tiering)?;
         self.machine.tiering.policy = Some(policy);

@@ -1,8 +1,8 @@
 //! Lists whose members need not know which one they are on.
 //!
-//! A page that changes its generation keeps its place until a scan meets it, so its flags do not say in which list it is
-//! linked. Only the ends of a list know more than their neighbours: a page that is taken out is searched among the ends,
-//! and only if it has no neighbour on a side.
+//! A page that changes its generation keeps its place until a scan meets it, so its flags do not tell in which list it is linked. Only the
+//! ends of a list know more than their neighbours: a page that is taken out is searched among the ends, and only if it has no neighbour on
+//! a side.
 
 use super::{FrameId, Frames};
 

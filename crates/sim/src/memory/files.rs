@@ -151,7 +151,7 @@ impl SimFile {
         self.grow(pages);
     }
 
-    /// All pages about which something is known, ascending.
+    /// All pages with an entry, ascending.
     pub fn known_pages(&self) -> impl Iterator<Item = (u64, CachePage)> + '_ {
         (0..self.len()).filter_map(|page| match self.page(page) {
             CachePage::Absent => None,
@@ -231,7 +231,7 @@ impl Files {
     pub fn get_mut(&mut self, file: FileId) -> &mut SimFile {
         &mut self.files[file.index()]
     }
-    /// Replaces the state of page `page`, which lies in the file. `lruvec`: that of the page that comes or goes.
+    /// Replaces the state of page `page`, which lies in the file. `lruvec`: lruvec of the page that is added or removed.
     pub fn set_page(&mut self, file: FileId, page: u64, to: CachePage, lruvec: LruvecId) {
         let own = &mut self.files[file.index()];
         own.set_page(page, to);

@@ -201,7 +201,7 @@ impl Frames {
         }
     }
 
-    /// The page in `from` is in `to` from now on: owner, flags, group, slot, marks. `from` holds nothing afterwards.
+    /// The page in `from` is in `to` from now on: owner, flags, group, slot, marks. `from` is empty afterwards.
     pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId) {
         debug_assert!(from != to, "a page moves to another frame");
         let page: [u16; 5] = self.records[from.index()][OWNER..].try_into().expect("half of a record");

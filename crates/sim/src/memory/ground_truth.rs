@@ -15,7 +15,7 @@ pub struct GroundTruth {
     last_use: Vec<u64>,
     /// No frame from here on was ever used.
     end: usize,
-    /// By frame: one plus the time when its page was promoted to it, while that promotion was not judged yet.
+    /// By frame: one plus the time when its page was promoted to it, as long as that promotion was not judged.
     promoted_at: Vec<u64>,
     /// Pages that were promoted and not used before they left their frame.
     in_vain: u64,
@@ -53,7 +53,7 @@ impl GroundTruth {
         self.in_vain + still as u64
     }
 
-    /// The page leaves the frame: whether its promotion was in vain is known by now.
+    /// The page leaves the frame: whether its promotion was useless is known by now.
     fn judge(&mut self, frame: FrameId) {
         let Some(at) = self.promoted_at.get_mut(frame.index()).map(std::mem::take).filter(|at| *at > 0) else { return };
         self.in_vain += u64::from(self.last_use[frame.index()] <= at);

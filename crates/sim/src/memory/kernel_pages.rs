@@ -21,7 +21,7 @@ impl KernelPages {
         self.pages
     }
 
-    /// Huge pages that were asked for by others than faults, obtained or not.
+    /// Huge pages that others than faults asked for, obtained or not.
     pub const fn huge_wanted(&self) -> u64 {
         self.huge_wanted
     }

@@ -93,7 +93,7 @@ impl Frames {
             take(&mut self.marks.pinned, frame);
         }
     }
-    /// A use of the page was met.
+    /// A use of the page was found.
     #[inline]
     pub fn met_use(&mut self, frame: FrameId) {
         take(&mut self.marks.idle, frame);

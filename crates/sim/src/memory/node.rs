@@ -150,7 +150,7 @@ impl Nodes {
         NodeId(u8::try_from(after - 1).expect("few nodes"))
     }
 
-    /// Says whether daemons keep free memory above the promo watermark (the tiering mode of NUMA balancing).
+    /// Sets whether daemons keep free memory above the promo watermark (the tiering mode of NUMA balancing).
     pub fn set_promo_watermark(&mut self, wanted: bool) {
         self.nodes.iter_mut().for_each(|node| node.promo_watermark = wanted);
     }

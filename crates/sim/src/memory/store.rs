@@ -101,7 +101,7 @@ pub struct Memory {
     pub io: Io,
     /// By node: an allocation found free memory at the low watermark since the machine last checked.
     pub kswapd_wanted: Vec<bool>,
-    /// How often something may have used or changed pages, see [`stir`](Memory::stir).
+    /// Number of events that may have used or changed pages, see [`stir`](Memory::stir).
     pub(crate) nr_stirs: u64,
     /// The touches of programs since the last time, see [`note_touches`](Memory::note_touches).
     pub(crate) touches: Vec<(SpaceId, PageRange)>,
@@ -121,7 +121,7 @@ pub struct Memory {
     pub recent_fault: bool,
     /// Memory without frames, in the order in which it was mapped.
     pub premapped: Vec<PremappedFrames>,
-    /// Knows every use of every page, if that is wanted.
+    /// Records every use of every page, if that is wanted.
     pub ground_truth: Option<GroundTruth>,
     /// Pages on their way to other frames.
     pub migration: Flights,

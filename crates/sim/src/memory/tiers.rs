@@ -7,7 +7,7 @@ use isotherm_units::Pages;
 const CHUNK: u64 = 128;
 /// Abstract distance of DRAM, and of every node with processors (`MEMTIER_ADISTANCE_DRAM`).
 pub const DRAM_ADISTANCE: u64 = 4 * CHUNK + CHUNK / 2;
-/// That of memory about which nothing is known (`MEMTIER_DEFAULT_DAX_ADISTANCE`).
+/// Abstract distance of memory about which nothing is known (`MEMTIER_DEFAULT_DAX_ADISTANCE`).
 pub const UNKNOWN_ADISTANCE: u64 = 5 * DRAM_ADISTANCE;
 /// Distance of a node to itself (`LOCAL_DISTANCE`).
 pub const LOCAL_DISTANCE: u8 = 10;

@@ -7,7 +7,7 @@ use isotherm_units::Pages;
 
 /// Pages of a 2 MiB block.
 const BLOCK_PAGES: u64 = 512;
-/// The min mark of a zone of movable memory alone: a 1024th, within these bounds.
+/// The min mark of a zone of movable memory only: a 1024th, within these bounds.
 const MOVABLE_MIN_PAGES: (u64, u64) = (32, 128);
 
 /// The properties of a machine that its watermarks depend on.
@@ -20,8 +20,8 @@ pub struct WatermarkConfig {
     pub min_free_kib: Option<u64>,
     /// Transparent huge pages are on: the derived `min_free_kib` is raised so that whole blocks stay free.
     pub huge_pages: bool,
-    /// `lowmem_reserve_ratio`: a lower zone keeps 1/ratio of the pages of all higher zones of its node away from
-    /// allocations that could use those. 0 turns it off. Default 256 (32 for the zone below a movable one is not modelled).
+    /// `lowmem_reserve_ratio`: a lower zone keeps 1/ratio of the pages of all higher zones of its node away from allocations that could use
+    /// the higher zones. 0 turns it off. Default 256 (32 for the zone below a movable one is not modelled).
     pub lowmem_reserve_ratio: u64,
 }
 

@@ -121,7 +121,7 @@ impl Zone {
         self.buddy.range()
     }
 
-    /// Forgets which page blocks compaction need not scan, if that was asked for.
+    /// Forgets which page blocks compaction need not scan, if a run asked for that.
     pub(crate) fn flush_hints(&mut self, frames: &Frames) {
         let Self { buddy, compaction, .. } = self;
         compaction.flush_hints(buddy, frames);
@@ -329,7 +329,7 @@ struct Settling {
 struct AtHand {
     /// Taken from and given to the back.
     pages: VecDeque<u32>,
-    /// With more, a batch goes back.
+    /// With more pages, a batch goes back.
     high: usize,
     /// Pages moved at once.
     batch: usize,

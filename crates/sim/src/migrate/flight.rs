@@ -11,7 +11,7 @@ use isotherm_core::host::Stalls;
 use isotherm_units::{Duration, Instant, PageRange};
 use std::collections::BTreeMap;
 
-/// The mover of pages: waits for them are reported to it alone.
+/// The mover of pages: waits for its pages are reported only to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mover {
     /// Movers that take no reports of waits: threads for themselves, kcompactd, tiers.
@@ -187,7 +187,7 @@ impl Flights {
     }
 
     /// The part of a space that is out of reach at `now`, and the time of the next change; `None` if no page of it is in flight. Forgets
-    /// what has arrived.
+    /// pages that have arrived.
     pub(crate) fn migrating(&mut self, space: SpaceId, now: Instant) -> Option<(Vec<PageRange>, Instant)> {
         let flights = self.by_space.get_mut(&space)?;
         flights.retain(|flight| flight.until > now);

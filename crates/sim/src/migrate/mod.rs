@@ -1,13 +1,12 @@
 //! Page migration: a page, or a huge page, moves from its frame to another one, and users notice only by waiting
-//! (docs/spec/compaction.md#s5, `docs/mechanism/compaction.md`). Compaction and memory tiers move pages through this and nothing
-//! else.
+//! (docs/spec/compaction.md#s5, `docs/mechanism/compaction.md`). Compaction and memory tiers move pages only through this module.
 //!
 //! A batch is unmapped page by page, the translations are flushed, and the pages are copied and mapped again one after the other.
 //! The state moves at once when a batch begins; its time passes afterwards, and until then its pages are [in flight](Flights): a
 //! thread that touches one waits until that page has arrived.
 //!
-//! Behaviour follows `mm/migrate.c` of Linux 7.2. Left out: locks of pages held by others, so that only pinned pages are tried
-//! again in vain.
+//! Behaviour follows `mm/migrate.c` of Linux 7.2. Not modelled: locks of pages held by others, so that only pinned pages are tried again
+//! without success.
 
 mod flight;
 mod nodes;
@@ -62,7 +61,7 @@ pub enum Flush {
 /// Why a page stays where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// It is pinned: tried as often as the kernel does, in vain.
+    /// The page is pinned: tried as often as the kernel does, without success.
     Pinned,
     /// It is being written; [`Migrated::retry_at`] says when it is worth another try in [`MigrateMode::Sync`].
     Writeback,

@@ -17,7 +17,7 @@ pub struct NodeMove {
     pub keeps_high_watermark: bool,
     /// Only pages go that are among the active.
     pub only_active: bool,
-    /// Folios that several spaces map stay, and those locked in memory.
+    /// Folios that several spaces map stay, and folios locked in memory.
     pub leaves_shared: bool,
     /// Pages on another node of the top tier stay.
     pub only_promotes: bool,

@@ -27,7 +27,7 @@ pub(super) struct Prices {
 
 /// The price of copying.
 enum Copying {
-    /// A base page alone, and each of a huge page.
+    /// Price of a base page by itself, and of each page of a huge page.
     AtPrice { page_ns: u64, huge_part_ns: u64 },
     /// Millions of bytes a second.
     AtRate { mb_per_s: u64 },
@@ -76,7 +76,7 @@ impl Memory {
         Prices::between_nodes(&self.costs, self.copy_mb_per_s(from, to))
     }
 
-    /// How fast a processor copies from one node to another: the least of its own speed and that of both nodes.
+    /// Speed at which a processor copies from one node to another: the least of its own speed and that of both nodes.
     fn copy_mb_per_s(&self, from: NodeId, to: NodeId) -> u64 {
         let of = |node| self.nodes.get(node).bandwidth_mb_per_s;
         [of(from), of(to)].into_iter().flatten().fold(self.costs.copy_core_mb_per_s, u64::min)

@@ -46,7 +46,7 @@ impl Default for MmuConfig {
 }
 
 impl MmuConfig {
-    /// Whether nothing was changed: such a table is not printed.
+    /// Whether all values are defaults: such a table is not printed.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -57,7 +57,7 @@ impl MmuConfig {
         (0..self.levels).map(|level| 12 + 9 * level).collect()
     }
 
-    /// The highest level whose accessed bit means something to the kernel.
+    /// The highest level whose accessed bit is meaningful to the kernel.
     pub fn highest_level(&self) -> Level {
         debug_assert!((4..=5).contains(&self.levels), "configurations are checked before");
         let top = if self.page_table_isolation { self.levels - 2 } else { self.levels - 1 };

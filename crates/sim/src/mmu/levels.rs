@@ -1,7 +1,7 @@
 //! Accessed bits above the leaf: one bitmap per level, and the trick that keeps them off the hit path.
 //!
 //! Hardware sets the accessed bit of every entry on the way down. Setting one bit per level and access would cost a load and a store each.
-//! Instead one *settled* bit per 2 MiB says that all upper bits above it are set; an access tests that bit alone. Clearing an upper bit
+//! Instead one *settled* bit per 2 MiB tells that all upper bits above it are set; an access tests only that bit. Clearing an upper bit
 //! unsettles the 2 MiB blocks below it, so the next access to any such block takes the slow path once and sets the whole column again.
 //! Reading is exact at any time.
 

@@ -43,7 +43,8 @@ type PmdWords = [u64; 1 << (BLOCK_SHIFT - 9 - 6)];
 #[derive(Clone, Debug)]
 struct Block {
     first_page: u64,
-    /// The extent touched last: an extent of base pages, or the part of a huge extent under huge entries. The hot path checks this alone.
+    /// The extent touched last: an extent of base pages, or the part of a huge extent under huge entries. The hot path checks only this
+    /// extent.
     recent: PageRange,
     is_recent_huge: bool,
     /// Sorted, disjoint; nearly always one.
@@ -228,8 +229,8 @@ impl Premapped {
         Some(if extent.huge && is_whole(extent.pages, page) { Level::PMD } else { Level::LEAF })
     }
 
-    /// The hot loop: touches single pages from the start of `runs` while there is time. Returns how many; the caller finds out
-    /// what stopped it. Short, so that the cache misses of many accesses overlap.
+    /// The hot loop: touches single pages from the start of `runs` while there is time. Returns the number of pages; the caller finds out
+    /// why it stopped. Short, so that the cache misses of many accesses overlap.
     #[inline(always)]
     pub(super) fn touch_singles(&mut self, runs: &[Run], pace: &mut Pace) -> usize {
         let mut now = pace.now_ns;

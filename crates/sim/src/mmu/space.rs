@@ -76,8 +76,8 @@ pub struct OpenFile {
 }
 
 impl AddressSpace {
-    /// The dense number of `page`, whose page table is made now if it is the first touch near it: mapping costs nothing,
-    /// however much is mapped. `None` when the process is spread over more than a table holds (16 384 blocks of 1 GiB).
+    /// The dense number of `page`, whose page table is made now if it is the first touch near it: mapping costs nothing, for any size of
+    /// the mapping. `None` when the process is spread over more than a table holds (16 384 blocks of 1 GiB).
     #[inline]
     pub fn reach(&mut self, page: u64) -> Option<DensePage> {
         if let Some(dense) = self.table.dense(page) {

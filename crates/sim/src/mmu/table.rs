@@ -1,11 +1,11 @@
 //! The page table in the layout that the hit path wants.
 //!
-//! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a 16-byte group of
-//! two words, and a test of one bit per 2 MiB (in L1 or L2). A group serves 64 pages, a quarter of a byte a page; a store touches
-//! a second such group. Everything else about a page (frame, swap slot) lies in cold tables of 4 bytes a page, touched on fault
-//! and eviction only. A chunk of 1 GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first
-//! touch, a table of 2 MiB another 2 KiB. (The operating system gives the hot words as zero pages until they are used.) Programs
-//! that scatter their heap over the whole address space, as V8 does, stay cheap, and untouched address space is free.
+//! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a 16-byte group of two
+//! words, and a test of one bit per 2 MiB (in L1 or L2). A group serves 64 pages, a quarter of a byte a page; a store touches a second such
+//! group. Other data of a page (frame, swap slot) lie in cold tables of 4 bytes a page, touched only on fault and eviction. A chunk of 1
+//! GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first touch, a table of 2 MiB another 2 KiB. (The
+//! operating system gives the hot words as zero pages until they are used.) Programs that scatter their heap over the whole address space,
+//! as V8 does, stay cheap, and untouched address space is free.
 
 use super::entry::Entry;
 use super::levels::{Level, UpperBits};
@@ -95,7 +95,7 @@ struct Chunk {
     /// Entries of 512 pages each, made when the first entry is written.
     tables: Vec<Option<Table>>,
     upper: UpperBits,
-    /// In which class of latency its pages lie, where there is more than one: see [`tiers`].
+    /// Latency class of its pages, if there is more than one: see [`tiers`].
     planes: Box<[u64]>,
     /// Pages that were made inaccessible for hint faults, see [`hints`]; made with the first.
     marks: Option<Box<Groups>>,

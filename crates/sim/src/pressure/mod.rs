@@ -1,7 +1,7 @@
 //! Pressure-stall information: how much time tasks lose for want of memory, I/O or CPU (docs/spec/pressure.md#s1 to #s4).
 //!
 //! [`Pressure`] keeps account of the stall times of all groups. The machine reports each change of a task's state with
-//! [`Pressure::task_change`] and calls [`Pressure::handle_timeout`] when [`Pressure::poll_timeout`] says so; results are read
+//! [`Pressure::task_change`] and calls [`Pressure::handle_timeout`] at the time that [`Pressure::poll_timeout`] returns; results are read
 //! as totals and averages.
 
 mod accounting;
@@ -65,7 +65,7 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    /// The root group alone, without tasks, on this number of CPUs.
+    /// Only the root group, without tasks, on this number of CPUs.
     pub fn new(now: Instant, nr_cpus: usize, rate: TickRate) -> Self {
         let groups = vec![Group::new(now, nr_cpus, rate)];
         Self { rate, nr_cpus, groups, bouts: vec![Bout::default(); nr_cpus], next_due: Instant::NEVER }
@@ -101,8 +101,8 @@ impl Pressure {
         }
     }
 
-    /// A task of `group` that runs on `cpu` enters a memory stall, or leaves it. Returns whether that was enough; else nothing was done,
-    /// and [`task_change`](Self::task_change) does it.
+    /// A task of `group` that runs on `cpu` enters a memory stall, or leaves it. Returns whether that was enough; otherwise nothing was
+    /// done, and the caller uses [`task_change`](Self::task_change).
     #[inline]
     pub(crate) fn toggle_stall(&mut self, now: Instant, cpu: usize, group: CgroupId, stalled: bool) -> bool {
         self.bouts[cpu].goes_on(now, group, stalled)

@@ -3,7 +3,7 @@
 /// Activity of a task on its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activity {
-    /// Runs now. At most one task of a CPU.
+    /// Runs now. At most one task of a CPU has this activity.
     OnCpu,
     /// Wants the CPU.
     Runnable,
@@ -127,8 +127,7 @@ pub struct CpuTasks {
 }
 
 impl CpuTasks {
-    /// A task went from one state to another. Each `from` must be what an earlier call set as `to`, or
-    /// [`TaskState::ASLEEP`].
+    /// A task went from one state to another. Each `from` must be the `to` of an earlier call, or [`TaskState::ASLEEP`].
     #[inline]
     pub fn change(&mut self, from: TaskState, to: TaskState) {
         if from == to {

@@ -80,7 +80,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// All zero; counts what happens from here on, on these CPUs.
+    /// All zero; counts from now on, on these CPUs.
     pub fn new(now: Instant, cpus: &[CpuTimes]) -> Self {
         Self { seen: cpus.iter().map(|cpu| cpu.at(now)).collect(), total: [0; NR_REPORTED] }
     }

@@ -78,7 +78,7 @@ const ANON_PAGES: u64 = 48;
 const FILE_AT: u64 = 1000;
 const FILE_PAGES: u64 = 40;
 
-/// Something that happens to the machine.
+/// An event of the machine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// Process, page of its anonymous (below 48) or file memory, store.

@@ -1,8 +1,8 @@
 //! Policies from outside: a program that embeds the simulator decides, in batches.
 //!
-//! A [`VictimPicker`] gets reports of what happened to pages and is asked which go next. Both are batched, because each call may be costly:
+//! A [`VictimPicker`] gets reports of the events of pages and chooses the next victims. Both are batched, because each call may be costly:
 //! it may lead into an interpreter. [`Outside`] makes it a page-exact policy (`docs/mechanism/reclaim.md#baselines`). It asks for more
-//! victims than it needs and takes them one by one. A page that is touched meanwhile is not taken. So a policy whose order changes only by
+//! victims than it needs and takes them one by one. A page that is touched in between is not taken. So a policy whose order changes only by
 //! touches decides as if it had been asked each time.
 
 use super::order_log::{evict_exactly, is_pinned};
@@ -150,7 +150,7 @@ impl Outside {
         }
     }
 
-    /// Reports what happened; returns whether the policy can go on.
+    /// Reports the events; returns whether the policy can go on.
     fn tell(&mut self) -> bool {
         if self.failure.is_none() && !self.events.is_empty() {
             self.failure = self.chooser.tell(std::mem::take(&mut self.events)).err();
@@ -219,7 +219,7 @@ impl Outside {
         None
     }
 
-    /// Asks for victims until one can go. `None`: none can, or the policy cannot go on.
+    /// Asks for victims until one can be evicted. `None`: none can, or the policy cannot go on.
     fn choose(&mut self, memory: &Memory, lists: &[LruvecId]) -> Option<FrameId> {
         let mut count = self.ahead + self.victims.len();
         loop {

@@ -90,7 +90,7 @@ pub enum Reclaimer {
     Direct,
     /// A task whose group is at a limit.
     Limit,
-    /// `memory.reclaim` or a scheme: asked for, no task waits.
+    /// `memory.reclaim` or a scheme: on request, and no task waits.
     Proactive,
 }
 
@@ -117,7 +117,7 @@ pub struct Scan {
     pub taken: Taken,
     /// The queue of the swap device is full: the policy stopped early, and the driver waits before it goes on.
     pub blocked: bool,
-    /// An active list was asked for but may not be deactivated.
+    /// An active list should have been deactivated, but must not be.
     pub skipped_deactivate: bool,
     /// Deactivate at any balance.
     pub force_deactivate: bool,
@@ -146,7 +146,7 @@ pub struct Taken {
     pub dirty_unqueued: u64,
     /// Pages under write-back.
     pub writeback: u64,
-    /// File pages under write-back that reclaim had met before: it goes round faster than the disk writes.
+    /// File pages under write-back that reclaim had met before: reclaim goes round faster than the disk writes.
     pub congested: u64,
     /// Pages under write-back that kswapd met a second time while nothing but such pages came.
     pub immediate: u64,
@@ -249,9 +249,8 @@ pub enum Touches {
 
 /// A page-replacement policy of the simulated kernel.
 ///
-/// A page on the policy's lists has [`Flag::OnList`](crate::memory::Flag::OnList). The machine calls from fault paths,
-/// system calls and reclaim; CPU time is charged to [`Memory::ledger`]. Nothing here may depend on anything but
-/// arguments and own state.
+/// A page on the policy's lists has [`Flag::OnList`](crate::memory::Flag::OnList). The machine calls from fault paths, system calls and
+/// reclaim; CPU time is charged to [`Memory::ledger`]. Results may depend only on arguments and own state.
 pub trait ReclaimPolicy: Send {
     /// Adds a new group; called once per group and node, before any page of it.
     fn add_lruvec(&mut self, lruvec: LruvecId);
@@ -274,9 +273,9 @@ pub trait ReclaimPolicy: Send {
     /// A page of the policy gets a hint. Returns whether anything changed.
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool;
 
-    /// Whether the policy acts on `hint` at all. Schemes whose action needs an unsupported hint are refused before they run, so
-    /// return `false` rather than do nothing later. A policy that returns `true` for [`Hint::Prioritise`] or
-    /// [`Hint::Deprioritise`] carries it out at once, on pages on lists only, and leaves the page on a list.
+    /// Whether the policy acts on `hint` at all. Schemes whose action needs an unsupported hint are refused before they run, so return
+    /// `false` rather than ignore the hint later. A policy that returns `true` for [`Hint::Prioritise`] or [`Hint::Deprioritise`] carries
+    /// it out at once, on pages on lists only, and leaves the page on a list.
     fn heeds(&self, _hint: Hint) -> bool {
         false
     }
@@ -287,13 +286,12 @@ pub trait ReclaimPolicy: Send {
         false
     }
 
-    /// Whether a page on a list is an active one. Asked only of policies that [know](Self::knows_active).
+    /// Whether a page on a list is an active one. Only called on policies that [know](Self::knows_active).
     fn is_active(&self, _memory: &Memory, _frame: FrameId) -> bool {
         false
     }
 
-    /// A walk over the groups of `node` below `scan.root` begins: the time to decide what depends on the balance of the whole
-    /// subtree.
+    /// A walk over the groups of `node` below `scan.root` begins: the time for decisions that depend on the balance of the whole subtree.
     fn begin_walk(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) {}
 
     /// Puts pages on their lists that wait for it, as the kernel does after reading ahead and before it gives up a slot.
@@ -319,7 +317,7 @@ pub trait ReclaimPolicy: Send {
     /// Housekeeping of kswapd before each priority step.
     fn age_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan);
 
-    /// All priorities of an attempt from `scan.root` are through (on `node` only for kswapd, else on all nodes).
+    /// All priorities of an attempt from `scan.root` are done (on `node` only for kswapd, else on all nodes).
     fn reclaim_ended(&mut self, memory: &mut Memory, node: Option<NodeId>, scan: &Scan);
 
     /// Write-back of `frame` ended while it was marked [`Flag::Reclaim`](crate::memory::Flag::Reclaim).
@@ -330,7 +328,7 @@ pub trait ReclaimPolicy: Send {
 
     fn sizes(&self, lruvec: LruvecId) -> ListSizes;
 
-    /// The kernel adds up what its processors counted of groups. Nothing to do where counters are up to date always.
+    /// The kernel adds up the counts that its processors hold for groups. Nothing to do if counters are always up to date.
     fn flush_statistics(&mut self, _memory: &Memory) {}
 
     /// Pages on the lists, as given to the kernel's caches that shrink with them.

@@ -35,7 +35,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Opt {
     known: Option<Known>,
-    /// The page that came in last.
+    /// The page that was added last.
     newest: Option<FrameId>,
     /// Position of the next use, by frame.
     next_use: Vec<u32>,
@@ -70,7 +70,7 @@ impl Opt {
         Self::default()
     }
 
-    /// The page is used now, or comes in for a use that follows (`consume` false). Finds its next use.
+    /// The page is used now, or is added for a use that follows (`consume` false). Finds its next use.
     fn update(&mut self, memory: &Memory, frame: FrameId, by: Option<(SpaceId, DensePage)>, consume: bool) {
         debug_assert!(memory.frames.has(frame, Flag::OnList), "only resident pages are used");
         let next = self.known.as_mut().map_or(NEVER, |known| known.next_use(memory, frame, by, consume));
@@ -126,8 +126,8 @@ impl Opt {
     }
 }
 
-/// Whether an entry of the heap of `lruvec` is up to date. Positions alone do not decide it, as many pages have "never": the
-/// frame may hold another page by now.
+/// Whether an entry of the heap of `lruvec` is up to date. Positions alone do not decide it, because many pages have "never": the frame may
+/// hold another page by now.
 fn is_valid(memory: &Memory, next_use: &[u32], lruvec: LruvecId, next: u32, frame: FrameId) -> bool {
     next_use[frame.index()] == next && memory.lruvec_of(frame) == lruvec && can_ever_go(memory, frame)
 }
@@ -138,7 +138,7 @@ fn can_ever_go(memory: &Memory, frame: FrameId) -> bool {
 }
 
 impl Known {
-    /// The next position at which the page is used. `by`: the user, if that is known.
+    /// The next position at which the page is used. `by`: the user, if it is known.
     fn next_use(&mut self, memory: &Memory, frame: FrameId, by: Option<(SpaceId, DensePage)>, consume: bool) -> u32 {
         match memory.frames.owner(frame) {
             PageOwner::File { file, page } => {

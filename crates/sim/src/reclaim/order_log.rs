@@ -11,10 +11,10 @@
 //! memory of a process without relatives: such a hit need not find out which frame it hits. A page is as young as the youngest
 //! entry that names it in either way.
 //!
-//! Most accesses go to pages that were accessed a moment ago, and only the last one counts. So accesses are first noted in a
-//! short list as they come, a push each, and the accessed bit of the page table says meanwhile that the page is in it. When
-//! the list is full, or no older page is left, it is read backwards: the first entry met of a page is its last access, and goes
-//! on the log; the bit is cleared with that, and the page's other entries are skipped.
+//! Most accesses go to pages that were accessed a moment ago, and only the last one counts. So accesses are first noted in a short list, a
+//! push each, and the accessed bit of the page table marks that the page is in it. When the list is full, or no older page is left, it is
+//! read backwards: the first entry met of a page is its last access, and goes on the log; the bit is cleared with that, and the page's
+//! other entries are skipped.
 //!
 //! One log serves all lruvecs, so that the oldest page of any set of groups can be found.
 //!
@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 const ABSENT: u32 = 0;
 /// The place of a frame that is noted: after all of the log.
 const NOTED: u32 = u32::MAX;
-/// Accesses noted before they are processed: a megabyte. The more, the fewer are left of each page.
+/// Accesses noted before they are processed: a megabyte. The longer the list, the fewer entries of each page are left.
 const NOTED_MAX: usize = if cfg!(test) { 16 } else { 1 << 17 };
 /// Places are stored in 32 bits.
 const LOG_MAX: usize = u32::MAX as usize - 1 - 2 * NOTED_MAX;
@@ -53,11 +53,11 @@ pub(super) struct OrderLog {
     by_frame: Vec<u32>,
     /// By space, piece of its dense pages (empty until it is used), and page in that: place of the latest entry that names the page.
     by_page: Vec<Vec<Vec<u32>>>,
-    /// Younger than all of the log: accesses as they came, not processed yet.
+    /// Younger than the whole log: accesses in order of arrival, not processed yet.
     noted: Vec<Noted>,
     /// Scratch space of as many entries.
     latest: Vec<Named>,
-    /// Entries of the log that were skipped because their pages' accessed bits say that they are noted.
+    /// Entries of the log that were skipped because their pages' accessed bits mark them as noted.
     passed_over: Vec<u32>,
     nr_live: usize,
     /// Tails by lruvec.
@@ -70,8 +70,8 @@ pub(super) struct OrderLog {
 /// The old end of the log as one lruvec sees it.
 #[derive(Clone, Debug, Default)]
 struct Tail {
-    /// Indices below `scanned` of entries that were the latest of their page when they were read: the live entries of the lruvec
-    /// are among them. Ascending; those before `head` are done with.
+    /// Indices below `scanned` of entries that were the latest of their page when they were read: the live entries of the lruvec are among
+    /// them. Ascending; entries before `head` are done.
     candidates: Vec<u32>,
     head: usize,
     scanned: usize,

@@ -15,14 +15,14 @@ use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
 use std::collections::VecDeque;
 
-/// More pages than are on their way between fault and access at any time.
+/// More than the pages that are between fault and access at any time.
 const FRESH_MAX: usize = 64;
 
 /// State that tells the first access of a page from later ones. The bits themselves are in page tables and frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReferenceBit {
-    /// The last pages that came in, as far as their first access is still to come. Pages that were read ahead and not used
-    /// drop out, and are treated like others then.
+    /// The last pages that were added, as far as their first access is still to come. Pages that were read ahead and not used drop out, and
+    /// are treated like others then.
     fresh: VecDeque<FrameId>,
 }
 
@@ -48,7 +48,7 @@ impl ReferenceBit {
         !self.take_fresh(frame) && take_used(memory, frame)
     }
 
-    /// A page came in. The next access of the page is its first, and does not count.
+    /// A page was added. The next access of the page is its first, and does not count.
     pub(super) fn added(&mut self, frame: FrameId) {
         debug_assert!(self.fresh.len() <= FRESH_MAX, "the oldest makes room for the newest");
         if self.fresh.len() == FRESH_MAX {

@@ -58,7 +58,7 @@ pub const fn inactive_is_low(inactive: u64, active: u64, sample_pages: u64) -> b
     inactive.saturating_mul(inactive_ratio(total)) < active
 }
 
-/// Cache-trim mode: there are cold file pages to spare, so leave anonymous pages alone.
+/// Cache-trim mode: there are enough cold file pages, so leave anonymous pages alone.
 pub const fn cache_trim_mode(inactive_file: u64, priority: u32, may_deactivate_file: bool, disabled: bool) -> bool {
     shift(inactive_file, priority) != 0 && !may_deactivate_file && !disabled
 }
@@ -113,7 +113,7 @@ impl Fractions {
     pub const fn denominator(self) -> u64 {
         self.anon + self.file
     }
-    /// The share of one type in `scan` pages; rounded up if `round_up` (groups that are gone).
+    /// The share of one type in `scan` pages; rounded up if `round_up` (removed groups).
     pub fn of(self, page_type: PageType, scan: u64, round_up: bool) -> u64 {
         let numerator = match page_type {
             PageType::Anon => self.anon,
@@ -164,8 +164,8 @@ impl ScanInputs {
     }
 }
 
-/// Pages to scan of one list (spec 6.3). `offered`: its size after protection (the same as `size` without any);
-/// `offline`: its group is gone, so that even small remains are scanned.
+/// Pages to scan of one list (spec 6.3). `offered`: its size after protection (the same as `size` without any); `offline`: its group was
+/// removed, so that even small remains are scanned.
 pub fn scan_size(lru: Lru, size: u64, offered: u64, priority: u32, mode: ScanMode, offline: bool) -> u64 {
     let mut scan = shift(offered, priority);
     if offline && scan == 0 {
@@ -192,9 +192,9 @@ pub struct IoCost {
 }
 
 impl IoCost {
-    /// Adds `nr_io` pages of I/O (pages written out, or refaults of working-set pages) and `nr_rotated` pages that were
-    /// scanned in vain. Both costs are halved when they exceed a quarter of `list_pages`, the four lists of the lruvec.
-    /// Call it for the lruvec and each ancestor's.
+    /// Adds `nr_io` pages of I/O (pages written out, or refaults of working-set pages) and `nr_rotated` pages that were scanned without
+    /// being reclaimed. Both costs are halved when they exceed a quarter of `list_pages`, the four lists of the lruvec. Call it for the
+    /// lruvec and each ancestor's.
     pub fn note(&mut self, page_type: PageType, nr_io: u64, nr_rotated: u64, list_pages: u64) {
         let cost = nr_io.saturating_mul(SWAP_CLUSTER_MAX).saturating_add(nr_rotated);
         if cost == 0 {

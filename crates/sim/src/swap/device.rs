@@ -198,7 +198,7 @@ impl ZramModel {
         }
     }
 
-    /// A RAM disk: pages are copied as they are.
+    /// A RAM disk: pages are copied uncompressed.
     pub fn uncompressed(costs: &Costs) -> Self {
         let copy = Duration::from_ns(costs.page_copy_ns);
         Self { compress: copy, decompress: copy, stored_bytes: PAGE_BYTES }

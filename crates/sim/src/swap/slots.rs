@@ -46,7 +46,7 @@ pub struct Slots {
     slots: Vec<Slot>,
     /// Where the search for a free slot goes on: neighbours in eviction order become neighbours on the device.
     cursor: usize,
-    /// Slots given back before the cursor came round.
+    /// Slots given back before the cursor wrapped around.
     nr_used: u64,
     total: u64,
 }

@@ -1,5 +1,5 @@
-//! NUMA balancing: threads make pages of their own space inaccessible as they go, and the faults that follow show which thread uses what
-//! (docs/spec/promotion.md#s4). All this work is done, and paid for, by the application's own threads.
+//! NUMA balancing: threads make pages of their own space inaccessible as they run, and the faults that follow show which thread uses which
+//! page (docs/spec/promotion.md#s4). All this work is done, and paid for, by the application's own threads.
 //!
 //! The decisions are in `isotherm_core::promotion::hint_fault`; here are the states of spaces and threads, the marked pages, and
 //! the counts of faults.
@@ -186,7 +186,7 @@ impl Balancer {
         self.spaces.remove(&space);
     }
 
-    /// At a tick of a thread that has run for `runtime` in all: whether it is to scan now.
+    /// Called at a tick of a thread that has run for `runtime` in all: returns whether it is to scan now.
     pub(crate) fn is_due(&mut self, who: Where, runtime: Duration, memory: &Memory, now: Instant) -> bool {
         let start_ms = ScanPeriod::start(memory.space(who.space).nr_resident).period_ms;
         let (Some(space), Some(thread)) = (self.spaces.get_mut(&who.space), self.threads.get_mut(&who.task)) else {
@@ -422,7 +422,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// Marks a range; whether there was anything to mark.
+    /// Marks a range; returns whether there were pages to mark.
     fn put(&self, range: PageRange, pages: &mut PageMemory, memory: &mut Memory) -> bool {
         let Self { mode, who, now } = *self;
         let Memory { spaces, frames, nodes, tiers, .. } = memory;

@@ -75,7 +75,7 @@ fn config(machine: &MachineConfig) -> MonitorConfig {
     }
 }
 
-/// Leaves what lies in `range` alone.
+/// Leaves the memory in `range` alone.
 fn of_addresses(range: AddressRange) -> Filter {
     let address_range = Some(FilterRange { start: range.start, end: range.end });
     Filter { address_range, ..Filter::new(FilterType::Addr, true, false) }

@@ -1,8 +1,7 @@
 //! Policies that decide which pages are on fast memory: one table.
 //!
-//! Scan daemons and NUMA balancing are decided by `isotherm-core`; what drives them in a machine is in
-//! `machine/tiering.rs` (daemons) and `machine/balancing.rs` (hint faults). Design: `docs/mechanism/promotion.md`; results:
-//! `docs/evidence/promotion.md`.
+//! Scan daemons and NUMA balancing are decided by `isotherm-core`; their drivers in a machine are in `machine/tiering.rs` (daemons) and
+//! `machine/balancing.rs` (hint faults). Design: `docs/mechanism/promotion.md`; results: `docs/evidence/promotion.md`.
 
 mod balancing;
 mod damon_migrate;
@@ -166,7 +165,7 @@ impl TieringPolicy {
         self.memory == MemoryView::AsItIs && !matches!(self.mover, Mover::Scan(_))
     }
 
-    /// The machine as it is under this policy.
+    /// The machine under this policy.
     pub fn applied_to(&self, mut machine: MachineConfig) -> MachineConfig {
         // In the kernel the mark belongs to the tiering mode of NUMA balancing; ours wants the same room, the series did without.
         let wants_room = match self.mover {

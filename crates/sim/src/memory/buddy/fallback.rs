@@ -11,11 +11,11 @@ pub enum Fallback {
     /// As far as it takes.
     #[default]
     Any,
-    /// Not so far that types are mixed within a page block (`ALLOC_NOFRAGMENT`).
+    /// Stops before types are mixed within a page block (`ALLOC_NOFRAGMENT`).
     WholeBlocks,
 }
 
-/// Where the next search of a bulk begins: what failed a moment ago is not tried again.
+/// Start of the next search of a bulk: a search that failed a moment ago is not repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Search {
     /// Blocks of the wanted type.

@@ -35,7 +35,7 @@ impl Buddy {
         (0..=MAX_ORDER).find(head).map(|order| (at >> order << order) + (1 << order))
     }
 
-    /// Whether a frame in use was asked for as anything but movable.
+    /// Whether a frame in use was allocated as any type but movable.
     #[inline]
     pub fn is_fixed(&self, frame: FrameId) -> bool {
         self.nr_fixed > 0 && self.fixed.get(frame.index_u32() - self.base)

@@ -36,7 +36,7 @@ pub struct Effort {
     pub merges: u64,
     /// A page block was given to another type.
     pub claims: u64,
-    /// A block was taken from another type, whose page block keeps its type: this mixes types for good.
+    /// A block was taken from another type, whose page block keeps its type: this mixes types permanently.
     pub steals: u64,
     /// It was tried to claim part of a page block: each raises the zone's watermarks for a while.
     pub boosts: u64,

@@ -105,9 +105,9 @@ impl PageTable {
         None
     }
 
-    /// Takes the young entries of `pages`, which lie in one block that has a table, and clears their accessed bits. Where many
-    /// of 64 are young they are shown to `look_at_once` instead, which returns those whose accessed bits are to be cleared.
-    /// `young` was not [enough](YoungEntries::is_enough) before the first pages of that table. How many were cleared at once.
+    /// Takes the young entries of `pages`, which lie in one block that has a table, and clears their accessed bits. If many of 64 are young
+    /// they are shown to `look_at_once` instead, which returns the ones whose accessed bits are to be cleared. `young` was not
+    /// [enough](YoungEntries::is_enough) before the first pages of that table. How many were cleared at once.
     #[inline]
     pub(crate) fn take_young_entries(
         &mut self,
@@ -161,7 +161,7 @@ impl PageTable {
         cleared_at_once
     }
 
-    /// Reads the entries of the young pages that were taken. The loop does nothing else, so that fetches overlap.
+    /// Reads the entries of the young pages that were taken. The loop only fetches, so that fetches overlap.
     pub(crate) fn fetch_young_entries(&self, young: &mut YoungEntries) {
         let (entries, pages) = (&mut young.entries[..young.len], &young.pages[..young.len]);
         for (entry, page) in entries.iter_mut().zip(pages) {

@@ -8,7 +8,7 @@ use isotherm_units::PageRange;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most pages that are invalidated one by one, as in Linux; beyond, the whole space is flushed.
+/// Most pages that are invalidated one by one, as in Linux; with more, the whole space is flushed.
 const STALE_MAX: usize = 33;
 
 #[derive(Clone, Debug, Default)]

@@ -153,8 +153,8 @@ impl PageTable {
         stop
     }
 
-    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns how many; the caller
-    /// finds out what stopped it.
+    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns the number of pages; the caller
+    /// finds out why it stopped.
     ///
     /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
     /// their cache misses overlap.

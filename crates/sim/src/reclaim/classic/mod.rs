@@ -1,9 +1,8 @@
 //! `classic`: the two-list LRU of Linux (docs/spec/classic-lru.md; `docs/mechanism/reclaim.md`).
 //!
-//! Each lruvec has an inactive and an active list for anonymous and for file pages. Pages enter the inactive list and are
-//! reclaimed from its tail; those found used there get a second chance or move to the active list. The active list gives
-//! pages back when it grows too long for its partner. Evicted pages leave a shadow that shows at their return whether a
-//! longer inactive list would have kept them.
+//! Each lruvec has an inactive and an active list for anonymous and for file pages. Pages enter the inactive list and are reclaimed from
+//! its tail; pages found used there get a second chance or move to the active list. The active list gives pages back when it grows too long
+//! for its partner. Evicted pages leave a shadow that shows at their return whether a longer inactive list would have kept them.
 //!
 //! Not modelled: per-CPU batches of up to 31 pages between an event and the list it changes. Lists change at once.
 
@@ -73,7 +72,7 @@ impl Classic {
         Self::default()
     }
 
-    /// Moves a listed page to another list, as its flags say after `change`.
+    /// Moves a listed page to the list that its flags name after `change`.
     fn relist(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd, change: impl FnOnce(&mut Memory)) {
         debug_assert!(memory.frames.has(frame, Flag::OnList), "only a page on a list moves to another");
         self.lists.remove(memory, frame);
@@ -158,7 +157,7 @@ impl ReclaimPolicy for Classic {
         self.history.resize(len, History::default());
     }
 
-    /// docs/spec/classic-lru.md#s3-1: the cold list's head, unless it comes back soon enough.
+    /// docs/spec/classic-lru.md#s3-1: the cold list's head, unless it is refaulted soon enough.
     fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>) {
         if let Some(shadow) = shadow.filter(|_| arrival != Arrival::FileWrite) {
             self.refault(memory, frame, shadow);

@@ -1,8 +1,8 @@
 //! When and how hard to reclaim: attempts as state machines that never block (docs/spec/classic-lru.md#s7).
 //!
-//! An [`Attempt`] is stepped by the reclaimer: a task that could not allocate or hit a limit, kswapd, the writer of
-//! `memory.reclaim`. A step is one pass over the lists at one priority; its CPU time is in [`Memory::ledger`], and the answer
-//! says whether to go on, to wait, or that it is over. The caller owns the clock and the stall accounting.
+//! An [`Attempt`] is stepped by the reclaimer: a task that could not allocate or hit a limit, kswapd, the writer of `memory.reclaim`. A
+//! step is one pass over the lists at one priority; its CPU time is in [`Memory::ledger`], and the answer is to go on, to wait, or that it
+//! is over. The caller owns the clock and the stall accounting.
 //!
 //! Where Linux blocks inside a pass (a full device queue), the pass is cut short here and repeated after the wait.
 
@@ -55,14 +55,14 @@ pub struct ReclaimState {
     pub(crate) kswapd_running: Vec<bool>,
     /// By node: the daemon has run since the last read of this flag.
     pub(crate) kswapd_ran: Vec<bool>,
-    /// The daemon found nothing but pages that were used too recently to be evicted: a process is to be killed.
+    /// The daemon found only pages that were used too recently to be evicted: a process is to be killed.
     pub(crate) kill_wanted: bool,
     /// Work of the policy to find pages.
     pub work: Work,
 }
 
 impl ReclaimState {
-    /// Whether the last walk of kswapd over the node met nothing but pages being written.
+    /// Whether the last walk of kswapd over the node met only pages being written.
     pub fn is_all_writeback(&self, node: NodeId) -> bool {
         self.all_writeback.get(node.index()).copied().unwrap_or(false)
     }
@@ -106,8 +106,8 @@ enum Driver {
 }
 
 impl Attempt {
-    /// For a task that could not get a frame near `node`: 32 pages from anywhere, the node first. Runs again while
-    /// nothing is freed though something could be, 16 times; then [`ReclaimStep::Failed`].
+    /// For a task that could not get a frame near `node`: 32 pages from anywhere, the node first. Runs again while nothing is freed
+    /// although pages could be, 16 times; then [`ReclaimStep::Failed`].
     pub fn direct(node: NodeId) -> Self {
         let scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, SWAP_CLUSTER_MAX, 0);
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Allocation)))

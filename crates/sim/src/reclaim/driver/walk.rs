@@ -14,7 +14,7 @@ const RECURSIVE_PROTECTION: bool = true;
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// From where the last one stopped, until the goal is met or the last group is reached.
+    /// The walk goes on where the last one stopped, until the goal is met or the last group is reached.
     Partial,
     /// All groups.
     Full,

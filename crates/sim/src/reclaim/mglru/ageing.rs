@@ -43,8 +43,7 @@ pub(super) enum Effort {
     Forced,
 }
 
-/// Whether a new generation is needed before more can be evicted: with two left nothing can go; with three it is a matter of
-/// pressure.
+/// Whether a new generation is needed before more can be evicted: with two left nothing can be evicted; with three it depends on pressure.
 pub(super) const fn is_due(max_seq: u64, min_evictable: u64, priority: u32) -> bool {
     if min_evictable + MIN_NR_GENS > max_seq {
         return true;

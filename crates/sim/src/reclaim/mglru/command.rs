@@ -41,13 +41,13 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Neither a word nor a number that the switch knows.
+    /// Not a word or a number of the switch.
     #[error("EINVAL: allowed are y, n and an unsigned number")]
     Invalid,
     /// Not a number, or too large a one.
     #[error("EINVAL: allowed are unsigned numbers up to 4294967295")]
     Number,
-    /// Not of the form of a command.
+    /// Not in the form of a command.
     #[error(
         "EINVAL: a command is `+ memcg node max_gen [can_swap [force_scan]]` or `- memcg node min_gen [swappiness [pages]]`"
     )]

@@ -45,7 +45,7 @@ impl Default for Features {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MglruConfig {
-    /// The release whose rules it follows: `6.12` or `7.2`. Default: that of `[machine] kernel`.
+    /// The release whose rules it follows: `6.12` or `7.2`. Default: the release of `[machine] kernel`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// Features that are switched on. Default: all.

@@ -26,7 +26,7 @@ const ABOVE_HIGH: u64 = MIN_LRU_BATCH;
 pub(super) enum Turn {
     /// It had to age, or is protected: others first.
     Rotate,
-    /// It may be asked again.
+    /// The policy may be asked about the page again.
     Stay,
 }
 
@@ -81,7 +81,7 @@ impl Mglru {
         offer.pages >> scan.priority
     }
 
-    /// Evicts from one lruvec as far as this priority asks for.
+    /// Evicts from one lruvec as far as this priority requires.
     pub(super) fn shrink(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
         match self.baseline {
             Baseline::V7_2 => self.shrink_generations(memory, lruvec, scan),
@@ -379,7 +379,7 @@ impl Mglru {
     }
 }
 
-/// Whether nothing keeps the page from going at a second attempt.
+/// Whether the page can be evicted at a second attempt.
 fn is_clean_and_idle(memory: &Memory, frame: FrameId) -> bool {
     let stays = [Flag::Active, Flag::Dirty, Flag::Writeback, Flag::Unevictable];
     !memory.frames.flags(frame).has_any(stays)

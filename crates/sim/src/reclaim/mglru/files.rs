@@ -61,7 +61,7 @@ impl Mglru {
     /// Writes `min_ttl_ms`.
     ///
     /// # Errors
-    /// [`Refusal::Number`] when it is no unsigned number of 32 bits: nothing changed.
+    /// [`Refusal::Number`] for text that is not an unsigned number of 32 bits: nothing changed.
     pub fn write_min_ttl_ms(&mut self, text: &str) -> Result<(), Refusal> {
         self.config.min_ttl = min_ttl(text)?;
         Ok(())

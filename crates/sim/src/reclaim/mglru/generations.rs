@@ -1,8 +1,7 @@
 //! Generations of every lruvec: their lists, which one a page enters, and how the oldest moves on (docs/spec/mglru.md#s2, #s3, #s4-5, #s4-6).
 //!
-//! A generation is a number that only grows; its pages lie on the list of that number modulo four. A page's byte says which
-//! generation it belongs to. A walk over page tables changes the byte and the counts alone: the page stays on the list it is
-//! on until eviction meets it there.
+//! A generation is a number that only grows; its pages lie on the list of that number modulo four. A page's byte names the generation it
+//! belongs to. A walk over page tables changes only the byte and the counts: the page stays on its list until eviction meets it there.
 
 use super::ageing::Walk;
 use super::baseline::Baseline;

@@ -1,6 +1,6 @@
 //! Order in which reclaim of the whole machine visits groups: a list of lists of groups, old and young (docs/spec/mglru.md#s12).
 //!
-//! Groups that had to age, or gave nothing, go to the young generation; one call visits the old one only, and stops as soon as it has
+//! Groups that had to age, or gave no pages, go to the young generation; one call visits only the old one, and stops as soon as it has
 //! enough. So each group pays in turn, and no call pays for walking over all groups.
 
 use crate::cgroup::CgroupId;
@@ -29,7 +29,7 @@ pub(super) struct Place {
     bin: usize,
     /// It was skipped once.
     pub(super) is_at_tail: bool,
-    /// The group is gone; its remaining pages go first.
+    /// The group was removed; its remaining pages go first.
     pub(super) is_offline: bool,
 }
 
@@ -70,7 +70,7 @@ impl GroupQueue {
         self.nr[slot(generation)] += 1;
     }
 
-    /// Moves a group; the young generation becomes the old one when nothing is left of that.
+    /// Moves a group; the young generation becomes the old one when that one is empty.
     pub(super) fn rotate(&mut self, group: CgroupId, to: Move, draw: &mut impl Draw) {
         let from = self.places[group.index()];
         debug_assert!(

@@ -130,7 +130,7 @@ impl Mglru {
         }
     }
 
-    /// A page next to the one in question was used: with a walk's means its byte is enough, else it is moved.
+    /// A page next to the one in question was used: with a walk context its byte is enough, else it is moved.
     fn found_used(&mut self, memory: &mut Memory, lruvec: LruvecId, frame: FrameId) {
         let state = self.generations.state(frame);
         let own = self.generations.get_mut(lruvec);

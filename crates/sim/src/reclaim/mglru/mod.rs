@@ -1,8 +1,8 @@
 //! `mglru`: the Multi-Gen LRU of Linux (docs/spec/mglru.md; `docs/mechanism/mglru.md`).
 //!
-//! Pages belong to generations by when they were last seen in use. Ageing makes a new generation and promotes into the one before
-//! it the pages that the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they
-//! raise its tier, and tiers whose pages come back too often are spared. Refault ratios decide which type and which tiers go.
+//! Pages belong to generations by the time when they were last found used. Ageing makes a new generation and promotes into the one before
+//! it the pages that the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they raise its
+//! tier, and tiers whose pages come back too often are spared. Refault ratios decide which type and which tiers go.
 
 mod ageing;
 mod baseline;
@@ -313,8 +313,8 @@ impl ReclaimPolicy for Mglru {
         self.classic.flush_statistics(memory);
     }
 
-    /// 7.2 asks for sizes that only the two lists keep (`lruvec_lru_size` in `count_shadow_nodes`, since 7.1): where pages are in
-    /// generations it sees none, and prunes nearly all nodes of shadows.
+    /// 7.2 asks for sizes that only the two lists keep (`lruvec_lru_size` in `count_shadow_nodes`, since 7.1): if pages are in generations
+    /// it finds none, and prunes nearly all nodes of shadows.
     fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {
         match self.baseline {
             Baseline::V7_2 => self.classic.pages_for_shrinkers(lruvec),

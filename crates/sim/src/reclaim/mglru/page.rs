@@ -94,7 +94,7 @@ impl PageState {
     pub(super) const fn with_workingset(self) -> Self {
         Self(self.0 | WORKINGSET)
     }
-    /// Neither referenced nor used more often. The working set is sticky.
+    /// The state without the referenced mark and further uses. The working set is sticky.
     pub(super) const fn without_refs(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED))
     }
@@ -102,12 +102,12 @@ impl PageState {
     pub(super) const fn cold(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED | WORKINGSET))
     }
-    /// With this many uses beyond the first, at most 3.
+    /// The state with this number of uses beyond the first, at most 3.
     pub(super) fn with_further_uses(self, uses: u64) -> Self {
         let uses = u8::try_from(uses.min(3)).expect("at most 3");
         Self(self.0 & !REFS_MASK | uses << REFS_SHIFT)
     }
-    /// Forgets further uses of a page that is not referenced: they mean nothing without the first.
+    /// Forgets further uses of a page that is not referenced: they are meaningless without the first.
     pub(super) const fn settled(self) -> Self {
         if self.is_referenced() { self } else { Self(self.0 & !REFS_MASK) }
     }
@@ -164,7 +164,7 @@ impl PageState {
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
-    /// The state as it is stored.
+    /// The state in its stored form.
     #[inline]
     pub(super) const fn bits(self) -> u8 {
         self.0

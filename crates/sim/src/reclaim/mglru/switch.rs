@@ -29,7 +29,7 @@ impl Switches {
     /// Parses a write to `enabled`: `y`, `n`, or a number in C notation; its undefined bits are ignored.
     ///
     /// # Errors
-    /// [`Refusal::Invalid`] for anything else.
+    /// [`Refusal::Invalid`] for any other text.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         match text.as_bytes().first() {
             Some(b'y' | b'Y') => return Ok(Self(ALL)),

@@ -246,7 +246,7 @@ impl Mglru {
         Isolated { scanned: 0, ..isolated }
     }
 
-    /// Commands: whether a `+` has anything to do.
+    /// Commands: whether a `+` has an effect.
     ///
     /// # Errors
     /// Four generations already, and the walk may not be forced.
@@ -281,7 +281,7 @@ impl PageState {
 enum Amount {
     /// A number of pages.
     Pages(u64),
-    /// It had to age, or is protected: nothing is taken from it now.
+    /// The lruvec had to age, or is protected: no page is taken from it now.
     Rotate,
 }
 
@@ -318,8 +318,8 @@ impl Mglru {
         Amount::Rotate
     }
 
-    /// Evicts from one lruvec as far as this priority asks for (`try_to_shrink_lruvec`). Reclaim for a limit does not stop at its
-    /// target (`should_abort_scan`), for fairness among groups.
+    /// Evicts from one lruvec as far as this priority requires (`try_to_shrink_lruvec`). Reclaim for a limit does not stop at its target
+    /// (`should_abort_scan`), for fairness among groups.
     pub(super) fn shrink_v6_12(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
         debug_assert!(scan.priority <= DEF_PRIORITY, "reclaim begins with the gentlest priority");
         let swappiness = Self::effective_swappiness(memory, lruvec, scan);

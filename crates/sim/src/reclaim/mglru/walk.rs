@@ -30,7 +30,7 @@ pub(super) struct Walker {
     cgroup: CgroupId,
     node: NodeId,
     swappiness: u32,
-    /// The generation walked for: its filter is asked, and its pages are the young ones.
+    /// The generation of the walk: its filter is asked, and its pages are the young ones.
     seq: u64,
     uses_upper_bits: bool,
     uses_filter: bool,
@@ -83,7 +83,7 @@ impl Accessed {
         Box::new(Self { after, met: [0; 256] })
     }
 
-    /// Notes that a page was met and changes its byte, unless it is on no list.
+    /// Counts a page that was met and changes its byte, unless it is on no list.
     #[inline]
     fn meet(&mut self, state: &mut PageState) -> bool {
         let index = state.index();
@@ -219,7 +219,7 @@ impl Walker {
         vma.has_recency() && is_of_use
     }
 
-    /// Whether a table is scanned. Its accessed bit is cleared even if the filter then says no.
+    /// Whether a table is scanned. The entry's accessed bit is cleared even if the filter then returns no.
     fn enters(
         &mut self,
         memory: &mut Memory,
