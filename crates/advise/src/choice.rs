@@ -1,4 +1,4 @@
-//! From figures to advice: the recommendation, its gain, and notes.
+//! Makes advice from figures: the recommendation, its gain, and notes.
 
 use super::Configuration;
 use super::candidate::{CANDIDATES, Candidate};

@@ -30,8 +30,8 @@ pub struct AdviceRow {
     pub sample: u32,
     /// Median runtime, nanoseconds of simulated time.
     pub runtime_ns: u64,
-    /// Runtime, or time awake of all threads, whichever is worse, as a ratio to that with unlimited memory, in millionths: 1 050 000 is
-    /// 5 % slower. Absent when the program was killed in a replay.
+    /// Run time, or time awake of all threads, whichever is worse, as a ratio to the same with unlimited memory, in millionths: 1 050 000
+    /// is 5 % slower. Absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
     /// Whether the upper end of that ratio is within the allowed slow-down.
     pub is_fast_enough: bool,

@@ -46,7 +46,7 @@ pub struct Fragmented {
     pub wanted: u64,
     /// Machines behind each row; figures are over the allocations of all.
     pub n: u64,
-    /// Without proactive compaction, then with each design.
+    /// Rows without proactive compaction, then with each design.
     pub rows: Vec<LatencyRow>,
     /// The design with the fewest failures, of these the least time, of these the least CPU time.
     pub best: &'static str,

@@ -80,7 +80,7 @@ pub enum SourceError {
     /// The target has ended, or now runs another program. This ends a run and is not a failure.
     #[error("{0}")]
     Gone(String),
-    /// Another process took away something that the source needs.
+    /// Another process took away a resource that the source needs.
     #[error("{0}")]
     Lost(String),
     /// Any other cause.

@@ -37,7 +37,7 @@ pub enum End {
     Stopped,
     /// The target has ended; the text says how.
     TargetGone(String),
-    /// Another process took away something that the source needs; the text names it.
+    /// Another process took away a resource that the source needs; the text names it.
     Lost(String),
 }
 

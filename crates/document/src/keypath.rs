@@ -7,7 +7,7 @@ use std::fmt;
 pub enum PathSegment {
     /// The step to the value of a key.
     Key(String),
-    /// To an entry, from 0.
+    /// The step to an entry, from 0.
     At(usize),
 }
 

@@ -128,7 +128,7 @@ pub struct PageRegion {
 }
 
 impl PageRegion {
-    /// Categories of its pages, out of those requested.
+    /// Categories of its pages, among the requested ones.
     pub const fn categories(&self) -> Categories {
         Categories(self.categories)
     }

@@ -29,7 +29,7 @@ pub(crate) struct ReverseMap {
 }
 
 impl ReverseMap {
-    /// Reads the mappings of all processes. Processes that end meanwhile and kernel threads are skipped.
+    /// Reads the mappings of all processes. Kernel threads, and processes that end during the read, are skipped.
     ///
     /// # Errors
     /// [`LiveError::NotHere`] where the kernel shows no frame numbers, which it does with CAP_SYS_ADMIN; [`LiveError::Refused`] if

@@ -345,7 +345,7 @@ impl Assembler {
         Ok(written)
     }
 
-    /// Processes that may still send something.
+    /// Processes that may still send records.
     pub(crate) fn living(&self) -> BTreeSet<u32> {
         let living = self.arrivals.values().filter(|arrival| !arrival.ended && !arrival.native);
         living.filter_map(|arrival| arrival.hello.as_ref()).map(|hello| hello.pid).collect()

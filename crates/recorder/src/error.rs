@@ -109,7 +109,7 @@ impl RecordError {
         Self::Io { action: action.into(), source: source.into() }
     }
 
-    /// Whether this host lacks something that can be installed or built.
+    /// Whether this host lacks a part that can be installed or built.
     pub fn is_host_cannot(&self) -> bool {
         matches!(self, Self::PartMissing { .. } | Self::NoEngine(_) | Self::OtherProcessor(_))
     }

@@ -84,7 +84,7 @@ pub enum Report {
         /// CPU time of the program, all threads.
         cpu: Duration,
     },
-    /// Something the user should know at once.
+    /// A message that the user should see at once.
     Warning(String),
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn make_fifo(path: &Path) -> io::Result<File> {
     Ok(File::from(fifo))
 }
 
-/// Waits until there is something to read, for at most `milliseconds`. A signal ends the wait.
+/// Waits until the file is readable, for at most `milliseconds`. A signal ends the wait.
 pub(crate) fn wait_readable(file: impl AsFd, milliseconds: u32) -> io::Result<bool> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(milliseconds.min(999)) * 1_000_000 };
     let mut descriptors = [PollFd::new(&file, PollFlags::IN)];

@@ -111,7 +111,8 @@ impl HtmlPage {
         self
     }
 
-    /// A chart: names that switch curves on and off, read-outs with intervals, zoom. Without scripts, and on paper, its picture.
+    /// A chart: names that switch curves on and off, read-outs with intervals, zoom. Without scripts, and on paper, only its picture is
+    /// shown.
     pub fn chart(&mut self, chart: &Chart, size: PictureSize) -> &mut Self {
         let attributes = match chart_live::data(chart) {
             Some(data) => {

@@ -73,7 +73,7 @@ pub enum Cell {
     Text(String),
     /// A whole number in the column's base unit.
     Int(u64),
-    /// A number in the column's base unit that need not be whole (means, factors). Not finite counts as missing.
+    /// A number in the column's base unit that need not be whole (means, factors). A number that is not finite counts as missing.
     Float(f64),
     /// Yes or no.
     Bool(bool),

@@ -27,8 +27,8 @@ pub enum AverageOf {
     /// Mean of the metric itself. Ratios are ratios of these means, so that the largest workloads decide.
     #[default]
     Values,
-    /// Mean of the workloads' ratios, so that all workloads count alike. It has no rows, for ratios have no unit. Where a workload's base
-    /// is 0 in a repeat, that repeat's mean is of the other workloads.
+    /// Mean of the workloads' ratios, so that all workloads count alike. It has no rows, for ratios have no unit. If a workload's base is 0
+    /// in a repeat, that repeat's mean is over the other workloads.
     Ratios,
 }
 

@@ -33,7 +33,7 @@ pub const BUNDLED: &[Bundled] = &[
 /// executable (`../share/isotherm`, or the folders above it in a checkout), or below the current folder.
 ///
 /// # Errors
-/// Not found: all places that were tried.
+/// The file was not found; the error lists all places that were tried.
 pub fn data_file(
     relative: &str,
     configured: Option<&Path>,

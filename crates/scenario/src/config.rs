@@ -30,8 +30,8 @@ pub struct Scenario {
     #[serde(default = "one_repeat")]
     pub repeats: u32,
     /// For this time from the start of the first workload other tasks run for a moment once a tick, and touch none of the workload's
-    /// memory, so that the next task on the processor is switched to. Not under a policy that knows the future. Default 0: nothing else
-    /// runs.
+    /// memory, so that the next task on the processor is switched to. Not used under a policy that knows the future. Default 0: no other
+    /// task runs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub other_tasks: Duration,
     /// Whether workloads share the machine. Default `each`.
@@ -60,7 +60,7 @@ pub struct Scenario {
     /// Policies and limits; each pair becomes a variant `POLICY@LIMIT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<Matrix>,
-    /// Conditions of each repeat, in place of `repeats`. Without any, repeats differ by their seed alone.
+    /// Conditions of each repeat, in place of `repeats`. Without worlds, repeats differ only by their seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worlds: Vec<WorldSpec>,
     /// Control groups, parents before children.
@@ -82,7 +82,7 @@ pub struct Scenario {
     /// External events while the workloads run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventSpec>,
-    /// Changes of the above to compare. Without any (and without `matrix`) the scenario itself is the only variant.
+    /// Changes of the above to compare. Without variants (and without `matrix`) the scenario itself is the only variant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<VariantSpec>,
     /// Rows over several workloads.
@@ -131,7 +131,7 @@ impl Scenario {
 }
 
 impl WorkloadEntry {
-    /// `load`, started at once, in a group of its own.
+    /// A workload with `load`, started at once, in a group of its own.
     pub fn new(name: &str, load: WorkloadSpec) -> Self {
         let start = Duration::ZERO;
         Self {
@@ -176,7 +176,7 @@ pub enum RunMode {
 pub struct WorkloadEntry {
     /// Name in results. The workload's own group gets this name, if there is one.
     pub name: String,
-    /// Group it runs in. Default: one of its own called as itself, with `limit`.
+    /// Group it runs in. Default: its own group, with the workload's name and with `limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
     /// Time of the start; `false` in `autostart` leaves the start to an event. Default 0.
@@ -267,7 +267,7 @@ pub struct VariantSpec {
     pub patch: toml::Table,
 }
 
-/// A published number, or the interval in which it lies. Printed next to ours and used for nothing else.
+/// A published number, or the interval in which it lies. Published values, which are only printed next to ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Reference {

@@ -1,4 +1,4 @@
-//! Expected results of a scenario, next to its results: printed as met or missed, and used for nothing else.
+//! Expected results of a scenario, next to its results: they are only printed as met or missed.
 
 use crate::result::ScenarioResult;
 use serde::ser::SerializeMap;

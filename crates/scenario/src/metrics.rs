@@ -18,7 +18,7 @@ pub enum MetricUnit {
     Bytes,
     /// Pages of 4 KiB.
     Pages,
-    /// Events, and plain numbers such as shares of one.
+    /// Events, and plain numbers such as shares.
     Count,
 }
 
@@ -369,7 +369,7 @@ fn compacts(sample: &Sample<'_>) -> bool {
     !outcome.compaction.is_empty() || outcome.programs.iter().any(|program| large(program).next().is_some())
 }
 
-/// Waits for pages in flight, ascending: those of the workload, or of all workloads. `None` for workloads that never began.
+/// Waits for pages in flight, ascending: waits of the workload, or of all workloads. `None` for workloads that never began.
 fn waits(sample: &Sample<'_>) -> Option<Vec<u64>> {
     if !compacts(sample) {
         return None;
@@ -436,7 +436,7 @@ pub fn fast_shares(outcome: &Outcome) -> Vec<(u64, u64)> {
     rows.windows(SHARE_ROWS + 1).filter_map(share).collect()
 }
 
-/// Whether ground truth is needed for promotions made in vain.
+/// Whether ground truth is needed for useless promotions.
 pub(crate) fn needs_promotions_judged(names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| name == "promoted_in_vain_ratio")
 }

@@ -35,7 +35,7 @@ struct Subject<'a> {
 }
 
 impl PlayedRuns<'_> {
-    /// Rows by workload, then variant, then metric, averages last; ratios likewise.
+    /// Rows by workload, then variant, then metric, averages last; ratios in the same order.
     pub(crate) fn summarise(&self) -> ScenarioResult {
         let metrics: Vec<&Metric> = if self.scenario.metrics.is_empty() {
             METRICS.iter().collect()

@@ -1,4 +1,4 @@
-//! From a scenario to its variants: patches applied, the matrix expanded.
+//! Makes variants from a scenario: patches applied, the matrix expanded.
 
 use crate::scope::Scope;
 use crate::validate::Refused;
@@ -29,7 +29,7 @@ impl Variant {
 const OF_THE_WHOLE: &[&str] =
     &["name", "title", "run", "metrics", "matrix", "variants", "worlds", "averages", "references", "expectations"];
 
-/// All variants, the matrix first. Without any, the scenario itself is one, called `POLICY` or `POLICY@LIMIT`.
+/// All variants, the matrix first. Without variants, the scenario itself is one, called `POLICY` or `POLICY@LIMIT`.
 ///
 /// # Errors
 /// A patch that does not give a scenario, or an unknown policy.

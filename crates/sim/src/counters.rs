@@ -107,7 +107,7 @@ counters! {
     NumaPteUpdates = "numa_pte_updates",
     /// Events: of these, entries of huge pages.
     NumaHugePteUpdates = "numa_huge_pte_updates",
-    /// Events: faults on such entries.
+    /// Events: faults on these entries.
     NumaHintFaults = "numa_hint_faults",
     /// Events: of these, of threads on the node of the page.
     NumaHintFaultsLocal = "numa_hint_faults_local",
@@ -133,7 +133,7 @@ counters! {
     PgMigrateSuccess = "pgmigrate_success",
     /// Pages that could not be moved after all tries.
     PgMigrateFail = "pgmigrate_fail",
-    /// Events: huge pages moved as such.
+    /// Events: huge pages moved whole.
     ThpMigrationSuccess = "thp_migration_success",
     /// Events: huge pages that could not be moved.
     ThpMigrationFail = "thp_migration_fail",
@@ -159,9 +159,9 @@ counters! {
     CompactDaemonFreeScanned = "compact_daemon_free_scanned",
     /// Events: faults that got a huge page.
     ThpFaultAlloc = "thp_fault_alloc",
-    /// Events: faults that wanted one and got a base page.
+    /// Events: faults that wanted a huge page and got a base page.
     ThpFaultFallback = "thp_fault_fallback",
-    /// Events: of these, those whose group had no room for one.
+    /// Events: faults among these whose group had no room for a huge page.
     ThpFaultFallbackCharge = "thp_fault_fallback_charge",
 }
 

@@ -21,7 +21,7 @@ pub struct PlanOptions {
     pub base_dir: PathBuf,
     /// Most runs of the plan.
     pub runs_max: u64,
-    /// Name of the build: another build may play otherwise.
+    /// Name of the build: another build may play differently.
     pub build: String,
 }
 
@@ -53,8 +53,8 @@ impl Plan {
     /// Lists the runs of `space` around `scenario`.
     ///
     /// # Errors
-    /// A key that no scenario has, a pattern that no file fits, more runs than allowed, or a recording that cannot be read. A point that makes
-    /// no sense is none: its run will fail.
+    /// A key that no scenario has, a pattern that no file fits, more runs than allowed, or a recording that cannot be read. A point with an
+    /// invalid value is not an error here: its run will fail.
     pub fn new(space: &Space, scenario: &Scenario, options: &PlanOptions) -> Result<Self, SweepError> {
         let points = points(space, &options.folder, options.runs_max)?;
         let base = base(space, scenario)?;

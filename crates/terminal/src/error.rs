@@ -18,7 +18,7 @@ pub enum CliError {
     Failed(Cause),
     /// The command line, a configuration or an input is not allowed. Exit code 2.
     Usage(Cause),
-    /// Needs something this host does not have: a program, a kernel feature, a permission. Exit code 3.
+    /// The verb needs something that this host does not have: a program, a kernel feature, a permission. Exit code 3.
     HostCannot(Cause),
     /// A part is done and kept. Exit code 4.
     Partial(Cause),

@@ -109,7 +109,7 @@ impl Ui {
         }
     }
 
-    /// Prints a warning; the work goes on. Not silenced by `--quiet`.
+    /// Prints a warning; the work goes on. The warning is printed even with `--quiet`.
     pub fn warn(&self, line: impl Display) {
         self.talk(format_args!("{} {}", self.label("warning:", "33"), printable_lines(&line.to_string())));
     }

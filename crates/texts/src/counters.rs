@@ -23,7 +23,7 @@ impl Counters {
         self.0.iter().map(|(name, &number)| (name.as_str(), number))
     }
 
-    /// Adds one; of several with the same name the last counts.
+    /// Adds a counter; of several with the same name the last counts.
     pub fn insert(&mut self, name: &str, number: u64) {
         self.0.insert(name.to_owned(), number);
     }

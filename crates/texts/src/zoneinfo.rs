@@ -29,7 +29,7 @@ pub struct Zone {
     pub min: u64,
     pub low: u64,
     pub high: u64,
-    /// From the first page frame to the last, holes included.
+    /// Pages from the first page frame to the last, holes included.
     pub spanned: u64,
     /// Pages that are there: the weight of the zone's score. 0 in zones without memory.
     pub present: u64,

@@ -1,4 +1,4 @@
-//! From single references to rows: the epoch filter.
+//! The epoch filter: turns single references into rows.
 
 use crate::{PAGE_LIMIT, TraceRow};
 

@@ -155,7 +155,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock of a trace whose times were scaled to those of a native run.
+    /// The clock of a trace whose times were scaled to a native run.
     pub const NATIVE: Self = Self { kind: ClockKind::Native, error_percent: Some(10) };
 }
 
@@ -264,7 +264,7 @@ pub struct ThreadMeta {
     pub started_by: Option<usize>,
 }
 
-/// Something that happened between two rows.
+/// An event between two rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// It applies before this row of the file (rows of all threads counted).

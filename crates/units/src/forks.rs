@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Copies of data shared by the streams of a machine: forks of streams that shared data share one copy of these data.
 #[derive(Default)]
 pub struct Forks {
-    /// Originals, which stay alive meanwhile, and their copies.
+    /// Originals, which must stay alive, and their copies.
     copies: Vec<(Arc<dyn Any + Send + Sync>, Arc<dyn Any + Send + Sync>)>,
 }
 

@@ -96,7 +96,7 @@ struct Kernel {
     in_burst: u64,
     /// Caches and buffers that will be given back.
     live: [u64; 2],
-    /// The kind whose oldest is given back next.
+    /// Kind whose oldest allocation is given back next.
     due: Option<u32>,
     is_kept: bool,
 }

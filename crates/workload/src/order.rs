@@ -28,7 +28,7 @@ pub enum Step<'a> {
         /// The touched pages.
         batch: &'a Batch,
     },
-    /// A thread does something else; comes after its accesses. [`After::Continue`] is left out.
+    /// An event of a thread; comes after its accesses. [`After::Continue`] is left out.
     After {
         /// Index in [`Program::threads`].
         thread: usize,

@@ -37,7 +37,7 @@ pub trait WorkloadMaker: Send + Sync + std::fmt::Debug {
     /// The name in scenarios.
     fn name(&self) -> &str;
 
-    /// A program that touches the same pages for the same parameters and seed. `name`: that of the workload in its scenario.
+    /// A program that touches the same pages for the same parameters and seed. `name`: name of the workload in its scenario.
     ///
     /// # Errors
     /// The reason, as text.

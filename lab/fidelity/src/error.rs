@@ -63,7 +63,7 @@ pub enum FidelityError {
     /// Stored runs are damaged.
     #[error("{place}: {source}")]
     Stored { place: String, source: serde_json::Error },
-    /// A list names something twice.
+    /// A list has a name twice.
     #[error("{place}: `{name}` is listed twice")]
     Twice { place: String, name: String },
     /// Stored plays are damaged, or of another kernel or guest.

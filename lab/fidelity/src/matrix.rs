@@ -142,7 +142,7 @@ fn is_in<T: PartialEq<U>, U>(list: &[T], item: &U) -> bool {
 }
 
 impl Selection {
-    /// Fails if it names something unknown.
+    /// Fails if it has an unknown name.
     ///
     /// # Errors
     /// The first such name.

@@ -33,7 +33,7 @@ pub struct LiveWorkload {
     /// The control group that it is in, for example `app/web`; made if need be.
     pub group: String,
     pub pattern: Pattern,
-    /// Time from the start of one pass to that of the next.
+    /// Time from the start of one pass to the start of the next.
     pub pass_us: u64,
     /// `memory.high` of its group once it has touched everything.
     pub high_bytes: Option<u64>,
@@ -43,7 +43,7 @@ pub struct LiveWorkload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveProgram {
-    /// The control group that it is in; made if need be. `None`: that of the first process.
+    /// The control group that it is in; made if need be. `None`: the group of the first process.
     pub group: Option<String>,
     /// Absolute path.
     pub program: String,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::patterns::Pattern;
 
-/// First page of the arena that a pattern is played in: 512 GiB, with nothing else near.
+/// First page of the arena that a pattern is played in: 512 GiB, with no other mapping near.
 pub const ARENA_PAGE: u64 = 1 << 27;
 /// Most passes of one run.
 pub const PASSES_MAX: usize = 1 << 16;
@@ -42,7 +42,7 @@ pub struct Watches {
 #[serde(deny_unknown_fields)]
 pub struct Watch {
     pub pattern: Pattern,
-    /// Time from the start of one pass to that of the next.
+    /// Time from the start of one pass to the start of the next.
     pub pass_us: u64,
     /// Kind of addresses.
     pub addresses: Addresses,

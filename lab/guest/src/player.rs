@@ -26,7 +26,7 @@ pub(crate) const END_PAGE: u64 = (1 << 35) - (1 << 27);
 const STATISTICS_PATH: &str = "/sys/fs/cgroup/play/memory.stat";
 /// Least decrease of the kernel's memory before the limit follows.
 const LOWERED_BYTES: u64 = 256 << 10;
-/// This number of changes makes a read add them up, on one processor: they are noted in batches of 64, and more than 64 noted changes
+/// After this number of changes a read adds them up, on one processor: changes are noted in batches of 64, and more than 64 noted changes
 /// count.
 const FAULTS_TO_BE_READ: u32 = 3 * 64;
 /// More than the page tables of a script's process.

@@ -18,7 +18,7 @@ pub struct Tierings {
 #[serde(deny_unknown_fields)]
 pub struct Tiering {
     pub pattern: Pattern,
-    /// Time from the start of one pass to that of the next; passes that come late follow at once.
+    /// Time from the start of one pass to the start of the next; late passes follow at once.
     pub pass_us: u64,
     pub passes: u64,
     /// `kernel.numa_balancing` while it is played.

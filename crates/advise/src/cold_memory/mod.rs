@@ -1,5 +1,5 @@
 //! Advice from data of a stock kernel on a running program: how much of its memory is cold, how often such memory is used again, and the
-//! least `memory.high` that this supports. From [group records](isotherm_trace::group) (generations of the Multi-Gen LRU) and from
+//! least `memory.high` that this supports. The data are [group records](isotherm_trace::group) (generations of the Multi-Gen LRU) or
 //! [region records](isotherm_trace::region) (DAMON). The method and its limits: `docs/use/advise.md#records-of-a-running-program`.
 
 mod advice;

@@ -36,7 +36,7 @@ pub(super) struct Cut {
     pub(super) cold_bytes: u64,
     /// All other memory at the first sample.
     pub(super) hot_low_bytes: u64,
-    /// Most memory that was idle for less than that at any time up to the second sample.
+    /// Largest amount, up to the second sample, of memory that was idle for less than `age_ns`.
     pub(super) hot_high_bytes: u64,
     /// Bytes of it that were used again.
     pub(super) again_bytes: Bounds,

@@ -32,7 +32,7 @@ pub(crate) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file that root acts on, and whether other users can change its contents. The text is that of the checked file, even if its name leads
+/// A file that root acts on, and whether other users can change its contents. The text belongs to the checked file, even if its name leads
 /// elsewhere afterwards.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use crate::error::CliError;
 /// Section name in the journal.
 const SECTION: &str = "watch";
 
-/// Journal of the verbs that watch, below a root. A reboot ends all that it notes. The daemon holds a journal of its own meanwhile.
+/// Journal of the verbs that watch, below a root. A reboot ends all that it notes. While the daemon runs it has its own journal.
 pub(crate) fn watch_journal(root: &Root) -> PathBuf {
     root.path("/run/isotherm-watch.journal")
 }

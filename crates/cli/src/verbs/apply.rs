@@ -78,7 +78,7 @@ pub(crate) struct Args {
 
 /// The Multi-Gen LRU's switch; hexadecimal, as the kernel prints it.
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
-/// All of its parts, and none.
+/// Values with all of its parts on, and with none.
 const ALL_ON: &str = "0x0007";
 const ALL_OFF: &str = "0x0000";
 

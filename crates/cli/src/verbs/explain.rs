@@ -79,7 +79,7 @@ pub(crate) struct Args {
     /// Only the scheme of this number, from 0.
     #[arg(long, value_name = "N")]
     scheme: Option<usize>,
-    /// Also report where: by target with its control group, and by range of addresses. As CSV this takes the place of the sums.
+    /// Also report where: by target with its control group, and by range of addresses. As CSV these rows replace the sums.
     #[arg(long, conflicts_with = "live")]
     places: bool,
     /// Seed of chance [default: the scenario's; 1].
@@ -302,7 +302,7 @@ fn check(args: &Args, place: &str, monitors: &[(&str, usize)]) -> Result<(), Cli
     }
 }
 
-/// A run in the shape of its JSON.
+/// A run in the form of its JSON.
 #[derive(Serialize)]
 struct Reported<'a> {
     source: &'a str,

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Streams of requests: source of their time.
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t)]
     clock: Clock,
-    /// --clock file: unit of the file's times. Without it a guess, which a note names.
+    /// --clock file: unit of the file's times. Without it the unit is guessed, and a note names the guess.
     #[arg(long, value_enum, value_name = "UNIT")]
     time_unit: Option<TimeUnitName>,
     /// Streams of requests: meaning of their ids.

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME")]
     epoch: Option<Duration>,
     /// Run the program twice: first unchanged, for its CPU time and memory. The trace's clock follows that CPU time, and the trace holds
-    /// the figures. Only for programs that do the same again.
+    /// the figures. This is only useful for programs that do the same again.
     #[arg(long)]
     native_first: bool,
     /// Run the program once unchanged, and print its CPU time and memory; record nothing.

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Ask before spaces of more runs are played, and refuse them if the question cannot be answered (no terminal).
     #[arg(long, value_name = "RUNS", default_value_t = 10_000)]
     limit: u64,
-    /// Play runs that come on standard input: --processes starts such programs.
+    /// Play runs that come on standard input: --processes starts processes with this flag.
     #[arg(long, hide = true, exclusive = true)]
     serve: bool,
     #[command(flatten)]

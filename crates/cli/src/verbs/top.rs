@@ -15,7 +15,7 @@ mod live;
 
 /// Watch hot, warm, cold and swapped memory of groups and processes on the terminal.
 ///
-/// Groups are shown by the ages of their generations, the process that is chosen by the accessed-bit module or clear_refs. Nothing else
+/// Groups are shown by the ages of their generations, the process that is chosen by the accessed-bit module or clear_refs. No other state
 /// is touched. With --replay, plays a region record back. `?` shows the keys. NO_COLOR and --color never take colours away.
 #[derive(clap::Args)]
 #[command(after_help = "\

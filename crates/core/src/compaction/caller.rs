@@ -52,7 +52,7 @@ impl Explicit {
     /// The design for a node; time starts at `now`. Whether the zone exists is known at the first request.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// The first invalid setting.
     pub fn new(config: ExplicitConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let ExplicitConfig { zone, order, high, low, every, budget, kernel_quirks } = config;
         let request = Request { node: node.0, zone, order, high, low, budget, kernel_quirks };

@@ -71,7 +71,7 @@ impl Controller {
     /// The design for a node; time starts at `now`.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// The first invalid setting.
     pub fn new(config: ControllerConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let control = LevelControl::new(config.aim(), node, now)?;
         Ok(Self { config, control, next: now, run: None })

@@ -42,7 +42,7 @@ pub enum Verdict {
 /// Why nothing is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Not fragmented enough, or enough blocks are free.
+    /// Memory is not fragmented enough, or enough blocks are free.
     Enough,
     /// Earlier attempts failed, and the order is deferred for now.
     Deferred,

@@ -71,7 +71,7 @@ macro_rules! designs {
             /// The design at work on a node from `now` on.
             ///
             /// # Errors
-            /// The first setting that makes no sense.
+            /// The first invalid setting.
             pub fn start(&self, node: NodeId, now: Instant) -> Result<Box<dyn Compactor + Send>, CompactionError> {
                 Ok(match self {
                     $(Self::$type(config) => Box::new($type::new(config.clone(), node, now)?),)*

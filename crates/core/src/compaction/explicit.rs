@@ -39,7 +39,7 @@ impl Request {
     }
 
     /// # Errors
-    /// The first value that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), CompactionError> {
         if !(1..ORDERS).contains(&self.order) {
             return Err(CompactionError::out_of_range("order", self.order, "1 to the largest of the zone, mostly 10"));
@@ -69,7 +69,7 @@ impl CompactExtfrag {
     /// Takes a request on; nothing happens before the first call.
     ///
     /// # Errors
-    /// A value that makes no sense, or a node, zone or order that this host does not have.
+    /// An invalid value, or a node, zone or order that this host does not have.
     pub fn new(request: Request, now: Instant, host: &mut dyn Compacting) -> Result<Self, StartError> {
         request.validate()?;
         let mut zones = Vec::new();

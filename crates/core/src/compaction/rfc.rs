@@ -106,7 +106,7 @@ impl Rfc {
     /// The design for a node; time starts at `now`.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// The first invalid setting.
     pub fn new(config: RfcConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let table = config.table()?;
         Ok(Self { table, interval: config.interval, node, next: now, run: None, deferrals: BTreeMap::new() })

@@ -57,7 +57,7 @@ pub fn margin(order: u32, marks: &Marks, gap: Gap) -> u64 {
 /// The verdict on compaction for an order before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suitability {
-    /// There is such a block: nothing to do.
+    /// There is a free block, so compaction is not needed.
     Met,
     /// Too few free pages to move others into.
     TooFull,

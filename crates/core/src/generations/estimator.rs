@@ -60,7 +60,7 @@ impl EstimatorConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), GenerationsError> {
         check_targets(&self.targets)?;
         if self.interval < INTERVAL_MIN {
@@ -166,7 +166,7 @@ impl Estimator {
     /// Not running yet.
     ///
     /// # Errors
-    /// A value of `config` that makes no sense.
+    /// An invalid value of `config`.
     pub fn new(config: EstimatorConfig) -> Result<Self, GenerationsError> {
         config.validate()?;
         Ok(Self {

@@ -66,7 +66,7 @@ impl ReclaimerConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), GenerationsError> {
         check_targets(&self.targets)?;
         let (interval, threshold) = (self.interval(), self.threshold);
@@ -162,7 +162,7 @@ impl Reclaimer {
     /// Not running yet.
     ///
     /// # Errors
-    /// A value of `config` that makes no sense.
+    /// An invalid value of `config`.
     pub fn new(config: ReclaimerConfig) -> Result<Self, GenerationsError> {
         config.validate()?;
         let estimator = Estimator::new(config.estimator())?;

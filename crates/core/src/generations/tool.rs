@@ -40,7 +40,7 @@ impl ToolConfig {
     /// Checks all values.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), GenerationsError> {
         match self {
             Self::Estimate(config) => config.validate(),
@@ -80,7 +80,7 @@ impl Tool {
     /// A tool that begins at `now`.
     ///
     /// # Errors
-    /// A value that makes no sense.
+    /// An invalid value.
     pub fn start(config: ToolConfig, now: Instant) -> Result<Self, GenerationsError> {
         Ok(match config {
             ToolConfig::Estimate(config) => {

@@ -12,7 +12,7 @@ pub trait Applying {
         SchemeCapabilities::default()
     }
 
-    /// Applies one action to one range of a target, to those of its pages that pass the filters.
+    /// Applies one action to the pages of one range of a target that pass the filters.
     ///
     /// | action | target | what is done | bytes |
     /// |---|---|---|---|

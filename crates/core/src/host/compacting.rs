@@ -98,7 +98,7 @@ pub enum Granularity {
 /// Events that compaction may wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompactMode {
-    /// For locks of pages, but not for write-back.
+    /// Waits for locks of pages, but not for write-back.
     #[default]
     SyncLight,
     /// Waits for locks of pages and for write-back.

@@ -60,7 +60,7 @@ pub enum Gauge {
     FreeBytes(Option<NodeId>),
     /// Pages on active lists, anonymous and of files, of the whole system.
     ActiveBytes,
-    /// Pages on inactive lists, likewise. With generations: all but the two youngest.
+    /// Pages on inactive lists, of both types and the whole system. With generations: all generations except the two youngest.
     InactiveBytes,
     /// Pages on lists on a node that are charged to a memory cgroup or one below it.
     MemcgBytes {

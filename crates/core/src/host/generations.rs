@@ -51,7 +51,7 @@ pub enum Answer {
         /// Bytes freed; 0 for orders that free nothing.
         bytes: u64,
     },
-    /// It was carried out, and something is left.
+    /// It was carried out in part.
     Partly {
         /// Bytes that were freed.
         bytes: u64,

@@ -102,10 +102,10 @@ pub struct Capabilities {
     pub flush: bool,
     /// Whether [`Probing::scan_children`] works here.
     pub scan_children: bool,
-    /// Whether entries above the leaf can only rule pages out, as those of physical memory. An upper entry covers unrelated page frames, so
-    /// its bit can prove that a frame was not used there, but never that it was. A probe at an upper level then clears the leaves that map
-    /// the page and all entries above them up to that level. A test reads the entries from the top, and reads a leaf only if all entries
-    /// above it were set. The answer is that of the leaf. Source: docs/spec/page-table-profiling.md#s7-3.
+    /// Whether entries above the leaf can only rule pages out, like those of physical memory. An upper entry covers unrelated page frames,
+    /// so its bit can prove that a frame was not used there, but never that it was. A probe at an upper level then clears the leaves that
+    /// map the page and all entries above them up to that level. A test reads the entries from the top, and reads a leaf only if all
+    /// entries above it were set. The answer is the leaf's bit. Source: docs/spec/page-table-profiling.md#s7-3.
     pub rules_out: bool,
 }
 

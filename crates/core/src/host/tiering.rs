@@ -165,8 +165,7 @@ pub struct MoveOrder<'a> {
     pub only_active: bool,
     /// Folios that are mapped by several spaces stay.
     pub leaves_shared: bool,
-    /// Pages of other nodes of the top tier stay: the scan daemon promotes and does nothing else. Hint faults move pages between
-    /// nodes of one tier too.
+    /// Pages of other nodes of the top tier stay: the scan daemon only promotes. Hint faults move pages between nodes of one tier too.
     pub only_promotes: bool,
 }
 

@@ -160,7 +160,7 @@ impl LimitsConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), LimitsError> {
         let refuse =
             |key, got: &dyn fmt::Display, allowed: String| Err(LimitsError { key, got: got.to_string(), allowed });

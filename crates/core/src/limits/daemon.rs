@@ -55,7 +55,7 @@ impl LimitsDaemon {
     /// Begins at `now`.
     ///
     /// # Errors
-    /// A value that makes no sense.
+    /// An invalid value.
     pub fn start(config: LimitsConfig, now: Instant) -> Result<Self, LimitsError> {
         config.validate()?;
         Ok(Self { controller: Controller::new(config), due: now, before: None, why: LimitsWhy::default() })

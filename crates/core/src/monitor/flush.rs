@@ -19,15 +19,15 @@ pub enum FlushPolicy {
     /// Once a tick and target, after all bits are cleared. An interrupt of every CPU that runs the target, each tick.
     Batched,
     /// As `batched`, but only from the time at which an upper entry was seen clear while an entry below it was set, to the end of the next
-    /// aggregation. To see that, some regions are probed at two levels.
+    /// aggregation. To find such cases, some regions are probed at two levels.
     Adaptive,
 }
 
 /// One region in this number is probed at two levels in a tick, in turn.
 const COMPANION_EVERY: u64 = 16;
 
-/// Adds companions in front of the probes of `target`: for some regions an entry below the probed one, on the way to the same
-/// address, at each lower level in turn. In front, because children are to be cleared before their parents.
+/// Adds companions in front of the probes of `target`: for some regions an entry below the probed one, on the way to the same address, at
+/// each lower level in turn. They stand in front, because children are to be cleared before their parents.
 pub(crate) fn add_companions(target: &mut Target, tick: u64) {
     debug_assert!(target.doubted.is_empty(), "a sample gets its companions once");
     debug_assert_eq!(

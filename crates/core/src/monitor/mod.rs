@@ -106,7 +106,7 @@ struct Schedule {
     tick: u64,
     next_aggregation: u64,
     next_update: u64,
-    /// Armed at the start, advanced by tuning only. Switched on later it starts from zero, so that tuning runs at every
+    /// Armed at the start, advanced by tuning only. If tuning is switched on later, it starts from zero, so that it runs at every
     /// aggregation until it has caught up: as in the kernel (section 10, example 50).
     next_tuning: u64,
 }
@@ -115,7 +115,7 @@ struct Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Stopped,
-    /// Before the first PREPARE.
+    /// The state before the first PREPARE.
     Starting(Instant),
     /// Between PREPARE and CHECK.
     Sampling(Instant),

@@ -61,8 +61,8 @@ impl Region {
         self.nr_accesses += u32::from(is_accessed);
     }
 
-    /// Ages the region at the end of an aggregation, before it is merged. Counts that differ by more than `threshold` from those of the
-    /// last aggregation are a new behaviour. From 7.2 on, a step between "never" and "sometimes" is a new behaviour too.
+    /// Ages the region at the end of an aggregation, before it is merged. Counts that differ by more than `threshold` from the counts of
+    /// the last aggregation are a new behaviour. From 7.2 on, a step between "never" and "sometimes" is a new behaviour too.
     pub(crate) fn grow_older(&mut self, threshold: u32, baseline: Baseline) {
         let changed = self.nr_accesses.abs_diff(self.last_nr_accesses) > threshold;
         let woke_or_slept = (self.nr_accesses == 0) != (self.last_nr_accesses == 0);

@@ -61,7 +61,7 @@ pub struct LevelCount {
 /// Counts of a context's work since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Times it was woken and had something to do.
+    /// Number of times it was woken and had work to do.
     pub wakeups: u64,
     /// Sampling ticks that were carried out.
     pub ticks: u64,
@@ -153,7 +153,7 @@ pub enum Event {
         /// How many there are: 1 or 2.
         places: usize,
     },
-    /// The host refused something. The sample, scan or update it was for is lost.
+    /// The host refused a call. The sample, scan or update it was for is lost.
     HostFailed {
         target: TargetId,
         /// Name of the request to the host.

@@ -35,7 +35,7 @@ pub struct Setup {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PresetError {
-    /// A value that makes no sense.
+    /// An invalid value.
     #[error("`{key}` of preset `{preset}` is {got}; allowed: {allowed}")]
     OutOfRange {
         preset: &'static str,

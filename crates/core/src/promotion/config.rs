@@ -35,7 +35,7 @@ pub struct PromotionConfig {
     pub mms_to_scan: u32,
     /// Whether the scan period, the scan size or both are adapted.
     pub throttling: Throttling,
-    /// When a page counts as useful, that is, worth promoting. Left out: as the mode has it.
+    /// Condition under which a page is useful, that is, worth promoting. Left out: as the mode has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_rule: Option<PageRule>,
     /// The scan of an area ends at the first empty entry, as in `v0`. In sparse heaps the pages after a hole are never found.

@@ -51,7 +51,7 @@ impl Region {
         u128::from(self.heat) * u128::from(waited_ms) * u128::from(self.cost())
     }
 
-    /// Bytes that a scan of it will pass: those of its pages as far as they are known, as empty tables cost nothing.
+    /// Bytes that a scan of the region will pass: the bytes of its known pages, because empty tables cost nothing.
     pub(super) fn cost(&self) -> u64 {
         if self.pages > 0 { self.bytes.min(self.pages.saturating_mul(PAGE_BYTES)) } else { self.bytes }
     }
@@ -103,7 +103,7 @@ pub(super) fn region_size(eligible: u64) -> u64 {
 pub(super) struct Budget {
     /// For hot regions.
     pub(super) exploit: u64,
-    /// Budget of the other regions, in turn.
+    /// Budget of the other regions, one after the other.
     pub(super) explore: u64,
 }
 
@@ -122,7 +122,7 @@ impl Budget {
 pub(super) struct HeatMap {
     /// Bytes of each, a power of two; 0 before the first scan.
     size: u64,
-    /// Ascending; only such as hold eligible bytes.
+    /// Ascending; only regions that hold eligible bytes.
     regions: Vec<Region>,
     /// Where exploring goes on.
     pub(super) cursor: u64,

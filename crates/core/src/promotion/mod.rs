@@ -6,7 +6,7 @@
 //! ([`Throttle`]). The modes `v0` to `v3` are the versions of kmmscand; `rch`, the default, scans the hot regions of a space first and goes
 //! round the rest at its own rate.
 //!
-//! [`hint_fault`] has the decisions of its competitor, NUMA balancing.
+//! [`hint_fault`] has the decisions of NUMA balancing, the alternative to it.
 //!
 //! Sections named in comments are sections of the project's specification `docs/spec/promotion.md`. Design and departures in one place:
 //! `docs/mechanism/promotion.md`.

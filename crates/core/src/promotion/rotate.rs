@@ -379,7 +379,7 @@ fn nth_byte(parts: &[AddressRange], mut nth: u64) -> u64 {
     parts.last().map_or(0, |part| part.end - 1)
 }
 
-/// Whether one of these pages is on a slow node; if the host does not know that, whether there are any pages.
+/// Whether one of these pages is on a slow node; if the host does not know the nodes, whether there are any pages.
 fn on_slow_node(addresses: &[u64], scan: &mut RangeScan<'_>, rules: &RotateRules) -> Result<bool, HostError> {
     if addresses.is_empty() || !rules.has_page_nodes {
         return Ok(!addresses.is_empty());

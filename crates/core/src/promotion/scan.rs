@@ -44,7 +44,7 @@ pub struct ScanReport {
     pub target: TargetId,
     /// Useful base pages that the scan found.
     pub useful: u64,
-    /// How this result compares with that of the scan before.
+    /// Comparison of this result with the result of the scan before.
     pub case: Case,
     /// Where the next one goes on: a byte address.
     pub address: u64,

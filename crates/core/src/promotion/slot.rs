@@ -72,7 +72,7 @@ impl Slot {
         }
     }
 
-    /// From when on it wants to be scanned; `None`: never.
+    /// Time from which it wants to be scanned; `None`: never.
     pub(super) fn due(&self) -> Option<Instant> {
         (self.scale > 0).then(|| self.next_scan.unwrap_or(Instant::START))
     }

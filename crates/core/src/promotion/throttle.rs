@@ -34,11 +34,11 @@ pub enum Throttling {
 pub enum Case {
     /// Both scans found nothing: the period grows, the size shrinks.
     StillNothing,
-    /// Only this scan found something: scans become frequent and as large as allowed at once.
+    /// Only this scan found useful pages: scans become frequent and as large as allowed at once.
     Found,
-    /// Only the previous scan found something: scans become rare; the size stays.
+    /// Only the previous scan found useful pages: scans become rare; the size stays.
     Lost,
-    /// Both scans found something: the period shrinks, the size grows.
+    /// Both scans found useful pages: the period shrinks, the size grows.
     StillFound,
 }
 

@@ -76,7 +76,7 @@ impl Pass<'_> {
 }
 
 impl Engine {
-    /// Runs a pass of the schemes that are due; `spare` is scratch space. Deactivated ones are armed again with the others.
+    /// Runs a pass of the schemes that are due; `spare` is scratch space. Deactivated schemes are armed again together with the others.
     pub(crate) fn run(
         &mut self,
         pass: &Pass<'_>,
@@ -281,7 +281,7 @@ impl Slot {
     }
 
     /// Tries the action on as much of a qualifying region as the quota allows. The region's age restarts even if nothing was changed, so
-    /// that a scheme does not try in vain again and again.
+    /// that a scheme does not try it again and again without effect.
     #[expect(clippy::too_many_arguments, reason = "the state of a walk, each part borrowed from another owner")]
     fn attempt(
         &mut self,

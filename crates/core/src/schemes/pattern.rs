@@ -216,7 +216,7 @@ impl AccessPattern {
         Ok(())
     }
 
-    /// In bytes, samples and aggregations.
+    /// The bounds in bytes, samples and aggregations.
     pub(crate) fn resolve(&self, attributes: &Attributes) -> Resolved {
         let samples = |frequency: Frequency| frequency.samples(attributes);
         let aggregations = |age: Age| age.aggregations(attributes);

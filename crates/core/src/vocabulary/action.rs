@@ -21,10 +21,10 @@ pub enum Action {
     Nohugepage,
     /// Back it by huge pages at once.
     Collapse,
-    /// To the head of the active list, or a young generation.
+    /// Move it to the head of the active list, or to a young generation.
     #[serde(alias = "lru_prio")]
     LruPrio,
-    /// To the inactive list, or an old generation.
+    /// Move it to the inactive list, or to an old generation.
     #[serde(alias = "lru_deprio")]
     LruDeprio,
     /// Migrate to other nodes, hottest regions first.

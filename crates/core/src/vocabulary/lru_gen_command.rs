@@ -60,7 +60,7 @@ impl fmt::Display for Swappiness {
     }
 }
 
-/// In files: a number, or `"max"`.
+/// The form in files: a number, or `"max"`.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -99,8 +99,8 @@ pub struct Ageing {
     /// The youngest generation as it was last read. A generation that is no longer the youngest does no harm; a number from the future is
     /// refused.
     pub max_gen_nr: u64,
-    /// The kernel's `can_swap`: which types are scanned. Pages of the others grow old in use. It needs no swap: 1 scans both
-    /// types also without it.
+    /// The kernel's `can_swap`: which types are scanned. Pages of the other types grow old although they are used. It needs no swap: 1
+    /// scans both types also without it.
     pub swappiness: Swappiness,
     /// Whether the walk scans everywhere. Otherwise the walk skips areas that it takes for idle.
     pub force_scan: bool,

@@ -12,7 +12,7 @@ pub enum PageTest {
     /// The page was accessed since this question was last asked, through any mapping or by an idle mark that was cleared. Asking clears the
     /// accessed state of a young one.
     Young,
-    /// Bytes of its folio, both ends included.
+    /// Bytes of the page's folio, both ends included.
     FolioBytes { min: u64, max: u64 },
     /// No page table maps the page's folio.
     Unmapped,

@@ -6,7 +6,7 @@ use super::NodeId;
 use isotherm_units::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
-/// When a page counts as useful, that is, worth promoting.
+/// Condition under which a page is useful, that is, worth promoting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageRule {

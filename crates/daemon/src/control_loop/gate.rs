@@ -141,7 +141,7 @@ impl Skipped {
         lines
     }
 
-    /// Whether this group is left alone; if so, notes it.
+    /// Returns whether this group is left alone, and if so, notes it.
     pub(super) fn has(&mut self, path: &str, world: &mut dyn System) -> bool {
         if !self.acts {
             return false;

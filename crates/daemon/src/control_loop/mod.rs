@@ -101,8 +101,8 @@ pub trait System {
     /// [`SystemError`].
     fn members(&mut self, group: &str) -> Result<Vec<Member>, SystemError>;
 
-    /// Processes of a target, by process ID: those that run a program, or one process with its children. Kernel threads, process 1 and our
-    /// own process are not among them. For groups, see [`members`](Self::members).
+    /// Processes of a target, by process ID: processes that run a program, or one process with its children. Kernel threads, process 1 and
+    /// our own process are not among them. For groups, see [`members`](Self::members).
     ///
     /// # Errors
     /// [`SystemError`].

@@ -18,7 +18,7 @@ pub(super) enum Due {
     At(Instant),
     /// In each turn of the loop; the loop is not woken for it.
     EachTurn,
-    /// Not before its groups change.
+    /// Not due before its groups change.
     Never,
 }
 
@@ -171,7 +171,7 @@ pub(super) struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Takes the sections of one kind: those that stay keep their state, others start.
+    /// Takes the sections of one kind: staying sections keep their state, others start.
     ///
     /// # Errors
     /// Errors of [`Kind::begin`].

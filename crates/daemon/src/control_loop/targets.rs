@@ -23,7 +23,7 @@ impl ResolvedTarget {
         if self.command.is_some() { &self.top } else { &self.group }
     }
 
-    /// Whether the target is left alone; if so, notes it.
+    /// Returns whether the target is left alone, and if so, notes it.
     pub(super) fn is_spared(&self, spared: &mut Skipped, world: &mut dyn System) -> bool {
         match &self.command {
             None => spared.has(&self.group, world),

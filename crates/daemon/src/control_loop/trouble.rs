@@ -1,4 +1,4 @@
-//! Why a section, or the loop, cannot do something now. Audit lines and the status hold the words.
+//! Why a section, or the loop, cannot work now. Audit lines and the status hold the words.
 
 use super::kernel::EngineError;
 use crate::changes::Refusal;

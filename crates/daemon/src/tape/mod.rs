@@ -225,7 +225,7 @@ impl Tape {
         answer
     }
 
-    /// The answer to the next call, if it is this one.
+    /// The answer to the next call on the tape, if the call is this one.
     fn play<A: DeserializeOwned>(&self, name: &str, asked: &Value) -> Option<A> {
         let Deck::Plays { calls, at, lines, difference } = &mut *self.deck.borrow_mut() else { return None };
         if difference.is_some() {

@@ -37,7 +37,7 @@ fn letters(results: &[ProbeResult]) -> String {
     results.iter().flat_map(letter).collect()
 }
 
-/// Decodes results. `None` if the letters encode something else.
+/// Decodes results. `None` if the letters have another meaning.
 fn results(letters: &str, out: &mut [ProbeResult]) -> Option<()> {
     let (pairs, rest) = letters.as_bytes().as_chunks::<2>();
     if pairs.len() != out.len() || !rest.is_empty() {

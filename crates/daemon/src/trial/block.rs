@@ -96,7 +96,7 @@ impl Watched<'_> {
     }
 }
 
-/// Notes why a configuration did not act, because the trial would then compare something else.
+/// Notes why a configuration did not act, because the trial would then not compare the two configurations.
 struct HeedingLog<'a> {
     log: &'a mut dyn Log,
     failed: Option<String>,

@@ -40,7 +40,7 @@ pub enum Part {
     Machine,
     /// Ways to see which memory is used.
     Watching,
-    /// Ways to change something. Not tried on any process.
+    /// Ways to change memory or settings. They are not tried on any process.
     Acting,
     /// Numbers about the machine and its groups.
     Numbers,

@@ -116,7 +116,7 @@ impl Running {
     }
 }
 
-/// All processes and kernel threads, by PID. Processes that ended meanwhile are skipped.
+/// All processes and kernel threads, by PID. Processes that end during the search are skipped.
 fn processes(root: &Root) -> Vec<Running> {
     let entries = std::fs::read_dir(root.path("/proc")).into_iter().flatten().flatten();
     let pids: BTreeSet<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

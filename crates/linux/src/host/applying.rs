@@ -142,7 +142,7 @@ impl LiveHost {
     }
 }
 
-/// Bytes of these parts that are present and go to swap on reclaim. Before Linux 6.7 all bytes that may go there count.
+/// Bytes of these parts that are present and go to swap on reclaim. Before Linux 6.7 all bytes that may go to swap count.
 fn swap_needed(process: &Process, parts: &[(AddressRange, &Mapping)]) -> Result<u64, LiveError> {
     let mut needed = 0;
     for (part, mapping) in parts.iter().filter(|(_, mapping)| mapping.may_need_swap()) {

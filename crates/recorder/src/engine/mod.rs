@@ -72,8 +72,8 @@ pub fn probe() -> Result<(), RecordError> {
     try_out(&Valgrind::locate()?)
 }
 
-/// Records a program that does nothing. The engine can be installed and refuse: a kernel may forbid something that it needs. Only rows and
-/// the program's own exit code show that it works.
+/// Records a program that does nothing. The engine can be installed and refuse: a kernel may forbid a call that it needs. Only rows and the
+/// program's own exit code show that it works.
 fn try_out(engine: &Valgrind) -> Result<(), RecordError> {
     let directory =
         tempfile::tempdir().map_err(|error| RecordError::io("make a directory for temporary files", error))?;

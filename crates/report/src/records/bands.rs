@@ -51,7 +51,7 @@ pub(crate) fn add_border(diffs: &mut [i64], at: u64, length: u64, weight: i64) {
     diffs[row + 1] += weight - here;
 }
 
-/// The bins of such differences.
+/// The bins of these differences.
 pub(crate) fn sums(diffs: &[i64]) -> impl Iterator<Item = i64> + '_ {
     diffs[..diffs.len() - 1].iter().scan(0i64, |sum, diff| {
         *sum += diff;

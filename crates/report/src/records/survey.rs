@@ -12,7 +12,7 @@ pub struct Selection {
     pub from_ns: Option<u64>,
     /// Snapshots that end no later than this.
     pub to_ns: Option<u64>,
-    /// Targets by number or name; empty: all except those of schemes, or all if there are no others.
+    /// Targets by number or name; empty: all except targets of schemes, or all if there are no others.
     pub targets: Vec<String>,
 }
 

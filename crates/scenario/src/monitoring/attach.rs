@@ -35,7 +35,7 @@ pub(crate) enum Watching {
 /// A process that a monitor watches.
 #[derive(Clone, Debug)]
 pub(super) struct WatchedProcess {
-    /// For people: `WORKLOAD`, `WORKLOAD/2`, `physical`.
+    /// Name for people: `WORKLOAD`, `WORKLOAD/2`, `physical`.
     pub(super) name: String,
     workload: usize,
     process: usize,

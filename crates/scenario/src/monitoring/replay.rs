@@ -63,7 +63,7 @@ impl Replay {
         &self.variant.name
     }
 
-    /// The name of its workload; `system` where several share the machine.
+    /// Name of the workload; `system` if several share the machine.
     pub fn workload(&self) -> &str {
         self.unit.name(&self.variant.scenario)
     }

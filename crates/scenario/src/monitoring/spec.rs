@@ -153,7 +153,7 @@ impl MonitorSpec {
     /// A ready configuration.
     ///
     /// # Errors
-    /// A value of `preset` that makes no sense.
+    /// An invalid value of `preset`.
     pub fn of_preset(name: &str, preset: Preset) -> Result<Self, PresetError> {
         let setup = preset.setup()?;
         let ranges = setup.range.into_iter().map(RangeSpec::from).collect();

@@ -1,8 +1,8 @@
 //! The pages that a process really uses, period by period: the ground truth for monitors.
 //!
-//! A wrapper around each stream notes every page when it is returned, with the time at which the thread will reach it. Pages are
-//! kept as bits, in pieces of 4 KiB for 128 MiB of address space, made when something in them is used: 10 GiB in a row take 320
-//! KiB, 5 TiB of scattered pages 160 MiB.
+//! A wrapper around each stream notes every page when it is returned, with the time at which the thread will reach it. Pages are kept as
+//! bits, in pieces of 4 KiB for 128 MiB of address space, made when a page in them is used: 10 GiB in a row take 320 KiB, 5 TiB of
+//! scattered pages 160 MiB.
 
 use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
 use isotherm_units::{Instant, PageRange};

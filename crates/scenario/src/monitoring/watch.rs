@@ -142,7 +142,7 @@ impl Watch {
 }
 
 /// Plays the replay and passes each snapshot to `sink` as soon as it is taken, targets in order, on the calling thread. After
-/// [`ControlFlow::Break`] no more snapshots are passed; the replay runs to its end, so that the figures are those of a whole run.
+/// [`ControlFlow::Break`] no more snapshots are passed; the replay runs to its end, so that the figures cover a whole run.
 ///
 /// # Errors
 /// The replay cannot be made, or broke.

@@ -15,7 +15,7 @@ use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::Duration;
 use std::path::Path;
 
-/// A key that makes no sense.
+/// An invalid key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// The scenario or variant that the key is of.

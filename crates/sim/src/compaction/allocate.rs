@@ -58,7 +58,7 @@ pub struct BlockTaken {
     pub path: HugePath,
     /// Whether there was a block.
     pub got: bool,
-    /// From the call to its end, waits included; without zeroing.
+    /// Time from the call to its end, waits included; without zeroing.
     pub latency_ns: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct HugeAllocation {
     priority: Priority,
     compact_retries: u32,
     reclaim_rounds: u32,
-    /// The last round reclaimed something.
+    /// The last round reclaimed at least one page.
     has_progressed: bool,
     last: CompactResult,
     path: HugePath,
@@ -242,7 +242,7 @@ impl HugeAllocation {
         }
     }
 
-    /// After compaction: the page that was kept, or another try. Source: `__alloc_pages_direct_compact`.
+    /// Step after compaction: the page that was kept, or another try. Source: `__alloc_pages_direct_compact`.
     fn compacted(
         &mut self,
         memory: &mut Memory,

@@ -14,7 +14,7 @@ pub enum Priority {
     Async,
     /// Waits for locks.
     SyncLight,
-    /// Scans all of every zone; cached positions and skip hints are ignored. Not for costly orders.
+    /// Scans all of every zone; cached positions and skip hints are ignored. Not used for costly orders.
     Full,
 }
 
@@ -115,7 +115,7 @@ impl DirectCompaction {
 }
 
 impl Priority {
-    /// The mode of its passes.
+    /// Mode of the passes at this priority.
     pub const fn mode(self) -> MigrateMode {
         match self {
             Self::Async => MigrateMode::Async,

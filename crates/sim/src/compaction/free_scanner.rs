@@ -51,7 +51,7 @@ impl Private {
 }
 
 impl ZoneRun {
-    /// A page to move another one into.
+    /// Takes a page into which another one can be moved.
     pub(super) fn target(&mut self, memory: &mut Memory) -> Option<FrameId> {
         if self.private.pages == 0 {
             self.look_for_targets(memory);

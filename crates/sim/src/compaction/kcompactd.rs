@@ -46,7 +46,7 @@ impl Kcompactd {
         zones.iter().any(|zone| zone.suitability(order, zone.marks.min, 0) == Suitability::Suitable)
     }
 
-    /// Does the next batch; whether there is more to do.
+    /// Does the next batch; returns whether there is more to do.
     pub fn step(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> bool {
         let order = self.order;
         let demand = self.run.get_or_insert_with(|| {

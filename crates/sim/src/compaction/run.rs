@@ -136,7 +136,7 @@ impl ZoneRun {
         self.private.pages()
     }
 
-    /// Asks for another level.
+    /// Asks the pass for another level.
     pub const fn set_until(&mut self, until: Until) {
         self.request.until = until;
     }

@@ -55,7 +55,7 @@ impl ZoneCompaction {
         self.skip.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// Marks the page block around a frame; whether it was marked.
+    /// Marks the page block around a frame; returns whether it was marked before.
     pub(super) fn set_skip(&mut self, frame: u32) -> bool {
         if self.skip.is_empty() {
             let blocks = (self.end.div_ceil(BLOCK_PAGES) - (self.first >> BLOCK_ORDER)) as usize;

@@ -132,8 +132,8 @@ impl FaultState {
         }
     }
 
-    /// The thread went on without calling [`fault`] again, because the access it waited for succeeded meanwhile (another
-    /// thread was faster): its next fault is a new one.
+    /// The thread went on without calling [`fault`] again, because the access it waited for succeeded in between (another thread was
+    /// faster): its next fault is a new one.
     pub fn moved_on(&mut self) {
         if self.call.is_none() {
             self.current = None;

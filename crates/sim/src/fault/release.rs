@@ -15,7 +15,7 @@ const NEEDED_ELSEWHERE: [Flag; 5] = [Flag::FileOwned, Flag::Shared, Flag::SwapCa
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recency {
     Meant,
-    /// Not after `MADV_RANDOM` or `MADV_SEQUENTIAL`.
+    /// Accesses do not count, after `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     Ignored,
 }
 
@@ -28,8 +28,8 @@ impl Recency {
     }
 }
 
-/// Empties one entry. The page or slot behind it is freed if nothing else needs it. A file page stays in the page cache: it
-/// becomes dirty if the entry was, and young if the entry was and `recency` says that this counts.
+/// Empties one entry. The page or slot of the entry is freed if it is not needed elsewhere. A file page stays in the page cache: it becomes
+/// dirty if the entry was, and young if the entry was and `recency` says that this counts.
 pub(super) fn zap(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

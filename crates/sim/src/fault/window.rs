@@ -14,7 +14,7 @@ use isotherm_units::PageRange;
 /// Pages that are still to be read.
 #[derive(Clone, Debug)]
 pub(super) enum Window {
-    /// From swap, in this order; the last ones first.
+    /// Slots in swap, in this order; the last ones first.
     Swap(Vec<Planned>),
     File(FileWindow),
 }

@@ -98,9 +98,8 @@ impl MemoryHost<'_> {
         Found { seen: seen(young || !was_idle), leaf, ended }
     }
 
-    /// The entries above the leaf at `leaf` that maps `page`, from `highest` down: cleared, or read as far as their bits are
-    /// set. Returns the level of the first that is clear, or that of the leaf. Clears are paid for here; the caller pays for the
-    /// last read.
+    /// The entries above the leaf at `leaf` that maps `page`, from `highest` down: cleared, or read as far as their bits are set. Returns
+    /// the level of the first clear entry, or the leaf's level. Clears are paid for here; the caller pays for the last read.
     fn pass_upper(&mut self, wish: Wish, space: SpaceId, page: u64, leaf: Level, highest: Level) -> Level {
         for number in (leaf.number() + 1..=highest.number()).rev() {
             let Some(level) = Level::new(number) else { continue };

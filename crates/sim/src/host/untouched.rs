@@ -37,7 +37,7 @@ pub(super) struct Looks {
 }
 
 impl MemoryHost<'_> {
-    /// Called after a clear; `ns` and `clears` are the time and the count before it. Remembers it if a test could read nothing else.
+    /// Called after a clear; `ns` and `clears` are the time and the count before it. Remembers it if a test would read the same entries.
     pub(super) fn remember(&mut self, target: TargetId, probes: &[Probe], looks: Looks, (ns, clears): (u64, [u64; 5])) {
         let Some(Samples(samples)) = &mut self.samples else { return };
         samples.retain(|sample| sample.target != target);

@@ -10,7 +10,7 @@ use isotherm_units::{Instant, PAGE_BYTES};
 const LINE_BYTES: u64 = 64;
 /// Load is measured over such a span and sets latencies for the next one.
 const WINDOW_NS: u64 = 1_000_000;
-/// Load above this, in ppm, does not raise latency further: at 95 % it is twenty times that of an idle node.
+/// Load above this, in ppm, does not raise latency further: at 95 % it is twenty times the latency of an idle node.
 const LOAD_MAX_PPM: u64 = 950_000;
 
 /// Latencies by class, and the load of each.
@@ -110,7 +110,7 @@ impl AccessCosts {
         }
     }
 
-    /// Whether a thread's cost stays the same until it touches something.
+    /// Whether a thread's cost stays the same until it touches a page.
     #[inline]
     pub(super) const fn is_steady(&self) -> bool {
         self.load.is_none()

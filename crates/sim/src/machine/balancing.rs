@@ -53,7 +53,7 @@ impl Machine {
         *now += Duration::from_ns(ns);
     }
 
-    /// Handles the fault at `page` if the page is mapped and was only made inaccessible. `false`: it is another fault.
+    /// Handles the fault at `page` if the page is mapped and was only made inaccessible. `false`: it is a fault of another kind.
     pub(super) fn hint_fault(&mut self, id: TaskId, user: &UserTask, page: u64, now: Instant) -> bool {
         if self.tiering.balancer.is_none() {
             return false;

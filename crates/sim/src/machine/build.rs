@@ -78,7 +78,7 @@ pub enum SimError {
         text: String,
         source: Refusal,
     },
-    /// The policy over the tiers of memory makes no sense.
+    /// The policy over the tiers of memory is invalid.
     #[error("[tiering] {0}")]
     Tiering(#[source] ConfigError),
     /// The scan daemon lacks a feature on this machine.
@@ -264,7 +264,7 @@ impl MachineBuilder {
         self.plan(Plan { at, every: None, action: Action::Start(program.0) });
     }
 
-    /// Takes a row of the time series after each such span.
+    /// Takes a row of the time series after each span of this length.
     pub fn record_series(&mut self, every: Duration) {
         self.machine.series_every = Some(every);
     }

@@ -64,7 +64,7 @@ impl MachineBuilder {
     /// Adds a daemon that runs `design` on a node, called `name` in results, from the beginning on.
     ///
     /// # Errors
-    /// [`SimError::Daemon`]: a value of the design that makes no sense, or that this machine cannot meet.
+    /// [`SimError::Daemon`]: a value of the design that is invalid, or that this machine cannot meet.
     pub fn compaction(&mut self, name: &str, design: &Design, node: u32) -> Result<(), SimError> {
         let nodes = self.machine.memory.nodes.iter().map(|(_, node)| node.zones.iter().map(Zone::managed).collect());
         let daemon = daemon_on(nodes.collect(), name, design, node)?;
@@ -93,7 +93,7 @@ impl MachineConfig {
     }
 }
 
-/// The daemon, if it can work on the node of this number. `nodes`: of each the pages of its zones.
+/// The daemon, if it can work on the node of this number. `nodes`: for each node the pages of its zones.
 fn daemon_on(nodes: Vec<Vec<u64>>, name: &str, design: &Design, node: u32) -> Result<CompactionDaemon, SimError> {
     let wrong = |source| SimError::of(Kind::Compaction, name, source);
     let Some(zones) = nodes.get(node as usize) else {

@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Reports to daemons over all spaces that one has come.
+    /// Reports a new space to daemons over all spaces.
     pub(super) fn notify_daemons_of(&mut self, space: SpaceId, parent: Option<SpaceId>, now: Instant) {
         for index in 0..self.daemons.len() {
             let NewDaemon { daemon, watches, .. } = &mut self.daemons[index].new;
@@ -181,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// Reports to daemons over all spaces that one has ended.
+    /// Reports an ended space to daemons over all spaces.
     pub(super) fn notify_daemons_end_of(&mut self, space: SpaceId) {
         for NewDaemon { daemon, watches, .. } in self.daemons.iter_mut().map(|daemon| &mut daemon.new) {
             if matches!(watches, Watches::Spaces) {

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CpuId(pub(super) usize);
 
-/// Something that happens to a machine at a given time, from outside.
+/// An external event of a machine at a given time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Writes a limit or protection of a group, as by its file. A lowered `max` or `high` reclaims the excess.
@@ -42,7 +42,7 @@ pub enum Action {
 pub struct Plan {
     /// First time.
     pub at: Instant,
-    /// Then again after each such span, until the run ends.
+    /// The event repeats after each such span, until the run ends.
     pub every: Option<Duration>,
     pub action: Action,
 }

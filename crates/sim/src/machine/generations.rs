@@ -90,7 +90,7 @@ impl MachineBuilder {
     /// Adds a daemon that runs `tool`, called `name` in results, from the beginning on.
     ///
     /// # Errors
-    /// [`SimError::Daemon`]: a value of `tool` that makes no sense.
+    /// [`SimError::Daemon`]: an invalid value of `tool`.
     pub fn generations(&mut self, name: &str, tool: ToolConfig) -> Result<(), SimError> {
         let daemon =
             Tool::start(tool, Instant::START).map_err(|source| SimError::of(Kind::Generations, name, source))?;

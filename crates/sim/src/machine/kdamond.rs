@@ -25,7 +25,7 @@ pub struct Watched {
 /// A monitor whose targets are added when it begins, and whose ticks are reported.
 struct Kdamond {
     monitor: Monitor,
-    /// To be added at the start, numbered by their place.
+    /// Targets to be added at the start, numbered by their place.
     ranges: Vec<Vec<UnitRange>>,
     sink: TickSink,
 }
@@ -91,8 +91,8 @@ impl MachineBuilder {
         self.add_monitor(name, targets, Box::new(Kdamond { monitor, ranges, sink }))
     }
 
-    /// All physical addresses: the machine's frames, followed by the addresses of the programs [premapped](Self::premap) so far. In address
-    /// units of `unit` bytes.
+    /// All physical addresses: the machine's frames, followed by the addresses of the programs [premapped](Self::premap) so far. The range
+    /// in address units of `unit` bytes.
     pub fn physical_range(&self, unit: Bytes) -> UnitRange {
         let premapped = self.machine.programs.iter().filter(|program| program.premapped);
         let mappings = premapped.flat_map(|program| &program.program.processes).flat_map(|process| &process.layout);

@@ -47,7 +47,7 @@ impl MachineBuilder {
     /// Adds right-sizing of the group that `config` names, from the beginning on.
     ///
     /// # Errors
-    /// [`SimError::Daemon`]: a value of `config` that makes no sense. A group that is not there is none.
+    /// [`SimError::Daemon`]: an invalid value of `config`. A group that is not there is none.
     pub fn limits(&mut self, config: LimitsConfig) -> Result<(), SimError> {
         let name = config.target.clone();
         let watches = self.machine.memory.cgroups.find(&name).map_or(Watches::Machine, Watches::Group);

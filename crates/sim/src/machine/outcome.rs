@@ -45,7 +45,7 @@ pub struct ThreadTime {
     pub migration_wait_ns: u64,
     /// Waiting for a processor.
     pub queue_wait_ns: u64,
-    /// Sleeping of its own will.
+    /// Time in sleeps that the program asked for.
     pub sleep_ns: u64,
 }
 

@@ -190,8 +190,8 @@ impl Machine {
         self.after_fault(id, user, outcome, *now)
     }
 
-    /// Whether an access that faulted faults again if it is tried before the fault is over and before another thread has run, and
-    /// the attempt changes nothing. Reclaim may set pages in motion meanwhile; nothing else here can change.
+    /// Whether an access that faulted faults again if it is tried before the fault is over and before another thread has run, and the
+    /// attempt changes nothing. Reclaim may set pages in motion in that time; no other state here can change.
     fn faults_until_served(&self, user: &UserTask) -> bool {
         self.caches.is_empty()
             && self.access.is_steady()

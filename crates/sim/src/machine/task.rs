@@ -36,13 +36,13 @@ pub(super) enum RunState {
 /// Why a task is blocked; decides how its time is accounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// Sleeps of its own will.
+    /// Sleeps because the program asked for it.
     Sleep,
     /// Waits for a device.
     Io,
     /// Throttled in reclaim.
     Reclaim,
-    /// Waits for a page on its way to another frame.
+    /// Waits for a page that moves to another frame.
     Migration,
 }
 

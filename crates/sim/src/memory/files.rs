@@ -9,12 +9,12 @@ use crate::swap::SlotId;
 use isotherm_units::PageRange;
 use isotherm_units::access::FileKind;
 
-/// Index of a file. At most 65 535 are open in one run.
+/// Index of a file. At most 65 535 files are open in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub(crate) u16);
 
 impl FileId {
-    /// From [`index`](Self::index), as mappings of an address space hold it.
+    /// The file with this [`index`](Self::index), in the form of mappings of an address space.
     pub(crate) fn from_index(index: usize) -> Self {
         Self(u16::try_from(index).expect("made from a FileId"))
     }
@@ -64,7 +64,7 @@ impl FileMapping {
 pub struct SimFile {
     /// Path or name.
     pub name: String,
-    /// On a disk, or shared memory.
+    /// File on a disk, or shared memory.
     pub kind: FileKind,
     /// Mappings of the file, in the order in which they were made.
     pub mappings: Vec<FileMapping>,

@@ -68,7 +68,7 @@ pub enum Flag {
     Reclaim = 1 << 8,
     /// Read ahead and not touched yet (swap), or the mark that starts the next window (file).
     Readahead = 1 << 9,
-    /// In the swap cache: has a slot.
+    /// The page is in the swap cache: it has a slot.
     SwapCache = 1 << 10,
     /// Mapped by more than one address space after fork.
     Shared = 1 << 11,

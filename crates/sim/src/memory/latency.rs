@@ -23,7 +23,7 @@ impl LatencyClasses {
     /// share their class with no other node, even at equal latency: their latency changes with their load.
     ///
     /// # Panics
-    /// With more than [`CLASSES_MAX`] classes: configurations are checked before.
+    /// More than [`CLASSES_MAX`] classes: configurations are checked before.
     pub fn new(nodes: &[(u32, u64)], is_own: impl Fn(usize) -> bool) -> Option<Self> {
         debug_assert!(nodes.windows(2).all(|pair| pair[0].0 <= pair[1].0), "nodes come in the order of their frames");
         let mut kinds: Vec<(u64, Option<usize>)> =

@@ -63,7 +63,7 @@ impl Frames {
     pub fn take_young(&mut self, frame: FrameId) -> bool {
         take(&mut self.marks.young, frame)
     }
-    /// From now on the page counts as unused until a use of it is met.
+    /// From now on the page counts as unused until a use of it is found.
     pub fn mark_idle(&mut self, frame: FrameId) {
         let len = self.len();
         set(&mut self.marks.idle, frame, len);

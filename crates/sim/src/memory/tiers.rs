@@ -83,12 +83,12 @@ pub struct Tiers {
     cpu_nodes: Vec<NodeId>,
 }
 
-/// A node among the others.
+/// A node's place among the others.
 #[derive(Clone, Debug)]
 struct Standing {
     tier: u64,
     is_top: bool,
-    /// Itself first, then the others as they help out.
+    /// The node itself first, then the others in fallback order.
     fallback: Vec<NodeId>,
     demotion: DemotionTargets,
     /// Demotions so far that had a choice.

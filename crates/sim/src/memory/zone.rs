@@ -66,7 +66,7 @@ impl Zone {
         u64::from(self.managed)
     }
 
-    /// Free pages, those at hand included.
+    /// Free pages, including the ones at hand.
     #[inline]
     pub fn free(&self) -> u64 {
         self.all_free().saturating_sub(self.hidden)

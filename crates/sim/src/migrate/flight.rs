@@ -59,8 +59,8 @@ pub struct Flights {
     by_space: BTreeMap<SpaceId, Vec<Flight>>,
     /// No flight ends before: until then there is no need to search for ended ones.
     first_arrival: Instant,
-    /// Pages of files, by the frames that they have meanwhile, with departure and arrival: a write through a descriptor finds
-    /// them without a mapping.
+    /// Pages of files, by their frames during the flight, with departure and arrival: a write through a descriptor finds them without a
+    /// mapping.
     of_files: BTreeMap<FrameId, Locked>,
     /// All pages: when they arrive, and how many base pages.
     isolated: Vec<(Instant, u32)>,

@@ -40,7 +40,7 @@ const HUGE_ORDER: u32 = Level::PMD.span_shift();
 pub enum MigrateMode {
     /// For nothing (`MIGRATE_ASYNC`).
     Async,
-    /// For locks of pages, not for devices (`MIGRATE_SYNC_LIGHT`).
+    /// Waits for locks of pages, not for devices (`MIGRATE_SYNC_LIGHT`).
     #[default]
     SyncLight,
     /// Waits for write-back as well (`MIGRATE_SYNC`).

@@ -76,7 +76,7 @@ impl Memory {
         Prices::between_nodes(&self.costs, self.copy_mb_per_s(from, to))
     }
 
-    /// Speed at which a processor copies from one node to another: the least of its own speed and that of both nodes.
+    /// Speed at which a processor copies from one node to another: the least of its own speed and the speeds of both nodes.
     fn copy_mb_per_s(&self, from: NodeId, to: NodeId) -> u64 {
         let of = |node| self.nodes.get(node).bandwidth_mb_per_s;
         [of(from), of(to)].into_iter().flatten().fold(self.costs.copy_core_mb_per_s, u64::min)

@@ -86,7 +86,7 @@ impl MmuConfig {
 /// The settings of [`MmuConfig`] that a page table needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableKind {
-    /// Highest level whose accessed bits the processor sets where the kernel can see them: at least that of 2 MiB leaves.
+    /// Highest level whose accessed bits the processor sets where the kernel can see them: at least the level of 2 MiB leaves.
     pub(crate) highest_set: Level,
     /// New tables are entered with their accessed bit set.
     pub(crate) preset: bool,

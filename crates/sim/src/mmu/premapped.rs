@@ -280,7 +280,7 @@ impl Premapped {
         std::hint::black_box(loaded);
     }
 
-    /// Touches up to `wanted` pages from `page` that lie in one word and are mapped; how many. Every walk is a whole one.
+    /// Touches up to `wanted` pages from `page` that lie in one word and are mapped; returns their number. Every walk is a whole one.
     #[inline]
     pub(super) fn touch(&mut self, page: u64, wanted: u64) -> u64 {
         debug_assert!(wanted > 0, "a page is touched, or none is asked for");

@@ -8,7 +8,7 @@ use crate::readahead::swap::VmaReadahead;
 use isotherm_units::PageRange;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Index of an address space. At most 65 535 are made in one run.
+/// Index of an address space. At most 65 535 spaces are made in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceId(pub(crate) u16);
 

@@ -46,7 +46,7 @@ const NO_CHUNK: u16 = 0;
 pub struct DensePage(u32);
 
 impl DensePage {
-    /// From its stored form.
+    /// The page from its stored form.
     pub const fn from_raw(raw: u32) -> Self {
         Self(raw)
     }

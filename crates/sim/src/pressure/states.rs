@@ -77,7 +77,7 @@ pub enum State {
     MemoryFull = 3,
     /// A task waits for the CPU.
     CpuSome = 4,
-    /// Tasks wait for the CPU and another group has it.
+    /// Tasks wait for the CPU, and a task of another group runs on it.
     CpuFull = 5,
     /// There is a task that is not simply asleep: the weight of the CPU.
     NonIdle = 6,

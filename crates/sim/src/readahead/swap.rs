@@ -1,4 +1,4 @@
-//! Swap readahead (docs/spec/classic-lru.md#s9-3). Not used for synchronous devices: they read exactly one page.
+//! Swap readahead (docs/spec/classic-lru.md#s9-3). Readahead is not used for synchronous devices: they read exactly one page.
 //!
 //! If all swap devices are without moving parts, neighbours are sought by virtual page, per mapping
 //! ([`VmaReadahead`]); else by slot, for the whole system ([`ClusterReadahead`]). All numbers are pages or slots.

@@ -177,7 +177,7 @@ impl Outside {
         self.nr_listed += 1;
     }
 
-    /// Takes a page off its list; whether it was on one.
+    /// Takes a page off its list; returns whether it was on one.
     fn delist(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
         let was_listed = memory.frames.take(frame, Flag::OnList);
         if was_listed {
@@ -248,7 +248,7 @@ impl Outside {
         }
     }
 
-    /// Checks the victims and queues them; how many they are.
+    /// Checks the victims and queues them; returns their number.
     fn take(&mut self, memory: &Memory, lists: &[LruvecId], chosen: &[u32], count: usize) -> Result<usize, String> {
         if chosen.len() > count {
             return Err(format!("it chose {} pages; allowed: the {count} that were asked for, or fewer", chosen.len()));

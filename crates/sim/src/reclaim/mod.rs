@@ -81,7 +81,7 @@ pub enum Hint {
     UnmappedYoung,
 }
 
-/// On whose behalf pages are reclaimed: decides counters and rules.
+/// The task for which pages are reclaimed: decides counters and rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaimer {
     /// The node's daemon.
@@ -119,7 +119,7 @@ pub struct Scan {
     pub blocked: bool,
     /// An active list should have been deactivated, but must not be.
     pub skipped_deactivate: bool,
-    /// Deactivate at any balance.
+    /// Deactivate regardless of the balance.
     pub force_deactivate: bool,
     /// A group was skipped because it is below its `low`.
     pub low_skipped: bool,

@@ -2,7 +2,7 @@
 //! #s9-2).
 //!
 //! A policy calls [`divert`] first; pages that pass get the policy's own check for uses; pages that fail that check go to [`evict`]. Pages
-//! that stay resident come back with a [`Fate`] that says on which kind of list.
+//! that stay resident are returned with a [`Fate`] that names the kind of list.
 
 use super::scan_balance::PageType;
 use super::swap_out::swap_out;

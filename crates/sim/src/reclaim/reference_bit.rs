@@ -30,7 +30,7 @@ impl ReferenceBit {
     /// The accesses that [`touched`](Self::touched) needs.
     pub(super) const TOUCHES: Touches = Touches::AfterFault;
 
-    /// Takes a page off the fresh ones; whether it was one.
+    /// Takes a page off the fresh ones; returns whether it was one.
     #[inline]
     fn take_fresh(&mut self, frame: FrameId) -> bool {
         if self.fresh.is_empty() {

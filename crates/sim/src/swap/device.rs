@@ -411,10 +411,10 @@ impl Device {
         self.enqueue(now, None, pages, transfer)
     }
 
-    /// Submits one request of `pages` pages from `position` (in pages; the caller's own numbering, in which neighbours are
-    /// neighbours on the device); returns when it is done. `now` must not go back. A rotating device saves the seek if the
-    /// request goes on where the last one ended. For a synchronous device the result is `now` plus
-    /// [`cpu_time`](DeviceModel::cpu_time). Without a device, or for no pages, it is `now`.
+    /// Submits one request of `pages` pages from `position` (in pages; the caller's own numbering, in which neighbours are neighbours on
+    /// the device); returns when it is done. `now` must not go back. A rotating device saves the seek if the request goes on where the last
+    /// one ended. For a synchronous device the result is `now` plus [`cpu_time`](DeviceModel::cpu_time). Without a device, or for no pages,
+    /// the result is `now`.
     #[inline]
     pub fn submit_at(&mut self, now: Instant, position: u64, pages: u64, transfer: Transfer) -> Instant {
         self.enqueue(now, Some(position), pages, transfer)

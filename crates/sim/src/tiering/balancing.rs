@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 const HUGE_PAGES: u64 = 512;
 /// Sequences in which an area is scanned by any thread, used by it or not.
 const FREE_SEQUENCES: u64 = 2;
-/// Scan delays for which the threads that faulted in an area are remembered, and as long again as those of the time before.
+/// Scan delays for which the threads that faulted in an area are remembered; threads of the time before are remembered for as long again.
 const MEMORY_DELAYS: u64 = 4;
 
 /// Controls of NUMA balancing, under the kernel's names.

@@ -8,7 +8,7 @@ use crate::{EventKind, Result, TraceError, TraceRows};
 pub enum IdleAt {
     /// Right after the last access, before the last process ends and its memory is freed.
     LastAccess,
-    /// At this trace time, after all earlier events.
+    /// The moment at this trace time, after all earlier events.
     Time(u64),
     /// This number of moments at equal distances; the last moment is the last access.
     Spread(u32),

@@ -397,7 +397,7 @@ impl Counter {
 /// Calls `each` with the dense numbers of the pages `bits` of a group.
 ///
 /// # Panics
-/// At 2^32 pages, which [`Limit`] never allows.
+/// At 2^32 pages, a number that [`Limit`] never allows.
 #[inline]
 fn for_each_page(number: u32, mut bits: u64, mut each: impl FnMut(u32)) {
     assert!(number < 1 << 26, "more than 2^32 pages touched");

@@ -118,7 +118,7 @@ enum Base {
     /// Not seen in the window yet.
     #[default]
     Unknown,
-    /// Running at the start of the window, whose CPU time lies between this one and that of the thread's next step.
+    /// Running at the start of the window, whose CPU time lies between this one and the time of the thread's next step.
     Running {
         since_ns: u64,
     },
@@ -413,8 +413,8 @@ impl<'a> Planner<'a> {
         Ok(Plan { meta, rows, threads })
     }
 
-    /// By thread, whether it is in the part: all present ones. If threads or processes are selected, only threads of processes with a
-    /// selected thread, and threads that started one of these in the window.
+    /// By thread, whether it is in the part; by default all present threads are. If threads or processes are selected, only threads of
+    /// processes with a selected thread, and threads that started one of these in the window.
     fn kept_threads(&self, selection: &Selection) -> Result<Vec<bool>> {
         let selected = selection.threads_kept(self.source)?;
         let mut processes = vec![false; self.source.processes.len()];

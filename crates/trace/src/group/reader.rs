@@ -17,7 +17,7 @@ pub struct GroupReader {
     form: Container,
     rows: Rows,
     next_row: usize,
-    /// Number after that of the last sample returned.
+    /// Number after the number of the last returned sample.
     next_number: u64,
     latest_ns: u64,
 }

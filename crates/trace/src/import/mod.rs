@@ -48,7 +48,7 @@ pub struct ImportOptions {
     pub ns_per_request: u64,
     /// Source of the times of requests.
     pub clock: RequestClock,
-    /// Unit of the file's own times, for [`RequestClock::File`] only. `None`: that of the format, or a guess, which is noted.
+    /// Unit of the file's own times, for [`RequestClock::File`] only. `None`: the unit of the format, or a guess, which is noted.
     pub time_unit: Option<TimeUnit>,
     /// Meaning of the ids of requests.
     pub unit: IdUnit,

@@ -174,7 +174,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Replaces the rows with those of a batch of a stream, without notes.
+    /// Replaces the rows with the rows of a batch of a stream, without notes.
     pub(crate) fn read_message(&mut self, message: &Message) {
         self.clear();
         for row in (0..message.rows).filter(|&row| !message.notes_at(row)) {

@@ -21,7 +21,7 @@ pub struct RegionReader {
     form: Container,
     rows: Rows,
     next_row: usize,
-    /// Number after that of the last snapshot returned.
+    /// Number after the number of the last returned snapshot.
     next_number: u64,
     /// Index in [`RecordMeta::stats`].
     next_stats: usize,

@@ -49,7 +49,7 @@ pub struct Calibration {
     pub above_ppm: Option<u64>,
     /// The same with [`ONE_SIDED_PERMILLE`].
     pub above_95_ppm: Option<u64>,
-    /// That of the lower end, likewise.
+    /// The factor of the lower end, with the same meaning.
     pub below_ppm: Option<u64>,
     /// Plays that the factors of the other programs hold, over all programs.
     pub left_out_inside: u64,

@@ -29,7 +29,7 @@ pub(crate) struct Configuration {
     pub(crate) file: PathBuf,
 }
 
-/// The files of a configuration: the given one, and those of `conf.d` next to it, sorted by name.
+/// The files of a configuration: the given file, and the files of `conf.d` next to it, sorted by name.
 pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut files = vec![path.to_owned()];
     let folder = path.parent().unwrap_or(Path::new(".")).join("conf.d");

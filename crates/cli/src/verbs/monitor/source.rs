@@ -26,8 +26,8 @@ pub(crate) struct SourceArgs {
     /// Traces: number of the process, from 0 [default: the one with most accesses].
     #[arg(long, value_name = "N")]
     process: Option<usize>,
-    /// Traces: the machine has TLBs and paging-structure caches, which keep bits of upper levels clear. With --flush they are simulated in
-    /// any case.
+    /// Traces: the machine has TLBs and paging-structure caches, which keep bits of upper levels clear. With --flush the caches are
+    /// simulated in any case.
     #[arg(long)]
     translation_caches: bool,
     /// Scenarios: which variant [default: the first].

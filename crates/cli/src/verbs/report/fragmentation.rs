@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     outcome.put_out_tables(args.html.as_deref(), args.format.format, ui)
 }
 
-/// The kernel's files are a few KiB; a larger file is something else.
+/// The kernel's files are a few KiB; a larger file is not one of them.
 const LARGEST: u64 = 16 << 20;
 
 fn read(path: &Path) -> Result<String, CliError> {

@@ -323,7 +323,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:+.1}%", share * 100.0))
 }
 
-/// Without a sign: errors to both sides have none in common.
+/// The share has no sign, because errors of both directions have none in common.
 fn size_percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
 }

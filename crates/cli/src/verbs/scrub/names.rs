@@ -75,7 +75,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// From this call on names are replaced. Numbers follow the order of names, so that a list sorted by name stays sorted.
+    /// After this call names are replaced. Numbers follow the order of names, so that a list sorted by name stays sorted.
     pub(super) fn plan(&mut self) {
         let patterns: Vec<String> = self.patterns.iter().cloned().collect();
         for (nth, pattern) in (1..).zip(&patterns) {

@@ -57,7 +57,7 @@ fn number(file: &Path) -> Result<f64, String> {
 /// A counter of the kernel, summed over groups.
 type Counter = fn(&Root, &Group) -> Result<f64, String>;
 
-/// Name, unit, how it becomes a value. For all of them less is better.
+/// Name, unit, how it becomes a value. For all these metrics less is better.
 const COUNTERS: [(&str, &str, Kind, Counter); 8] = [
     ("memory", "bytes", Kind::Level, |_, group| file(group, "memory.current")),
     ("anon", "bytes", Kind::Level, |root, group| stat(root, group, &["anon"])),

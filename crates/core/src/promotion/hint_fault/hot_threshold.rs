@@ -58,7 +58,7 @@ pub enum HotDecision {
     Hot,
     /// Hot, but too many others were in this second.
     RateLimited,
-    /// Not hot; it does not count as a candidate.
+    /// The page is not hot; it does not count as a candidate.
     Cold,
 }
 

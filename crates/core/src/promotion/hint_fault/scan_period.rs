@@ -4,7 +4,7 @@
 
 /// Pages of one scan: 256 MiB.
 const SCAN_PAGES: u64 = 65_536;
-/// No thread scans more often than makes 2560 MB a second.
+/// No thread scans faster than 2560 MB a second.
 const FLOOR_MS: u64 = 1000 / (2560 / 256);
 const PERIOD_MIN_MS: u64 = 1000;
 const PERIOD_MAX_MS: u64 = 60_000;

@@ -88,7 +88,7 @@ pub(super) trait Kernel: std::fmt::Debug {
     /// Why the engine cannot be switched on here or now.
     fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError>;
 
-    /// Checks, right after the writes, that the kernel really has started.
+    /// Checks, right after the writes, that the kernel has really started.
     ///
     /// # Errors
     /// Why not.

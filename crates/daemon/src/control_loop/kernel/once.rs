@@ -43,7 +43,7 @@ impl ModuleOnce {
         Ok(self.module.writes(world)?.into_iter().map(|write| (write.path, write.value)).collect())
     }
 
-    /// Checks, right after the writes, that the kernel really has started.
+    /// Checks, right after the writes, that the kernel has really started.
     ///
     /// # Errors
     /// [`EngineError`].

@@ -104,7 +104,7 @@ impl Buddy {
         std::iter::successors(self.chain(order, kind).head(), move |&frame| frames.link(frame).1)
     }
 
-    /// The same from the other end.
+    /// The same, beginning at the other end.
     pub fn from_tail<'a>(
         &'a self,
         frames: &'a Frames,

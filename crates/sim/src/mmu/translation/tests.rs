@@ -89,7 +89,7 @@ fn u1_with_an_infinite_cache_a_cleared_upper_bit_stays_clear() {
     assert!(Level::UPPER[..3].iter().all(|&level| rig.young(level, pages[0])), "a flush ends it");
 }
 
-/// U2: without caches the bits are those of a machine that walks from the top at every access.
+/// U2: without caches the bits equal those of a machine that walks from the top at every access.
 #[test]
 fn u2_without_caches_nothing_changes() {
     let span = PageRange::at(70_000, 3 * GIB);

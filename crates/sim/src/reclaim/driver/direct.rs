@@ -148,8 +148,8 @@ impl Direct {
         }
     }
 
-    /// Before an allocation reclaims: with less than half of the min watermarks free it is kswapd's turn, as the rest is for
-    /// tasks that free memory. Not on a hopeless node.
+    /// Before an allocation reclaims: with less than half of the min watermarks free it is kswapd's turn, as the rest is for tasks that
+    /// free memory. There is no wait on a hopeless node.
     fn waits_for_kswapd(&mut self, memory: &mut Memory) -> bool {
         let Some(node) = self.preferred else { return false };
         let reserve = memory.nodes.get(node).min_marks();

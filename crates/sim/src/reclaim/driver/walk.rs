@@ -7,7 +7,7 @@ use crate::memory::{Memory, NodeId};
 use crate::reclaim::{LruvecId, ReclaimPolicy, Scan, Taken};
 use std::collections::BTreeMap;
 
-/// Whether children share the protection of their parent that no child claims. On: so systemd mounts the hierarchy
+/// Whether children share the protection of their parent that no child claims. On, because systemd mounts the hierarchy in this way
 /// (`memory_recursiveprot`).
 const RECURSIVE_PROTECTION: bool = true;
 

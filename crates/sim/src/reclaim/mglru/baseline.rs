@@ -1,7 +1,7 @@
 //! Linux release of the policy, and how its pages count their uses (docs/spec/mglru.md#s18).
 //!
-//! Everything without a rule here is the same in both. Rules that are longer than a line are in `v6_12.rs`, and are chosen
-//! where the rules of 7.2 begin.
+//! Rules that are not here are the same in both. Rules that are longer than a line are in `v6_12.rs`, and are chosen where the rules of 7.2
+//! begin.
 
 use super::page::{NR_TIERS, PageState, ProbeResult};
 use crate::memory::KernelRelease;

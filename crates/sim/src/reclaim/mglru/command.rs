@@ -44,7 +44,7 @@ pub enum Refusal {
     /// Not a word or a number of the switch.
     #[error("EINVAL: allowed are y, n and an unsigned number")]
     Invalid,
-    /// Not a number, or too large a one.
+    /// The text is not a number, or the number is too large.
     #[error("EINVAL: allowed are unsigned numbers up to 4294967295")]
     Number,
     /// Not in the form of a command.

@@ -19,11 +19,11 @@ pub struct Features {
     pub look_around: bool,
     /// Walks pass over tables that had few young entries the last time.
     pub bloom_filter: bool,
-    /// Pages used through descriptors are spared where they come back more often than others.
+    /// Pages used through descriptors are spared if they are refaulted more often than others.
     pub tiers: bool,
-    /// Reclaim of the whole machine visits groups in turn. Without: all groups in the order of the tree.
+    /// Reclaim of the whole machine visits groups in turn. Without it reclaim visits all groups in the order of the tree.
     pub group_order: bool,
-    /// Direct reclaim stops as soon as its target is met. Without: it first takes a fair share of each group.
+    /// Direct reclaim stops as soon as its target is met. Without it reclaim first takes a fair share of each group.
     pub backoff: bool,
 }
 

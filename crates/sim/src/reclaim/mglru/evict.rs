@@ -35,7 +35,7 @@ pub(super) enum Turn {
 pub(super) enum Queue {
     /// The reclaimer, before it writes more.
     Waits,
-    /// None: the writes are queued behind the others.
+    /// No task waits: the writes are queued behind the others.
     Ignored,
 }
 

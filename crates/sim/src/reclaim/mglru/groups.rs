@@ -16,9 +16,9 @@ pub(super) const NR_BINS: usize = 8;
 pub(super) enum Move {
     /// To the end of the old generation: once more in this round.
     Tail,
-    /// To the front of the old generation: next.
+    /// Put it at the front of the old generation: it is visited next.
     Old,
-    /// To the end of the young generation: not in this round.
+    /// Put it at the end of the young generation: it is not visited in this round.
     Young,
 }
 

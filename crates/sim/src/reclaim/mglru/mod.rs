@@ -2,7 +2,7 @@
 //!
 //! Pages belong to generations by the time when they were last found used. Ageing makes a new generation and promotes into the one before
 //! it the pages that the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they raise its
-//! tier, and tiers whose pages come back too often are spared. Refault ratios decide which type and which tiers go.
+//! tier, and tiers whose pages are refaulted too often are spared. Refault ratios decide which type and which tiers go.
 
 mod ageing;
 mod baseline;
@@ -101,12 +101,12 @@ impl Draw for Lot {
 }
 
 impl Mglru {
-    /// Without pages, everything switched on, as Linux 7.2 is by default.
+    /// A policy without pages, with every feature on, as is the default of Linux 7.2.
     pub fn new() -> Self {
         Self::with_config(MglruConfig::default())
     }
 
-    /// Without pages, set up otherwise.
+    /// A policy without pages, with this configuration.
     pub fn with_config(config: MglruConfig) -> Self {
         let baseline = config.baseline.unwrap_or_default();
         Self {
@@ -126,7 +126,7 @@ impl Mglru {
 }
 
 impl Mglru {
-    /// A page that a fault brings in was used once by that; if it is of the working set it is young at once.
+    /// A page that a fault brings in has been used once by the fault; if it is of the working set it is young at once.
     fn prepare(&mut self, memory: &mut Memory, frame: FrameId) {
         let state = self.generations.state(frame);
         if !memory.recent_fault {

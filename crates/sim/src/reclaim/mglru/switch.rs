@@ -110,8 +110,8 @@ impl Mglru {
         }
     }
 
-    /// All pages of the generations go to active and inactive lists, list by list in the order of list numbers, which is not
-    /// that of their ages.
+    /// All pages of the generations go to active and inactive lists, list by list in the order of list numbers, which differs from the
+    /// order of their ages.
     fn fill_lists(&mut self, memory: &mut Memory, lruvec: LruvecId) {
         for at in 0..NR_GENS {
             for page_type in TYPES {
