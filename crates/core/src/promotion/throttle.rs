@@ -12,7 +12,7 @@ const TUNE_PERCENT: u64 = 15;
 const PERIOD_SHIFT: u32 = 3;
 /// The size changes by this shift.
 const SIZE_SHIFT: u32 = 1;
-/// The most that a space's scale can be.
+/// Largest scale of a space.
 pub const SCALE_MAX: u32 = 10;
 
 /// Whether the scan period, the scan size or both are adapted.

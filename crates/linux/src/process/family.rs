@@ -38,8 +38,8 @@ pub struct Family {
 }
 
 impl Family {
-    /// A process and its descendants. A child stays a member when its parent ends before it; one whose parent ended before any update saw
-    /// it is not found.
+    /// A process and its descendants. A child stays a member when its parent ends before it. A child whose parent ended before any update
+    /// saw that child is not found.
     ///
     /// # Errors
     /// [`LiveError::Gone`] if there is no such process; [`LiveError::Strange`].

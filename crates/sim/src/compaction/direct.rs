@@ -7,7 +7,7 @@ use crate::migrate::MigrateMode;
 use crate::reclaim::ReclaimPolicy;
 use isotherm_units::Instant;
 
-/// How hard it is tried; later ones are harder.
+/// Effort of direct compaction; later values try harder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// Waits for nothing.

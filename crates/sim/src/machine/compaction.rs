@@ -41,7 +41,7 @@ pub struct CompactionOutcome {
     pub cpu_ns: u64,
     /// How often it was woken.
     pub wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub late_ns: u64,
     /// Checks of the node.
     pub checks: u64,

@@ -65,7 +65,7 @@ pub(super) struct Ledger {
     pub(super) cpu_ns: u64,
     /// How often it was woken.
     pub(super) wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub(super) late_ns: u64,
 }
 

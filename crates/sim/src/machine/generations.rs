@@ -52,7 +52,7 @@ pub struct GenerationsOutcome {
     pub cpu_ns: u64,
     /// How often it was woken.
     pub wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub late_ns: u64,
     /// Intervals without a reading because it came too late.
     pub missed: u64,

@@ -21,7 +21,7 @@ pub struct LimitsOutcome {
     pub cpu_ns: u64,
     /// How often it was woken.
     pub wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub late_ns: u64,
     /// All decisions: the limit over time.
     pub steps: Vec<LimitsStep>,

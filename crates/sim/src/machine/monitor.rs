@@ -44,7 +44,7 @@ pub struct MonitorOutcome {
     pub cpu_ns: u64,
     /// How often it was woken.
     pub wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub late_ns: u64,
     /// Probes of the monitor.
     pub probes: ProbeCounts,

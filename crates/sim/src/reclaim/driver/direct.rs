@@ -184,7 +184,7 @@ impl Direct {
         (!is_pointless).then(|| Duration::from_ns(1_000_000_000 / memory.config.hz))
     }
 
-    /// All priorities are through: done, another run with a rule less, or failure.
+    /// All priorities are done: the attempt succeeded, makes another run with one rule less, or failed.
     fn run_ended(&mut self, scan: &mut Scan, reclaimed_before: &u64, memory: &mut Memory) -> ReclaimStep {
         debug_assert!(
             scan.priority == 0 || scan.nr_reclaimed >= scan.nr_to_reclaim,
