@@ -47,7 +47,7 @@ const COMBINATIONS: &[(&str, &str, &[Part])] = &[
 const ON_REQUEST: &[(&str, &str, &[Part])] =
     &[("classic + limits", "classic", &[limits]), ("mglru + limits", "mglru", &[limits])];
 
-/// All configurations, in the order of results: each policy alone, followed by its combinations.
+/// All configurations, in the order of results: each policy by itself, followed by its combinations.
 pub static CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     let of = |entry: &'static PolicyEntry| {
         let alone = Candidate { name: entry.name, policy: entry.name, parts: &[], is_on_request: false };
@@ -75,7 +75,7 @@ impl Candidate {
         question.limits || !self.is_on_request
     }
 
-    /// Number of schemes and tools: 0 for a policy alone.
+    /// Number of schemes and tools: 0 for a policy by itself.
     pub fn nr_parts(&self) -> usize {
         self.parts.len()
     }

@@ -40,7 +40,7 @@ pub struct AdviceRow {
     pub gamble: Option<Gamble>,
     /// Major faults (median) divided by those of `opt` at the same size, in millionths; absent if `opt` has none, and if either was killed.
     pub faults_to_opt_ppm: Option<u64>,
-    /// Memory charge, mean over time, chance alone: below the limit where the program needs less, or proactive reclaim runs.
+    /// Memory charge, mean over time, by chance only: below the limit if the program needs less, or proactive reclaim runs.
     pub mean_bytes: Interval,
     /// Share of the runtime in which some task was stalled on memory, in millionths: median.
     pub pressure_some_ppm: u64,

@@ -24,7 +24,8 @@ impl<'a> Judge<'a> {
         Self { slowdown: player.question.slowdown, player, is_scouted: false }
     }
 
-    /// The model's error for a configuration, if that was measured: for policies alone, by release.
+    /// The model's error for a configuration, if it was measured, which was done by release and only for policies without schemes and
+    /// tools.
     pub(super) fn model_error(&self, index: usize) -> Option<&'static ModelError> {
         let candidate = &CANDIDATES[index];
         let is_plain = candidate.nr_parts() == 0;

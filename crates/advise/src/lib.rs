@@ -225,8 +225,7 @@ pub fn advise(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice
     })
 }
 
-/// The memory that could be huge pages, and their latencies: this part alone, without a search for sizes. The peak is the first
-/// release's.
+/// The memory that could be huge pages, and their latencies: only this part, without a search for sizes. The peak is the first release's.
 ///
 /// # Errors
 /// The trace cannot be read, or takes no memory.

@@ -32,7 +32,7 @@ pub struct Odds {
     pub memory_share_ppm: u64,
     /// Number of replays behind the figures.
     pub n: u64,
-    /// Share of replays that is slower than asked for, or was killed, in millionths: chance alone, without the model's error.
+    /// Share of replays that is slower than asked for, or was killed, in millionths: by chance only, without the model's error.
     pub too_slow_ppm: u64,
 }
 

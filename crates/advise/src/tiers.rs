@@ -26,8 +26,8 @@ use std::path::PathBuf;
 
 /// Replays of each policy.
 const REPEATS: usize = 5;
-/// Size of the fast tier in each repeat, in thousandths of the size asked for. The match with the steps of a program's memory is chance: a
-/// page more or less of heap, a library more or less of page cache. The first is the size itself.
+/// Size of the fast tier in each repeat, in thousandths of the size asked for. How it fits the steps of a program's memory is chance: a page
+/// more or less of heap, a library more or less of page cache. The first is the size itself.
 const SCALES_PERMIL: [u64; REPEATS] = [1000, 990, 995, 1005, 1010];
 /// Least size of a node.
 const NODE_MIN: Bytes = Bytes::from_mib(4);

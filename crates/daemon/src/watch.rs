@@ -35,7 +35,7 @@ pub enum End {
     TimeOver,
     /// The driver of the loop, or its listener, asked it to end.
     Stopped,
-    /// The target has ended; the text says how.
+    /// The target has ended; the text has the way it ended.
     TargetGone(String),
     /// Another process took away a resource that the source needs; the text names it.
     Lost(String),

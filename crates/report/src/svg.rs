@@ -17,7 +17,7 @@ pub(crate) fn standalone(scene: &Scene) -> String {
     element(scene, " xmlns=\"http://www.w3.org/2000/svg\"", &background)
 }
 
-/// The element alone, for a page with [`style_sheet`] in its head.
+/// Only the element, for a page with [`style_sheet`] in its head.
 pub(crate) fn inline(scene: &Scene) -> String {
     element(scene, "", "")
 }

@@ -181,7 +181,7 @@ impl Table {
         format!("{{{title}\"rows\": {}}}\n", self.json_rows())
     }
 
-    /// The array of row objects alone, one row a line, fields in column order.
+    /// Only the array of row objects, one row a line, fields in column order.
     pub fn json_rows(&self) -> String {
         let keys: Vec<String> = self.columns.iter().map(|column| json_string(&column.key())).collect();
         let rows: Vec<String> = (0..self.rows.len())

@@ -79,7 +79,7 @@ fn is_of_nothing(expected: &ExpectationSpec, result: &ScenarioResult) -> bool {
     against.as_ref().is_some_and(|against| is_zero(variant) && is_zero(against))
 }
 
-/// The mean of the row, or of its ratio; where results have no ratio to that variant, the ratio of the two means.
+/// The mean of the row, or of its ratio; if results have no ratio to that variant, the ratio of the two means.
 fn measured(expected: &ExpectationSpec, result: &ScenarioResult) -> Option<f64> {
     let ExpectationSpec { workload, variant, metric, against, .. } = expected;
     let mean = |variant: &str| result.row(workload, variant, metric).map(|row| row.mean);

@@ -30,7 +30,7 @@ pub struct Sample<'a> {
     /// The workload's group; the root group on the row `system`.
     pub cgroup: &'a CgroupOutcome,
     pub outcome: &'a Outcome,
-    /// Whether kernel threads work for this row alone.
+    /// Whether kernel threads work only for this row.
     pub owns_kernel: bool,
     /// The monitor that watches it: the first, where there are several.
     pub monitor: Option<&'a MonitorReport>,
@@ -383,7 +383,7 @@ fn waits(sample: &Sample<'_>) -> Option<Vec<u64>> {
     Some(all)
 }
 
-/// Measured on the system alone: the workload that waits is not the one that asks.
+/// Measured only on the system: the workload that waits is not the one that asks.
 fn lost(sample: &Sample<'_>) -> Option<u64> {
     if !compacts(sample) || sample.program.is_some() {
         return None;

@@ -79,7 +79,7 @@ const ROOMY: Bytes = Bytes::from_gib(256);
 /// Runs a scenario.
 ///
 /// # Errors
-/// The first error in the order of variants and workloads; [`ScenarioError::Stopped`] when [`Progress::is_stopped`] says so.
+/// The first error in the order of variants and workloads; [`ScenarioError::Stopped`] when [`Progress::is_stopped`] returns true.
 pub fn run(
     scenario: &Scenario,
     options: &RunOptions,

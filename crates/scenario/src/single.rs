@@ -15,7 +15,7 @@ use isotherm_units::{Duration, Instant};
 use isotherm_workload::BuildContext;
 
 impl Variant {
-    /// The machine that plays it, before it is finished: its first workload alone, or all workloads if they share the machine. Monitors run
+    /// The machine that plays it, before it is finished: only its first workload, or all workloads if they share the machine. Monitors run
     /// unless limits are off; effects of their schemes are in the outcome.
     ///
     /// # Errors

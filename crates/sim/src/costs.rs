@@ -19,7 +19,7 @@ pub enum Basis {
     Published,
     /// The maker's data sheet.
     DataSheet,
-    /// Computed from measured or published values; the source says how.
+    /// Computed from measured or published values; the source has the computation.
     Derived,
     /// A guess within the bounds that the source gives.
     Estimate,

@@ -1,7 +1,7 @@
 //! The counters of `/proc/vmstat` and `memory.stat` that memory management moves (docs/spec/pressure.md#s5).
 //!
-//! Each counter says what increments it. "Events" count occurrences, all others count base pages. Kernels split `pgskip`
-//! and `allocstall` by zone; here each is one sum over the zones.
+//! The comment of each counter names the event that increments it. "Events" count occurrences, all others count base pages. Kernels split
+//! `pgskip` and `allocstall` by zone; here each is one sum over the zones.
 
 use std::fmt;
 
@@ -119,7 +119,7 @@ counters! {
     PgPromoteSuccess = "pgpromote_success",
     /// Pages below the hot threshold of NUMA balancing, before its rate limit. Counted by the target node as well.
     PgPromoteCandidate = "pgpromote_candidate",
-    /// Pages that went without threshold and limit, as the target node had room to spare.
+    /// Pages promoted without threshold and limit, because the target node had room to spare.
     PgPromoteCandidateNrl = "pgpromote_candidate_nrl",
     /// Pages moved to a lower tier by the node's daemon. Counted by the node that they left as well, like all of these.
     PgDemoteKswapd = "pgdemote_kswapd",
@@ -137,7 +137,7 @@ counters! {
     ThpMigrationSuccess = "thp_migration_success",
     /// Events: huge pages that could not be moved.
     ThpMigrationFail = "thp_migration_fail",
-    /// Events: huge pages split because they could not be moved as such.
+    /// Events: huge pages split because they could not be moved whole.
     ThpMigrationSplit = "thp_migration_split",
     /// Events: direct compactions that were neither skipped nor deferred in all zones.
     CompactStall = "compact_stall",

@@ -5,7 +5,7 @@ pub use isotherm_units::AddressRange;
 
 /// Where kdamonds are made.
 pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-/// How many kdamonds there are: its folder comes with the 1 that is written here, and goes with the 0.
+/// Number of kdamonds: a kdamond's folder appears when 1 is written here, and vanishes when 0 is written.
 pub const NR_KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 /// Switches the first kdamond on and off, and takes its commands.
 pub const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";

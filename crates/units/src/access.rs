@@ -143,8 +143,8 @@ pub type StreamError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The accesses of one thread.
 pub trait Stream: Send {
-    /// Appends the next accesses to `batch` (handed in empty) and says what follows them. `now` is the thread's
-    /// current time: workloads whose phases last a given time need it, all others ignore it.
+    /// Appends the next accesses to `batch` (handed in empty) and returns the thread's next action. `now` is the thread's current time:
+    /// workloads whose phases last a given time need it, all others ignore it.
     ///
     /// An empty batch with [`After::Continue`] is allowed but should be rare. Not called again after
     /// [`After::Finish`] or an error.
@@ -256,7 +256,7 @@ pub struct BlockRequest {
 pub enum BlockKind {
     /// Kernel memory proper: page tables, buffers of drivers.
     Unmovable,
-    /// Caches of the kernel that it gives back when asked: inodes, dentries. Here given back by the program alone.
+    /// Caches of the kernel that it gives back when asked: inodes, dentries. Here only the program gives them back.
     Reclaimable,
     /// Memory that a driver takes as if it were a program's: huge pages.
     Movable,

@@ -114,7 +114,7 @@ impl Kind for AbenchSpec {
     }
 }
 
-/// Pages that one thread touches in one iteration: all threads together as many as there are.
+/// Pages that one thread touches in one iteration: all threads together touch as many pages as there are.
 fn touches_of_an_iteration(pages: u64, threads: usize) -> u64 {
     (pages / threads as u64).max(1)
 }

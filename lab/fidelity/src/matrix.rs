@@ -109,7 +109,7 @@ pub struct Workload {
     pub set: Set,
     /// The script that both worlds play.
     pub script: Script,
-    /// Group of each process below the one with the limit; empty: all in that one.
+    /// Group of each process below the group with the limit; empty: all are in the group with the limit.
     pub subgroups: Vec<u16>,
     /// Most pages charged at a time, without a limit, in the simulated machine.
     pub peak: Pages,

@@ -112,8 +112,8 @@ pub struct SeriesRun {
     /// Swap on a compressed RAM disk of this many bytes.
     pub zram_bytes: Option<u64>,
     pub play: Play,
-    /// Group of each process of the script, below the group that has the limit. Empty: all are in that one. Forked processes are in the
-    /// group of their parent.
+    /// Group of each process of the script, below the group that has the limit. Empty: all are in the group with the limit. Forked
+    /// processes are in the group of their parent.
     pub subgroups: Vec<u16>,
 }
 

@@ -1,7 +1,7 @@
 //! Access patterns that a guest plays while a kernel's monitor watches, and that the simulated machine plays in the same way.
 //!
-//! A pattern is a list of [`Part`]s of an arena, and time is counted in *passes*: which pages a pass touches depends on its number
-//! alone, so the times of passes determine the pages used. All random numbers are derived from the pattern.
+//! A pattern is a list of [`Part`]s of an arena, and time is counted in *passes*: the pages that a pass touches depend only on its number,
+//! so the times of passes determine the pages used. All random numbers are derived from the pattern.
 
 use serde::{Deserialize, Serialize};
 

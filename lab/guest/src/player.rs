@@ -40,7 +40,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) files: &'a [OwnedFd],
     /// Pages touched, and other operations, between two reads of the group's statistics; the largest number means never.
     pub(crate) read_stat_every: u64,
-    /// The limit in bytes, if it is for pages of the script alone.
+    /// The limit in bytes, if it is only for pages of the script.
     pub(crate) topped_up: Option<u64>,
 }
 
@@ -136,8 +136,8 @@ fn give_up(stage: &Stage<'_>, operation: &Operation, message: &str) -> ! {
     sys::exit_now(1)
 }
 
-/// Anonymous memory of this process that is the player's own: below and above the pages of scripts. Pages that it shares with the
-/// process it was copied from are charged to that one.
+/// Anonymous memory of this process that is the player's own: below and above the pages of scripts. Pages that it shares with the process
+/// it was copied from are charged to that process.
 fn own_anonymous_bytes() -> u64 {
     let Ok(file) = File::open("/proc/self/smaps") else { return 0 };
     // Line by line: the text of a process with many mappings is memory of the player too.

@@ -23,7 +23,7 @@ mod module;
 
 /// Make settings of this machine out of a configuration that `isotherm advise --config` wrote.
 ///
-/// Shows the exact list of writes, and makes them with --yes alone. Each write is recorded in a journal before it is made, is read back
+/// Shows the exact list of writes, and makes them only with --yes. Each write is recorded in a journal before it is made, is read back
 /// after it, and is undone by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel reclaims and kills no
 /// process; with --max it becomes memory.max, as in the simulation. The modules DAMON_RECLAIM and DAMON_LRU_SORT for the presets `reclaim`
 /// and `lru-sort` are switches of the whole machine. So is the page-replacement policy: if the advice is for another policy than this

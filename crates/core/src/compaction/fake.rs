@@ -41,7 +41,7 @@ impl Zone {
         u64::from(BLOCK - block.movable - block.fixed)
     }
 
-    /// Wholly free blocks are of the huge order, all other free pages lie alone.
+    /// Wholly free blocks are of the huge order, all other free pages are single.
     pub(crate) fn free_blocks(&self) -> FreeBlocks {
         let whole = self.blocks.iter().filter(|block| Self::free(**block) == u64::from(BLOCK)).count() as u64;
         let pages: u64 = self.blocks.iter().map(|block| Self::free(*block)).sum();

@@ -207,7 +207,7 @@ impl Stalls {
     }
 }
 
-/// The result of a step; counts are of this step alone.
+/// The result of a step; counts are of this step only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// `None`: there is more to do, it stopped at a limit of the step.

@@ -29,7 +29,7 @@ pub enum RangesError {
         /// Position of the range in the list, from 0.
         index: usize,
         range: UnitRange,
-        /// Starts are aligned down to this, ends up.
+        /// Starts of ranges are rounded down to a multiple of this, ends are rounded up.
         align_bytes: u64,
     },
     /// The address does not fit 64 bits once multiplied by the address unit.

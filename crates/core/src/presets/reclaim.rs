@@ -32,7 +32,7 @@ pub struct Reclaim {
     /// Intervals are tuned to 0.4 % positive samples, from 5 ms / 100 ms on; configured intervals have no effect.
     #[serde(alias = "autotune_monitoring_intervals")]
     pub autotune_monitoring_intervals: bool,
-    /// Pages out pages of files only and leaves anonymous memory alone.
+    /// Pages out only pages of files and leaves anonymous memory alone.
     #[serde(alias = "skip_anon")]
     pub skip_anon: bool,
     /// Time between two checks of free memory while the scheme is switched off.

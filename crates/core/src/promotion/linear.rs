@@ -26,8 +26,8 @@ impl Linear {
         Self { areas, index, at: 0, budget, passed: 0, useful: 0 }
     }
 
-    /// One part of the scan, or the work that remains without a scan. `Some` ends the scan and says where the next begins: 0 once all areas
-    /// were passed. If the last area meets the budget exactly, the scan ends at the area's end, and the next scan passes nothing.
+    /// One part of the scan, or the work that remains without a scan. `Some` ends the scan and holds the start of the next one: 0 once all
+    /// areas were passed. If the last area meets the budget exactly, the scan ends at the area's end, and the next scan passes nothing.
     ///
     /// # Errors
     /// The space has ended.

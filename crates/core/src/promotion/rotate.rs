@@ -39,7 +39,7 @@ pub(super) struct Rotate {
     areas: Vec<AddressRange>,
     budget: Budget,
     probes: bool,
-    /// Table entries whose bits cover the regions below them, if the host has such: their level, and bytes that one spans.
+    /// Table entries whose bits cover the regions below them, if the host has any: their level, and the bytes that each spans.
     upper: Option<(Level, u64)>,
     /// Hot regions that wait for their scan.
     hot: std::vec::IntoIter<usize>,

@@ -149,7 +149,7 @@ impl Why {
         self.by_reason[reason as usize]
     }
 
-    /// All regions that the scheme was shown, for any reason.
+    /// All regions that the scheme was shown, with any result.
     pub fn shown(&self) -> Tally {
         let mut sum = Tally::default();
         self.by_reason.iter().for_each(|tally| sum.join(*tally));

@@ -142,8 +142,8 @@ impl QuotaState {
         self.esz != 0 || quotas.size.is_some() || quotas.time.is_some() || !quotas.goals.is_empty()
     }
 
-    /// Less than the smallest region is left, or the time is spent. The kernel checks bytes alone, and converts the time by the
-    /// speed over the whole life: a scheme that has become slower takes many times its limit.
+    /// Less than the smallest region is left, or the time is spent. The kernel only checks bytes, and converts the time by the speed over
+    /// the whole life: a scheme that has become slower takes many times its limit.
     pub(crate) fn is_full(&self, quotas: &Quotas, grain: Grain) -> bool {
         let is_late = quotas.time.is_some_and(|time| self.spent_ns >= time.ns());
         self.is_set(quotas) && (is_late || self.charged >= self.esz || self.esz - self.charged < grain.region_bytes)

@@ -191,7 +191,7 @@ impl ScanFilter {
         }
     }
 
-    /// Whether the node is of the top tier; a node that was never named counts as such.
+    /// Whether the node is of the top tier; a node that was never named counts as one.
     fn count(&mut self, page: &ScannedPage, accessed: bool) -> bool {
         let Some(tally) = self.nodes.iter_mut().find(|tally| tally.node == page.node) else { return true };
         tally.scanned += u64::from(page.pages);

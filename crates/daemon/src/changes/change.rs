@@ -51,8 +51,8 @@ pub enum Returned {
     WasSo,
     /// The machine was rebooted since, which reset the value.
     OtherBoot,
-    /// The knob no longer exists: its group was removed, or its module unloaded. The value went with it. A group that was made again
-    /// under the same name is another one.
+    /// The knob no longer exists: its group was removed, or its module unloaded. The value vanished with its owner. A group that was made
+    /// again under the same name is another one.
     Gone,
     /// The knob holds a value that another program wrote, and is left alone.
     Foreign(String),

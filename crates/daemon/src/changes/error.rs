@@ -11,7 +11,7 @@ pub enum KnobError {
     Machine(String),
     #[error("there is no such knob")]
     NoKnob,
-    /// The text says what is allowed.
+    /// The text names the allowed values.
     #[error("{0}")]
     NotOurs(String),
     /// Error of a file that exists only because of a knob.

@@ -58,7 +58,7 @@ const KNOBS: &[(&str, Values)] = &[
     ("/sys/module/damon_stat/parameters/*", Values::Switch),
 ];
 
-/// Refuses a path that is not a knob of ours, or a value that the knob does not take; the text says what is allowed.
+/// Refuses a path that is not a knob of ours, or a value that the knob does not take; the text names the allowed values.
 pub(super) fn refusal(path: &str, value: &str) -> Option<String> {
     match values_of(path) {
         None => Some("isotherm writes no such knob, whatever its journal says".to_owned()),

@@ -358,7 +358,7 @@ impl Bound<'_> {
         Ok(Some(anon.saturating_add(shmem).saturating_sub(swap.get())))
     }
 
-    /// A group that was removed and made again under the same name has no limit of ours: that went with the other one.
+    /// A group that was removed and made again under the same name has no limit of ours: our limit vanished with the old group.
     fn heed(&mut self, number: u64) {
         if self.number.replace(number).is_some_and(|before| before != number) {
             (*self.held, *self.told) = (None, None);

@@ -35,7 +35,7 @@ pub enum BlockEnd {
     Whole,
     /// The user ended the trial.
     Stopped,
-    /// The guard tripped because memory was short; the text says why.
+    /// The guard tripped because memory was short; the text has the reason.
     Hurt(String),
     /// An error; the text describes it.
     Failed(String),
@@ -95,7 +95,7 @@ pub enum TrialEnd {
     Stopped,
     /// The guard tripped.
     Hurt,
-    /// A block failed; the text says why.
+    /// A block failed; the text has the reason.
     Failed { why: String },
 }
 

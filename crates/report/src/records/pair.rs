@@ -36,7 +36,7 @@ pub struct RecordPair {
     pub left_out_ppm: [u64; 2],
     /// Notes for comparing them.
     pub notes: Vec<String>,
-    /// Each as a heatmap of its own.
+    /// Each record as a heatmap.
     #[serde(skip)]
     maps: [RecordHeatmap; 2],
 }

@@ -91,7 +91,8 @@ impl Run {
     }
 }
 
-/// `dense` of `space` held no private page that goes with its entry. That was taken from the table, and was young and dirty or not.
+/// `dense` of `space` held no private page, which would be freed together with its entry. That was taken from the table, and was young and
+/// dirty or not.
 fn zap_shared(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

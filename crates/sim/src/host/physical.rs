@@ -21,7 +21,7 @@ impl Found {
 }
 
 impl MemoryHost<'_> {
-    /// Probes page frame `number`, by its leaves alone.
+    /// Probes page frame `number`, by its leaves only.
     pub(super) fn probe_leaf(&mut self, wish: Wish, number: u64) -> Seen {
         self.probe_frame(wish, number, HostLevel::LEAF).seen
     }

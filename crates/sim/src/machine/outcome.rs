@@ -205,7 +205,7 @@ pub struct NodeOutcome {
     /// Accesses to its memory, a cache line each; `None` where another node has the same latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses: Option<u64>,
-    /// Pages that came from other nodes, and that went to others, moved by any.
+    /// Pages that came from other nodes, and pages that went to others, for any mover.
     pub moved_in_pages: u64,
     /// See above.
     pub moved_out_pages: u64,

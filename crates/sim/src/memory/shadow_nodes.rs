@@ -33,7 +33,7 @@ pub(super) struct CacheNode {
 struct Own {
     /// All nodes that it made.
     nr_nodes: u64,
-    /// Nodes with shadows alone, by the time when they became so: file, and index of the node.
+    /// Nodes that only hold shadows, by the time when they became so: file, and index of the node.
     listed: BTreeMap<u64, (FileId, usize)>,
     /// Work that was put off, in nodes.
     deferred: u64,

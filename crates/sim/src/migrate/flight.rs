@@ -21,7 +21,7 @@ pub enum Mover {
     Daemon(u32),
 }
 
-/// A page that one space maps, on its way.
+/// A page in flight that is mapped by one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// First virtual page.

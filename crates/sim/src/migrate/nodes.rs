@@ -46,7 +46,7 @@ impl Memory {
     /// not there. `results` has the length of `folios`. CPU time goes to [`Memory::ledger`].
     ///
     /// Pages from a slow node to a node of the top tier are counted as `pgpromote_success` of that node, for any mover. Linux counts them
-    /// in the tiering mode of NUMA balancing alone.
+    /// only in the tiering mode of NUMA balancing.
     pub fn move_to_node(
         &mut self,
         policy: &mut dyn ReclaimPolicy,

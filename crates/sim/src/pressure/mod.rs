@@ -169,12 +169,12 @@ impl Pressure {
         Duration::from_ns(self.groups[group.index()].totals.ns()[state as usize])
     }
 
-    /// Time lost up to the last sample: for kernel code, which takes no sample. Up to 2 s old.
+    /// Time lost up to the last sample: for kernel code, which takes no sample. The value is up to 2 s old.
     pub fn sampled_total(&self, group: CgroupId, resource: Resource, severity: Severity) -> Duration {
         Duration::from_ns(self.groups[group.index()].totals.ns()[resource.state(severity) as usize])
     }
 
-    /// The averages of the last sample: for kernel code, which takes no sample. Up to 2 s old.
+    /// The averages of the last sample: for kernel code, which takes no sample. The value is up to 2 s old.
     pub fn sampled_average(&self, group: CgroupId, resource: Resource, severity: Severity) -> Average {
         self.groups[group.index()].averages.get(resource.state(severity) as usize)
     }

@@ -1,5 +1,5 @@
-//! The rules that every policy must keep, for any decisions. The tests loop over [`POLICIES`](super::POLICIES): a policy is tested by being
-//! registered. Programs that add policies check theirs by [`check`], with the feature `conformance`.
+//! The rules that every policy must keep. The tests loop over [`POLICIES`](super::POLICIES): a policy is tested by being registered.
+//! Programs that add policies check theirs by [`check`], with the feature `conformance`.
 
 use super::driver::{Attempt, ReclaimStep};
 use super::{Hint, ReclaimPolicy};

@@ -657,7 +657,7 @@ pub(super) fn evict_oldest<P: Ordered>(policy: &mut P, memory: &mut Memory, lruv
     }
 }
 
-/// Whether a page cannot be evicted now, for any policy.
+/// Whether no policy can evict a page now.
 pub(super) fn is_pinned(memory: &Memory, frame: FrameId) -> bool {
     memory.frames.flags(frame).has_any([Flag::Reading, Flag::Writeback, Flag::Unevictable])
 }

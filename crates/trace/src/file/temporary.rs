@@ -90,7 +90,7 @@ impl Temporary {
         &self.0
     }
 
-    /// Makes the file, for its owner alone. A file that an earlier program left is replaced.
+    /// Makes the file, readable and writable only for its owner. A file that an earlier program left is replaced.
     pub(crate) fn create(&self) -> std::io::Result<File> {
         let _ = std::fs::remove_file(&self.0);
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&self.0)

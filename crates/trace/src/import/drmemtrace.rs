@@ -5,8 +5,8 @@
 //! `<…>` are markers, which are skipped. The tool does not print the parent of a thread, so the thread that ran before it is taken as its
 //! parent. Time is the count of a thread's own instructions: kernel instructions in its system calls count too, and rounds of an
 //! instruction with `rep` after the first do not. They are `non-fetched`, or have the number of the instruction before. Dropped: references
-//! of kernel addresses, system calls, times of day, processors. Source: DynamoRIO, `clients/drcachesim/tools/view.cpp`, versions of 2021 to
-//! 2026. Before November 2022 the tool printed no number of the instruction and a `T` before the thread, before May 2022 instructions
+//! of kernel addresses, system calls, times of day, processors. Source: DynamoRIO, `clients/drcachesim/tools/view.cpp`, versions of 2021
+//! to 2026. Before November 2022 the tool printed no number of the instruction and a `T` before the thread, before May 2022 instructions
 //! without `ifetch`, and before November 2021 no number of the record.
 //!
 //! Options read: `epoch_ns`, `ns_per_instruction`.

@@ -56,7 +56,7 @@ impl Samples {
     }
 
     /// Writes the row of a sample. Time counts from the first row and never falls within a thread: a sample that is older than the one
-    /// before gets that one's time.
+    /// before gets the time of that sample.
     pub(crate) fn push(&mut self, writer: &mut TraceWriter, sample: Sample<'_>) -> Result<()> {
         let since_ns = sample.time_ns.saturating_sub(*self.first_ns.get_or_insert(sample.time_ns));
         let (thread, latest_ns) = self.thread(writer, &sample)?;

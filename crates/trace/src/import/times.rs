@@ -1,7 +1,7 @@
-//! Times of requests. Files count seconds, milliseconds, microseconds, nanoseconds or ticks of Windows, and rarely say which.
+//! Times of requests. Files count seconds, milliseconds, microseconds, nanoseconds or ticks of Windows, and rarely tell the unit.
 //!
 //! The unit comes from the first of these that gives one: the option `time_unit`; the format; the name of the column; the unit in which the
-//! first time is a date from 1990 to 2100. Otherwise it is seconds. The last two are guesses, and the notes of the trace say so.
+//! first time is a date from 1990 to 2100. Otherwise it is seconds. The last two are guesses, which the notes of the trace report.
 
 /// Unit of the times of a file of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ names the guest's program where it is not installed beside isotherm-lab.";
 enum What {
     /// List the kernels, and whether each is at hand.
     Kernels(KernelsArgs),
-    /// Fetch a kernel if need be, boot it, and say how long that took.
+    /// Fetch a kernel if need be, boot it, and report how long that took.
     Boot(BootArgs),
     /// Fetch kernels if need be, and find the guest's program, both of which plays need.
     Ready(ReadyArgs),

@@ -19,7 +19,7 @@ const SECONDS_A_PLAY: u64 = 900;
 
 /// Play a recording in real kernels under memory limits, and report the major faults that they count.
 ///
-/// Plays of one kernel share a boot. A program that is killed has no count, and a warning says why. `isotherm advise --verify` runs
+/// Plays of one kernel share a boot. A program that is killed has no count, and a warning gives the reason. `isotherm advise --verify` runs
 /// this.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]

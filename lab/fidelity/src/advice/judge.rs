@@ -169,7 +169,7 @@ pub struct Price {
     pub cases: u64,
     /// Cases in which no size of the scan is safe.
     pub unsafe_cases: u64,
-    /// Cases that were not scanned yet, or whose rule does not say how many faults are allowed.
+    /// Cases that were not scanned yet, or whose rule does not give the number of allowed faults.
     pub missing: u64,
     /// Median of the prices.
     pub median: Option<f64>,

@@ -29,7 +29,7 @@ pub struct PromoteWay {
     configuration: &'static str,
     /// The kernel's NUMA balancing mode at the beginning.
     balancing: u32,
-    /// With CAP_SYS_ADMIN, CAP_SYS_NICE and CAP_SYS_PTRACE alone, as in contrib/systemd.
+    /// Runs with only CAP_SYS_ADMIN, CAP_SYS_NICE and CAP_SYS_PTRACE, as in contrib/systemd.
     has_least: bool,
 }
 

@@ -60,7 +60,7 @@ impl Findings {
         }
     }
 
-    /// A call for a target that has ended says that it has ended.
+    /// A call for a target that has ended returns that it has ended.
     fn expect_gone<T>(&mut self, call: &str, target: TargetId, answer: &Result<T, HostError>) {
         let is_so = match answer {
             Err(HostError::Gone(gone)) => *gone == target,

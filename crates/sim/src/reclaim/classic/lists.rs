@@ -7,7 +7,7 @@ use crate::reclaim::scan_balance::Lru;
 const UNEVICTABLE: usize = 4;
 const NR_LISTS: usize = 5;
 
-/// Lists by lruvec. A page's flags say which one it is on.
+/// Lists by lruvec. A page's flags name its list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     lruvecs: Vec<Lruvec>,
