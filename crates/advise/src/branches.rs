@@ -1,4 +1,4 @@
-//! Replays that differ in the limit alone, played as branches of one: they are the same until the smallest limit is first met.
+//! Replays that differ only in the limit, played as branches of one: they are the same until the smallest limit is first met.
 
 use isotherm_scenario::ScenarioError;
 use isotherm_scenario::single::{Limits, Peaks, Variant, group_path};
@@ -21,9 +21,9 @@ pub(super) struct Branches<'a> {
 /// Where a replay begins.
 enum Start {
     Branch(Box<Running>),
-    /// By itself: the trunk has grown beyond its limit, from one event to the next.
+    /// The replay starts by itself: the trunk has grown beyond its limit, from one event to the next.
     Alone,
-    /// As all others: nothing branches off this trunk.
+    /// All replays start by themselves: none branches off this trunk.
     AllAlone,
 }
 
@@ -33,7 +33,7 @@ impl Branches<'_> {
         self.grow(self.begin(largest)?, 0)
     }
 
-    /// Plays the replays from `at` on. `trunk` is the last of them, and so far identical to all of them.
+    /// Plays the replays from `at` on. `trunk` is the last of these replays, and so far identical to the others.
     fn grow(&self, mut trunk: Running, at: usize) -> Result<(), ScenarioError> {
         let last = self.variants.len() - 1;
         if at == last {

@@ -24,11 +24,12 @@ pub struct ModelError {
     pub runs: u64,
     /// Number of programs that these runs are of.
     pub programs: u64,
-    /// Kernel's count over the upper end, in millionths, [`EVENTS`] added to both: at most this in 97.5 of 100 cases. At least 1 000 000.
+    /// Kernel's count over the upper end, in millionths, [`EVENTS`] added to both: at most this in 97.5 of 100 cases. The value is at least
+    /// 1 000 000.
     pub above_ppm: u64,
-    /// The same in 95 of 100 cases.
+    /// The same factor in 95 of 100 cases.
     pub above_95_ppm: u64,
-    /// Lower end over the kernel's count, in millionths, likewise.
+    /// Lower end over the kernel's count, in millionths, with the same meaning.
     pub below_ppm: u64,
 }
 

@@ -43,11 +43,11 @@ const COMBINATIONS: &[(&str, &str, &[Part])] = &[
     ("mglru + proactive", "mglru", &[proactive]),
 ];
 
-/// Combinations that are tried only where the question says so: they take replays, and are not for every program.
+/// Combinations that are tried only if the question names them: they take replays, and do not suit every program.
 const ON_REQUEST: &[(&str, &str, &[Part])] =
     &[("classic + limits", "classic", &[limits]), ("mglru + limits", "mglru", &[limits])];
 
-/// All configurations, in the order of results: each policy alone, followed by its combinations.
+/// All configurations, in the order of results: each policy by itself, followed by its combinations.
 pub static CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     let of = |entry: &'static PolicyEntry| {
         let alone = Candidate { name: entry.name, policy: entry.name, parts: &[], is_on_request: false };
@@ -75,7 +75,7 @@ impl Candidate {
         question.limits || !self.is_on_request
     }
 
-    /// Number of schemes and tools: 0 for a policy alone.
+    /// Number of schemes and tools: 0 for a policy by itself.
     pub fn nr_parts(&self) -> usize {
         self.parts.len()
     }
@@ -95,8 +95,8 @@ const AGGREGATION: Duration = Duration::from_ms(100);
 /// The kernel's window of quotas.
 const WINDOW_MAX: Duration = Duration::from_secs(1);
 
-/// When memory counts as cold: unused for a tenth of the program's life, in whole aggregations, at most the kernel's age. In a
-/// recording of seconds nothing is ever unused for the kernel's two minutes.
+/// When memory counts as cold: unused for a tenth of the program's life, in whole aggregations, at most the kernel's age. In a recording of
+/// seconds no memory is ever unused for the kernel's two minutes.
 fn cold_age(recording: &Recording) -> Duration {
     let aggregations = recording.runtime.ns() / 10 / AGGREGATION.ns();
     Duration::from_ns(aggregations.saturating_mul(AGGREGATION.ns())).clamp(AGGREGATION, AGE_MAX)
@@ -113,7 +113,7 @@ fn quota_time(recording: &Recording, schemes: u64) -> Duration {
     Duration::from_ms((window(recording).ns() / 100 / 1_000_000).max(schemes))
 }
 
-/// Free memory below which a scheme works: any. The kernel's marks are of the whole machine, which say nothing about a limit of a group
+/// Free memory below which a scheme works: any. The kernel's marks are marks of the whole machine, which do not apply to a limit of a group
 /// on a machine with free memory.
 const MARK: Ratio = Ratio::from_percent(100);
 
@@ -131,8 +131,8 @@ fn lru_sort(scenario: &mut Scenario, recording: &Recording) {
     scenario.monitors.push(monitor("lru_sort", Preset::LruSort(preset)));
 }
 
-/// Proactive reclaim by age. Its quota in bytes is off: free memory is charged as well, and on a machine with room to spare the
-/// kernel's 128 MiB a second would be gone before the program's memory had its turn. The quota in time holds.
+/// Proactive reclaim by age. The quota in bytes is off: free memory is charged as well, and on a machine with room to spare the kernel's
+/// 128 MiB a second would be gone before the program's memory had its turn. The quota in time holds.
 fn reclaim(scenario: &mut Scenario, recording: &Recording) {
     let preset = Reclaim {
         min_age: cold_age(recording),

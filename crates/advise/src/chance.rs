@@ -1,7 +1,7 @@
 //! Chance: differences between two replays of one configuration at one size that the real world does not fix.
 //!
-//! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size
-//! spread their limits evenly, so that few of them already reach both ends.
+//! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size spread their
+//! limits evenly, so that a few draws already reach both ends.
 
 use isotherm_core::monitor::context_seed;
 use isotherm_scenario::{Scenario, WorldSpec};
@@ -16,7 +16,7 @@ pub(super) const KERNEL_CHARGE_BP: u64 = 150;
 /// A program starts at any moment of the kernel's slowest clock that matters here: workers that add statistics up every 2 s
 /// (`mm/memcontrol.c: FLUSH_TIME`, 6.12 and 7.2).
 const START_MAX_NS: u64 = 2_000_000_000;
-/// Devices answer by up to a quarter sooner or later than their model says, in percent.
+/// Devices answer by up to a quarter sooner or later than their model, in percent.
 const LATENCY_PERCENT: [u64; 4] = [80, 90, 110, 125];
 /// Limits below this are not tried: a fault may need several pages at once.
 pub(super) const LIMIT_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
@@ -30,9 +30,9 @@ pub(super) struct Draw {
     pub(super) seed: u64,
     /// The limit in ten-thousandths of the size, less the kernel's own charges.
     limit_bp: u64,
-    /// Start of the program after that of the machine: tick phase, phase of workers.
+    /// Start of the program after the start of the machine: tick phase, phase of workers.
     start: Duration,
-    /// Processors that the program gets: those asked for, a quarter fewer, or half of them.
+    /// Processors that the program gets: the requested number, a quarter fewer, or half of them.
     pub(super) cpus: u32,
     /// Whether counters of the group are added up only now and then.
     lazy_statistics: bool,

@@ -1,4 +1,4 @@
-//! From figures to advice: the recommendation, its gain, and notes.
+//! Makes advice from figures: the recommendation, its gain, and notes.
 
 use super::Configuration;
 use super::candidate::{CANDIDATES, Candidate};
@@ -23,7 +23,7 @@ pub struct Recommendation {
     pub memory_share_ppm: u64,
     /// Replays that the figures are drawn from.
     pub n: u64,
-    /// Its runtime against unlimited memory, in millionths. The upper end is within the allowed slow-down.
+    /// Run time relative to unlimited memory, in millionths. The upper end is within the allowed slow-down.
     pub runtime_ratio_ppm: Interval,
     pub major_faults: Interval,
     /// Major faults that cost the allowed slow-down, by the cost of a fault in these replays; absent where none had more faults than with
@@ -44,7 +44,7 @@ pub struct Gain {
     /// No more than this could be saved with this configuration: peak less the largest size that was tried and is not safe. Absent when
     /// no size was too slow.
     pub saved_at_most_bytes: Option<u64>,
-    /// How much lower the memory charge is than without limits, mean over time; chance alone.
+    /// How much lower the memory charge is than without limits, mean over time; by chance only.
     pub mean_saved_bytes: Interval,
     /// Runtime against plain `classic` at the same memory. Absent for `classic` itself, and where that is killed.
     pub against_classic: Option<AgainstClassic>,
@@ -57,7 +57,7 @@ pub struct Gain {
 pub struct AgainstClassic {
     /// Number of pairs of replays.
     pub n: u64,
-    /// The ratios of runtimes, in millionths; chance alone.
+    /// The ratios of run times, in millionths; by chance only.
     pub runtime_ratio_ppm: Interval,
 }
 
@@ -75,7 +75,7 @@ pub struct Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoteKind {
-    /// At some sizes the outcome falls into two groups.
+    /// At some sizes the outcomes fall into two groups.
     Gamble,
     /// More memory is not always better.
     NotMonotonic,
@@ -95,7 +95,7 @@ pub(super) struct Choice {
 }
 
 /// The smallest safe memory among configurations whose predictions were compared with real kernels of all these releases. Of configurations
-/// that are equal to the search, the one that loses least with 3 % less memory; then the smaller.
+/// that the search finds equal, the one that loses least with 3 % less memory; then the smaller.
 pub(super) fn choose(releases: &mut [Judge<'_>]) -> Result<Option<Choice>, ScenarioError> {
     let is_race = releases.iter().all(|judge| judge.player.question.effort.is_race());
     let open = calibrated(releases);
@@ -274,7 +274,7 @@ fn not_monotonic(name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
     Some(Note { candidate: name, kind: NoteKind::NotMonotonic, message })
 }
 
-/// A size below the safe one that is fast enough by the median, with all sizes in between.
+/// A size below the safe one that is fast enough by the median, as are all sizes in between.
 fn too_uncertain(judge: &Judge<'_>, index: usize, name: &'static str) -> Option<Note> {
     let is_so_by_median = |&size: &Bytes| {
         let ratio = judge.expected(index, size).and_then(|expected| expected.ratio);

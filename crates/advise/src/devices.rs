@@ -22,7 +22,7 @@ pub enum DeviceRole {
 /// The recommended configuration at the recommended size, on another device. One replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OtherDevice {
-    /// Which of the two devices was exchanged; the other is the one of the question.
+    /// The exchanged device; the other device is that of the question.
     pub role: DeviceRole,
     pub device: DeviceConfig,
     /// Runtime against unlimited memory on the same devices, in millionths; absent when the program was killed.

@@ -12,7 +12,7 @@ pub enum Effort {
     /// The range of 10 replays and more, one outcome in 11; replays are spent where they decide.
     #[default]
     Normal,
-    /// As `normal`, with two replays of every configuration at every size, and nothing dropped on the way.
+    /// As `normal`, with two replays of every configuration at every size, and no configuration dropped on the way.
     Thorough,
 }
 
@@ -62,7 +62,7 @@ impl Effort {
         }
     }
 
-    /// Replays of a whole search, in tenths of those of the shape with one a size: measured on the bundled recordings, 0.8 to 2.2 for
+    /// Replays of a whole search, in tenths of the replays of the shape with one a size: measured on the bundled recordings, 0.8 to 2.2 for
     /// `quick`, 1.2 to 3.1 for `normal`, 3.2 to 4.9 for `thorough` (`docs/use/advise.md#effort`).
     pub(super) fn replays_per_shape_tenths(self) -> u64 {
         match self {

@@ -4,8 +4,8 @@ use super::calibration::ModelError;
 use super::run::{Run, ppm};
 use serde::Serialize;
 
-/// A count or ratio over replays, with an interval that is meant to hold outcomes, not their mean. Of counts, 2.5 of 100 outcomes are
-/// expected beyond each end; of ratios of runtimes, 5 beyond the upper end, which alone decides.
+/// A count or ratio over replays, with an interval that is meant to hold outcomes, not their mean. For counts, 2.5 of 100 outcomes are
+/// expected beyond each end; for ratios of run times, 5 beyond the upper end, which alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
     /// Median of the replays.
@@ -14,9 +14,9 @@ pub struct Interval {
     pub low: u64,
     /// Upper end: chance and the model's error.
     pub high: u64,
-    /// Lower end of chance alone.
+    /// Lower end by chance only.
     pub chance_low: u64,
-    /// Upper end of chance alone.
+    /// Upper end by chance only.
     pub chance_high: u64,
 }
 
@@ -26,7 +26,7 @@ const TAIL_PERMIL: usize = 25;
 const SLOW_TAIL_PERMIL: usize = 50;
 
 impl Interval {
-    /// Chance alone: of few replays the least and the most; of 40 and more, one in 40 is left out on each side.
+    /// The range by chance only: of few replays the least and the most; of 40 and more, one in 40 is left out on each side.
     pub(super) fn of_chance(values: &mut [u64]) -> Option<Self> {
         values.sort_unstable();
         let last = values.len().checked_sub(1)?;
@@ -111,7 +111,7 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// From the replays around a size. `error` is the model's, where it is known; a fault that the model may have missed costs
+    /// The interval from the replays around a size. `error` is the model's, where it is known; a fault that the model may have missed costs
     /// `fault_ppm` millionths of the runtime with unlimited memory, times a million.
     pub(super) fn of(runs: &[&Run], error: Option<&ModelError>, fault_cost: FaultCost) -> Option<Self> {
         let mut counts: Vec<u64> = runs.iter().map(|run| run.major_faults).collect();

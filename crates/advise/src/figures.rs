@@ -1,4 +1,4 @@
-//! From replays to figures.
+//! Makes figures from replays.
 
 use super::candidate::CANDIDATES;
 use super::expected::{Expected, Gamble, Interval};
@@ -24,7 +24,7 @@ pub struct AdviceRow {
     pub memory_bytes: u64,
     /// `memory_bytes` as a share of peak, in millionths.
     pub memory_share_ppm: u64,
-    /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's. One replay has no
+    /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's. A single replay has no
     /// interval: it shows the shape.
     pub n: u64,
     /// Pages that each page of these replays represents: 1, or more where a sample was played.
@@ -45,10 +45,9 @@ pub struct AdviceRow {
     pub major_faults: Interval,
     /// The two groups, if the replays fall into two; otherwise `None`.
     pub gamble: Option<Gamble>,
-    /// Major faults (median) divided by those of `opt` at the same size, in millionths; absent where `opt` has none,
-    /// and where either was killed.
+    /// Major faults (median) divided by those of `opt` at the same size, in millionths; absent if `opt` has none, and if either was killed.
     pub faults_to_opt_ppm: Option<u64>,
-    /// Memory charge, mean over time, chance alone: below the limit where the program needs less, or proactive reclaim runs.
+    /// Memory charge, mean over time, by chance only: below the limit if the program needs less, or proactive reclaim runs.
     pub mean_bytes: Interval,
     /// Share of the runtime in which some task was stalled on memory, in millionths: median.
     pub pressure_some_ppm: u64,
@@ -77,7 +76,7 @@ pub struct Stalls {
 /// Effect of a scheme, or of a tool over generations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SchemeDid {
-    /// Its action; `evict` for a tool over generations.
+    /// Action of the scheme; `evict` for a tool over generations.
     pub action: &'static str,
     /// Bytes it tried, mean over replays.
     pub tried_bytes: u64,

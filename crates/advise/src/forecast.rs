@@ -1,7 +1,7 @@
 //! Forecast of the work for an answer, made before it is planned, to show the remaining time.
 //!
-//! The search plans as it goes. A forecast from what is planned so far would be far too short for most of the time. So the amount
-//! measured on the bundled recordings is announced at the start, and plans are subtracted from it until it is used up.
+//! The search plans as it goes. A forecast from the planned work so far would be far too short for most of the time. So the amount measured
+//! on the bundled recordings is announced at the start, and plans are subtracted from it until it is used up.
 
 use super::Question;
 use super::scale::Scale;

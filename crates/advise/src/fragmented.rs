@@ -25,13 +25,13 @@ const MACHINE_MAX: Bytes = Bytes::from_gib(1);
 /// Share of each 2 MiB that is given back: three of `FREED_OF` quarters.
 const FREED: u64 = 3;
 const FREED_OF: u64 = 4;
-/// At most this share of it is asked for as huge pages: the rest is kept by watermarks and per-CPU lists.
+/// At most this share of the memory is asked for as huge pages: the rest is kept by watermarks and per-CPU lists.
 const ASKED_PERCENT: u64 = 67;
 /// Machines of each design, each with another seed: where the pieces lie in physical memory, and when the program asks.
 const SEEDS: u64 = 3;
 /// Time at which others take the free huge pages: after memory was fragmented and before daemons run.
 const OTHERS: Duration = Duration::from_ms(400);
-/// Time that daemons have, and then the time within which the program asks.
+/// Time for daemons to work, and then the time within which the program asks.
 const ALONE: Duration = Duration::from_secs(10);
 const WITHIN: Duration = Duration::from_secs(5);
 /// `vm.compaction_proactiveness` with which `merged` goes as far as the original marks, 25 percent.
@@ -46,7 +46,7 @@ pub struct Fragmented {
     pub wanted: u64,
     /// Machines behind each row; figures are over the allocations of all.
     pub n: u64,
-    /// Without proactive compaction, then with each design.
+    /// Rows without proactive compaction, then with each design.
     pub rows: Vec<LatencyRow>,
     /// The design with the fewest failures, of these the least time, of these the least CPU time.
     pub best: &'static str,
@@ -65,7 +65,7 @@ pub struct LatencyRow {
     pub got: u64,
     /// Allocations of huge pages that failed, on all machines together.
     pub failed: u64,
-    /// Of the huge pages allocated, the share for which a block was free, in millionths.
+    /// Share of the allocated huge pages for which a block was free, in millionths.
     pub light_share_ppm: u64,
     /// Median time of an allocation for which a block was free, nanoseconds; `None` if there was none.
     pub light_p50_ns: Option<u64>,
@@ -130,7 +130,7 @@ impl Fragmented {
         &self.rows[0]
     }
 
-    /// Under the best design.
+    /// Latencies under the best design.
     ///
     /// # Panics
     /// Never for values made by this module: the best is one of the rows.
@@ -140,7 +140,7 @@ impl Fragmented {
 }
 
 impl LatencyRow {
-    /// Over the first `wanted` attempts on each machine: one that fails is a huge page less.
+    /// Latencies over the first `wanted` attempts on each machine: a failed attempt is a huge page less.
     fn of(design: Option<&Design>, outcomes: &[Outcome], wanted: u64) -> Self {
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let all = || outcomes.iter().flat_map(|outcome| outcome.programs[PROGRAM].blocks.iter().take(wanted));
@@ -185,7 +185,7 @@ fn machine_for(peak: Bytes) -> Bytes {
     Bytes::new(memory.div_ceil(2 * HUGE.get()) * 2 * HUGE.get())
 }
 
-/// All memory except what the watermarks keep, in whole 2 MiB.
+/// All memory except the part that the watermarks keep, in whole 2 MiB.
 fn footprint(machine: Bytes) -> Bytes {
     let config = WatermarkConfig { huge_pages: true, ..WatermarkConfig::default() };
     let zone = ZoneSize { managed: machine.pages_floor(), movable: false };
@@ -210,7 +210,7 @@ fn with_goal(design: Design, wanted: u64) -> Design {
     }
 }
 
-/// Index of the program that asks in its scenario.
+/// Index in the scenario of the program that asks.
 const PROGRAM: usize = 2;
 
 fn scenario(machine: Bytes, footprint: Bytes, wanted: u64, design: Option<&Design>) -> Scenario {

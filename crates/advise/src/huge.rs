@@ -8,7 +8,7 @@ use isotherm_trace::analysis::{HugeRanges, HugeStep, NotReported, huge_ranges};
 use isotherm_units::{Bytes, Ratio};
 use serde::Serialize;
 
-/// A 2 MiB range is dense if at least this share of it is touched: as a huge page it adds no more memory than is in use.
+/// A 2 MiB range is dense if at least this share is touched: as a huge page it adds no more memory than is in use.
 pub const DENSE: Ratio = Ratio::from_percent(50);
 
 /// How much of the program's memory could be huge pages.
@@ -18,14 +18,14 @@ pub struct HugePages {
     pub dense_share_ppm: u64,
     /// Ranges of the recording; `None` if it does not say.
     pub ranges: Option<HugeRanges>,
-    /// Why the recording does not say; `None` if it does.
+    /// Why the recording gives no answer; `None` if it does.
     pub not_reported: Option<NotReported>,
     /// Latencies of huge pages for the dense ranges on fragmented memory.
     pub fragmented: Option<Fragmented>,
 }
 
 impl HugePages {
-    /// For the recording of a program whose peak is `peak`.
+    /// Result for the recording of a program whose peak is `peak`.
     ///
     /// # Errors
     /// It cannot be read.

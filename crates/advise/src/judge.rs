@@ -1,4 +1,4 @@
-//! Judging: what the replays of a player say of a size, by chance and by the known error of the model.
+//! Judging: verdicts on a size from the replays of a player, by chance and by the known error of the model.
 
 use super::calibration::{ModelError, model_error};
 use super::candidate::CANDIDATES;
@@ -24,7 +24,8 @@ impl<'a> Judge<'a> {
         Self { slowdown: player.question.slowdown, player, is_scouted: false }
     }
 
-    /// The model's error for a configuration, if that was measured: for policies alone, by release.
+    /// The model's error for a configuration, if it was measured, which was done by release and only for policies without schemes and
+    /// tools.
     pub(super) fn model_error(&self, index: usize) -> Option<&'static ModelError> {
         let candidate = &CANDIDATES[index];
         let is_plain = candidate.nr_parts() == 0;
@@ -36,7 +37,7 @@ impl<'a> Judge<'a> {
         self.expected_of(index, &self.player.pool.around(index, size))
     }
 
-    /// The same from a subset of its replays.
+    /// The same from some of its replays.
     pub(super) fn expected_of(&self, index: usize, runs: &[&Run]) -> Option<Expected> {
         Expected::of(runs, self.model_error(index), self.fault_cost(index))
     }
@@ -48,7 +49,7 @@ impl<'a> Judge<'a> {
         Some(self.player.unlimited.major_faults.saturating_add(in_all))
     }
 
-    /// Number of replays that judge a size: with a sample as a scout, those of the whole alone.
+    /// Number of replays that judge a size: with a sample as a scout, only replays of the whole count.
     pub(super) fn nr_judging(&self, index: usize, size: Bytes) -> usize {
         if self.is_scouted {
             self.player.pool.nr_whole_around(index, size)

@@ -81,7 +81,7 @@ pub struct Question {
     pub trace: PathBuf,
     /// Memory sizes to try; shares are of peak memory. Others are tried where the answer needs them.
     pub memory: Vec<Amount>,
-    /// Releases of the kernel by whose rules it is played; a recommendation holds on all of them. At least one.
+    /// Kernel releases whose rules the replays follow; a recommendation holds on all of them. At least one.
     pub kernels: Vec<KernelRelease>,
     /// The disk under files.
     pub storage: DeviceConfig,
@@ -124,12 +124,12 @@ pub struct Advice {
     pub effort: Effort,
     /// Replays of the recording that were played for this release.
     pub replays: u64,
-    /// Replays of a sample of it.
+    /// Replays of a sample of the recording.
     pub sampled_replays: u64,
     /// Pages that each page of the sample represents; absent where no sample was played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<u32>,
-    /// Whether it was interrupted: then it is the answer known at that time.
+    /// Whether the search was interrupted: then it is the answer known at that time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_partial: bool,
     /// All releases that the recommendation holds on.
@@ -257,7 +257,7 @@ pub struct Configuration {
     pub presets: Vec<String>,
 }
 
-/// How a combination fares with the kernel's own parameters.
+/// Results of a combination with the kernel's own parameters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelDefaults {
     /// Name of the combination, such as `classic + reclaim`.
@@ -280,8 +280,7 @@ pub fn advise(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice
     })
 }
 
-/// The memory that could be huge pages, and their latencies: this part alone, without a search for sizes. The peak is the first
-/// release's.
+/// The memory that could be huge pages, and their latencies: only this part, without a search for sizes. The peak is the first release's.
 ///
 /// # Errors
 /// The trace cannot be read, or takes no memory.
@@ -305,7 +304,7 @@ pub fn huge_pages(
     })
 }
 
-/// Refuses a trace with a few rows of more pages than a replay could hold. One that cannot be read is reported where it is played.
+/// Refuses a trace with a few rows of more pages than a replay could hold. A recording that cannot be read is reported when it is played.
 fn check_trace(trace: &Path) -> Result<(), ScenarioError> {
     match check_for_replay(trace) {
         Err(error @ TraceError::TooManyPages { .. }) => {

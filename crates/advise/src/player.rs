@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Limits above this, and above twice the peak, are not tried: nothing would be limited.
+/// Limits above this, and above twice the peak, are not tried, because they would limit nothing.
 const MEMORY_MAX: Bytes = Bytes::from_gib(4);
 /// Least memory of the machine: the kernel's reserves are a large part of less.
 const MACHINE_MIN: Bytes = Bytes::from_mib(512);
@@ -84,7 +84,8 @@ pub(super) struct Player<'a> {
     /// Assumed order of accesses within an epoch, where the recording has none.
     pub(super) order: EpochOrder,
     progress: &'a dyn Progress,
-    /// Whether the whole is played or a sample: sizes here are of the whole, those of [`base`](Self::base) of the trace that is played.
+    /// Whether the whole is played or a sample: sizes here refer to the whole, and sizes of [`base`](Self::base) to the trace that is
+    /// played.
     scale: Scale,
     base: Scenario,
     context: BuildContext,
@@ -102,8 +103,8 @@ pub(super) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// Plays the recording, or `trace`, a sample of it, without limits. `peak`: base of shares, if it is known from another release, or
-    /// from the whole.
+    /// Plays the recording, or `trace`, a sample of the recording, without limits. `peak`: base of shares, if it is known from another
+    /// release, or from the whole.
     pub(super) fn new(
         question: &'a Question,
         trace: &Path,
@@ -184,7 +185,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Replays of a configuration in one world at ascending sizes; `None` for those that were not begun.
+    /// Replays of a configuration in one world at ascending sizes; `None` for replays that were not begun.
     fn run_family(&self, index: usize, draw: &Draw, sizes: &[Bytes]) -> Result<Vec<Option<Run>>, ScenarioError> {
         let is_stopped = || self.progress.is_stopped();
         if is_stopped() {
@@ -286,7 +287,7 @@ impl<'a> Player<'a> {
         candidate.apply(plain, &self.recording)
     }
 
-    /// The same of the whole recording.
+    /// The scenario for the whole recording.
     pub(super) fn whole_scenario(&self, candidate: &Candidate, size: Bytes) -> Scenario {
         let mut plain = Scenario { limit: Some(Amount::Absolute(size)), ..self.base.clone() };
         plain.machine.sample = 1;
@@ -449,7 +450,7 @@ impl<'a> Player<'a> {
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(step).saturating_mul(step))
     }
 
-    /// The size next to `size` of those that are tried.
+    /// The tried size nearest to `size`.
     pub(super) fn on_lattice(&self, size: Bytes) -> Bytes {
         let step = self.step_at(size).get();
         Bytes::new((size.get() + step / 2) / step * step)
@@ -460,7 +461,7 @@ impl<'a> Player<'a> {
         Some(self.scale.pages).filter(|&pages| pages > 1)
     }
 
-    /// Whether the user asked to stop with what is known.
+    /// Whether the user asked to stop with the results so far.
     pub(super) fn is_stopped(&self) -> bool {
         self.progress.is_stopped()
     }
@@ -473,8 +474,8 @@ struct Prepared {
     free: Pace,
 }
 
-/// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. Not more,
-/// because schemes work on all memory, free memory included.
+/// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. The machine
+/// has no more, because schemes work on all memory, free memory included.
 fn roomy_for(largest: Bytes) -> Bytes {
     Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()))
 }

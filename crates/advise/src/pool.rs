@@ -1,4 +1,4 @@
-//! All replays of one question on one release, and which of them count for a size.
+//! All replays of one question on one release, and the replays that count for a size.
 
 use super::chance::{KERNEL_CHARGE_BP, LIMIT_SPREAD_BP};
 use super::run::Run;
@@ -51,8 +51,8 @@ impl Pool {
         (of(true), of(false))
     }
 
-    /// All replays of a configuration whose limit chance could have given to `size`: those of the size itself, and of its neighbours.
-    /// Where one of them is of the whole recording, those of samples do not count.
+    /// All replays of a configuration whose limit chance could have given to `size`: replays of the size itself, and of its neighbours. If
+    /// any of these is a replay of the whole recording, replays of samples do not count.
     pub(super) fn around(&self, index: usize, size: Bytes) -> Vec<&Run> {
         let part =
             |bp: u64| Bytes::new(u64::try_from(u128::from(size.get()) * u128::from(bp) / 10_000).unwrap_or(u64::MAX));

@@ -22,8 +22,8 @@ pub struct Prediction {
     pub major_faults: Interval,
     /// Runtime against unlimited memory, in millionths; absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
-    /// Major faults that cost the allowed slow-down, beyond those with unlimited memory, by the cost of a fault in these replays; absent
-    /// where none had more faults than without limits.
+    /// Major faults that cost the allowed slow-down, beyond the faults with unlimited memory, by the cost of a fault in these replays;
+    /// absent if no replay had more faults than without limits.
     pub allowed_faults: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! A race of the configurations that may be recommended, pair by pair: on equal limits, in equal worlds.
 //!
-//! Once one is settled, another can only matter if it does with about the same memory. So it is played there before the search for
-//! its own border. Its replays of a size are numbered as those of the other were, and so have its draws.
+//! Once one is settled, another can only matter if it does with about the same memory. So it is played there before the search for its own
+//! border. The replays of a size have the numbers of the other's replays, and so the same draws.
 
 use super::expected::Expected;
 use super::judge::{EQUAL_STEPS, Judge};

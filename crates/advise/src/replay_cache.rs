@@ -1,7 +1,7 @@
 //! Replays of earlier questions, kept in files: the second question about a recording plays only replays that the first did not.
 //!
-//! A file holds the replays of one recording by one build, one a line. It is found by the bytes of the recording, not by its name. It
-//! is a cache: a file that cannot be read or written, or holds something else, is ignored.
+//! A file holds the replays of one recording by one build, one a line. It is found by the bytes of the recording, not by its name. It is a
+//! cache: a file that cannot be read or written, or has other contents, is ignored.
 
 use super::Question;
 use isotherm_scenario::{Scenario, digest_of_file, digest_of_text};

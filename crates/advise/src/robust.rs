@@ -32,7 +32,7 @@ pub struct Odds {
     pub memory_share_ppm: u64,
     /// Number of replays behind the figures.
     pub n: u64,
-    /// Share of them that is slower than asked for, or was killed, in millionths: chance alone, without the model's error.
+    /// Share of replays that is slower than asked for, or was killed, in millionths: by chance only, without the model's error.
     pub too_slow_ppm: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct GambleBand {
 
 const PERMIL: [u64; 3] = [970, 1030, 1100];
 
-/// With 3 % less, 3 % more and 10 % more memory. A neighbour without replays is left out.
+/// The configuration with 3 % less, 3 % more and 10 % more memory. A neighbour without replays is left out.
 pub(super) fn neighbours(judge: &Judge<'_>, index: usize, size: Bytes) -> Vec<Neighbour> {
     let neighbour = |&permil: &u64| {
         let memory = scaled(size, permil);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Run {
     /// Number of its draw.
     pub(super) draw: u64,
-    /// Its `memory.max`, less the kernel's own charges.
+    /// `memory.max` of the run, less the kernel's own charges.
     pub(super) limit: Bytes,
     pub(super) pace: Pace,
     /// Pace against unlimited memory on as many processors, in millionths; `None` if it did not finish.
@@ -30,9 +30,9 @@ pub(super) struct Run {
     /// Charge of the program's group, mean over time.
     pub(super) mean_bytes: u64,
     pub(super) schemes: Vec<SchemeReport>,
-    /// What tools over generations did.
+    /// Results of tools over generations.
     pub(super) generations: Vec<GenerationWhy>,
-    /// Pages that each page of the replay represents: 1, or more in a sample. Bytes of schemes and tools are those of the sample.
+    /// Pages that each page of the replay represents: 1, or more in a sample. Bytes of schemes and tools refer to the sample.
     pub(super) pages: u32,
 }
 
@@ -72,7 +72,7 @@ impl Run {
     }
 }
 
-/// `part` of `whole` in millionths; `None` of nothing, or beyond 64 bits.
+/// `part` of `whole` in millionths; `None` if `whole` is 0, or beyond 64 bits.
 pub(super) fn ppm(part: u64, whole: u64) -> Option<u64> {
     let ratio = (u128::from(part) * 1_000_000).checked_div(u128::from(whole))?;
     u64::try_from(ratio).ok()

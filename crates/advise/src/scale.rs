@@ -1,6 +1,6 @@
 //! Scale between the trace that is played and the whole recording: the whole itself, or a sample.
 //!
-//! Figures of advice are always of the whole. A limit is converted to one of the sample, and counts and bytes of an outcome to those of
+//! Figures of advice are always of the whole. A limit is converted to a limit of the sample, and counts and bytes of an outcome to those of
 //! the whole. Runtimes are equal: the costs of a page are multiplied in the sampled machine.
 
 use isotherm_units::{Bytes, PAGE_BYTES};
@@ -20,8 +20,7 @@ impl Scale {
     /// The whole itself.
     pub(super) const WHOLE: Self = Self { pages: 1, own_peak: Bytes::ZERO, whole_peak: Bytes::ZERO };
 
-    /// For a sample whose peak is `own_peak`. `whole_peak`: that of the whole, where it is known; limits are then equal shares of the
-    /// two.
+    /// Scale of a sample whose peak is `own_peak`. `whole_peak`: peak of the whole, if known; limits are then equal shares of the two.
     pub(super) fn of(pages: u32, own_peak: Bytes, whole_peak: Option<Bytes>) -> Self {
         if pages <= 1 {
             return Self::WHOLE;

@@ -1,9 +1,9 @@
 //! The search for the smallest memory that is safe: not a point but a band, from a size up to the peak.
 //!
-//! Sizes are tried in steps of a hundredth of the peak, finer ones below a fifth of it. A size is judged by all replays whose limit could
-//! be a draw of it. It is safe if it, and every larger size, is within the slow-down asked for by the upper end of its interval. At least
-//! the 15 steps above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide a
-//! size that is too slow.
+//! Sizes are tried in steps of a hundredth of the peak, in finer steps below a fifth of it. A size is judged by all replays whose limit
+//! could be a draw of it. It is safe if it, and every larger size, is within the slow-down asked for by the upper end of its interval. At
+//! least the 15 steps above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide
+//! a size that is too slow.
 
 use super::candidate::CANDIDATES;
 use super::chance::LIMIT_MIN;
@@ -16,7 +16,7 @@ use isotherm_units::Bytes;
 const STEPS_ABOVE: u64 = 15;
 /// Steps below it: replays there may have limits that could be draws of the size.
 const STEPS_BELOW: u64 = 4;
-/// Steps above it from which limits could be draws of it.
+/// Steps above a size from which limits could be draws of that size.
 const STEPS_NEAR: u64 = 5;
 /// Most steps in a gap, regardless of the results at its ends.
 const GAP_STEPS_MAX: u64 = 5;
@@ -25,8 +25,8 @@ const TOGETHER: usize = 4;
 /// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
 const BISECTIONS: u32 = 4;
 
-/// Plays these configurations at the sizes asked for. For those that can be recommended, finds roughly the border between too slow and fast
-/// enough.
+/// Plays these configurations at the sizes asked for. For configurations that can be recommended, finds roughly the border between too slow
+/// and fast enough.
 ///
 /// In a race, configurations that are only shown, except `opt`, are played [downwards](survey_down): below a size that is too slow none
 /// would be safe.
@@ -50,8 +50,8 @@ pub(super) fn survey(judge: &mut Judge<'_>, configurations: &[usize]) -> Result<
     bisect(judge, &can_win, None)
 }
 
-/// Plays the configurations in `shown` at the sizes that are enough for those that can win. A configuration that is safe down to there is
-/// played on below, to the first size that is too slow or a few further.
+/// Plays the configurations in `shown` at the sizes that are enough for the configurations that can win. A configuration that is safe down
+/// to there is played on below, to the first size that is too slow or a few further.
 fn survey_down(
     judge: &mut Judge<'_>,
     can_win: &[usize],
@@ -86,7 +86,7 @@ fn is_combination(judge: &Judge<'_>, index: usize) -> bool {
     CANDIDATES[index].runs_on_linux() && judge.model_error(index).is_none()
 }
 
-/// The same border for combinations, where it may be clearly below `best`: no more precision is needed.
+/// The same border for combinations, if it may be clearly below `best`: no more precision is needed.
 pub(super) fn survey_combinations(judge: &mut Judge<'_>, best: Option<Bytes>) -> Result<(), ScenarioError> {
     let candidates = judge.player.question.candidates().into_iter();
     let combinations: Vec<usize> = candidates.filter(|&index| is_combination(judge, index)).collect();
@@ -145,9 +145,9 @@ fn cannot_win(releases: &[Judge<'_>], index: usize, best: Bytes) -> bool {
 /// Each configuration that may need least, with the smallest size that is safe on each of these releases, and the whole band above it
 /// tried on each. The need of a configuration is that on its worst release.
 ///
-/// In a race the one that seems to need least is played on, a round at a time, until that is settled; then the next. One that cannot come
-/// near any more, or is [beaten](race::is_beaten), is dropped. Only sizes of the lattice come up, each with a bounded number of replays,
-/// so that it ends.
+/// In a race the configuration that seems to need least is played on, a round at a time, until that is settled; then the next. A
+/// configuration that cannot come near any more, or is [beaten](race::is_beaten), is dropped. Only sizes of the lattice come up, each with
+/// a bounded number of replays, so that it ends.
 pub(super) fn settle(
     releases: &mut [Judge<'_>],
     mut open: Vec<usize>,
@@ -186,8 +186,8 @@ fn play_round(releases: &mut [Judge<'_>], index: usize, at: Bytes) -> Result<boo
     Ok(has_played)
 }
 
-/// The next replays before `at` can be called safe: configuration, size, number of further replays. First those that judge `at` itself,
-/// which may show that it is not safe; then the band above.
+/// The next replays before `at` can be called safe: configuration, size, number of further replays. First the replays that judge `at`
+/// itself, which may show that it is not safe; then the band above.
 fn lacking(judge: &Judge<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
     let wanted = lacking_in_all(judge, index, at);
     let near = STEPS_NEAR * judge.player.step_at(at).get();

@@ -26,8 +26,8 @@ use std::path::PathBuf;
 
 /// Replays of each policy.
 const REPEATS: usize = 5;
-/// Size of the fast tier in each repeat, in thousandths of the size asked for. How it meets the steps of a program's memory is chance:
-/// a page more or less of heap, a library more or less of page cache. The first is the size itself.
+/// Size of the fast tier in each repeat, in thousandths of the size asked for. How it fits the steps of a program's memory is chance: a page
+/// more or less of heap, a library more or less of page cache. The first is the size itself.
 const SCALES_PERMIL: [u64; REPEATS] = [1000, 990, 995, 1005, 1010];
 /// Least size of a node.
 const NODE_MIN: Bytes = Bytes::from_mib(4);
@@ -98,7 +98,7 @@ pub struct TierRow {
     pub policy: &'static str,
     /// Whether Linux has it; others are shown, never recommended.
     pub runs_on_linux: bool,
-    /// Whether it is a bound (`all-fast`, `all-slow`), which is no policy.
+    /// Whether the row is a bound (`all-fast`, `all-slow`), which is no policy.
     pub is_bound: bool,
     /// Number of replays behind the figures.
     pub n: u64,
@@ -115,7 +115,7 @@ pub struct TierRow {
     pub fast_settled_ns: Option<u64>,
     /// Bytes moved to the fast tier.
     pub promoted_bytes: u64,
-    /// Of these, bytes not used again before they left the fast tier or the run ended.
+    /// Promoted bytes that were not used again before they left the fast tier or the run ended.
     pub promoted_in_vain_bytes: u64,
     /// Bytes that reclaim moved to the slow tier.
     pub demoted_bytes: u64,
@@ -127,7 +127,7 @@ pub struct TierRow {
     pub interrupted_ns: u64,
     /// Number of replays in which the program did not finish.
     pub unfinished: u64,
-    /// Of the first replay: time in ns and share of touches on the fast tier, over a second each, in millionths.
+    /// For the first replay: time in ns and share of touches on the fast tier, over a second each, in millionths.
     pub fast_hits: Vec<(u64, u64)>,
 }
 
@@ -145,7 +145,7 @@ pub struct TierRecommendation {
     pub not_in_linux: Option<TierRatio>,
 }
 
-/// A policy's runtime against that of another, in millionths, with its 95 % confidence interval.
+/// Ratio of a policy's run time to another's, in millionths, with its 95 % confidence interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TierRatio {
     pub policy: &'static str,
@@ -392,7 +392,7 @@ fn row(played: &Played, all_fast: &Played) -> TierRow {
     }
 }
 
-/// The fastest policy that Linux has and that is surely faster than none; else none.
+/// The fastest policy of Linux that is surely faster than none; else none.
 fn recommend(played: &[Played]) -> Option<TierRecommendation> {
     let (none, all_fast) = (of(played, "none"), of(played, "all-fast"));
     let policies = || played.iter().filter(|one| !is_bound(one.policy));

@@ -1,4 +1,4 @@
-//! A scenario as it is asked for: other seeds, repeats, releases of the kernel and metrics than those it says itself.
+//! A scenario with the user's changes: other seeds, repeats, kernel releases and metrics than its own.
 
 use isotherm_scenario::{
     Extensions, METRICS, Progress, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side, unknown_metric,
@@ -13,7 +13,7 @@ pub struct Asked {
     pub repeats: Option<u32>,
     /// Names of [`METRICS`].
     pub metrics: Option<Vec<String>>,
-    /// One, or several side by side.
+    /// A single release, or several side by side.
     pub kernels: Option<Vec<KernelRelease>>,
 }
 
@@ -40,8 +40,7 @@ impl Asked {
         asked.filter(|_| !scenario.worlds.is_empty())
     }
 
-    /// Plays the scenario as it is asked for. The result also has rows of metrics that were not asked for, if the scenario names
-    /// them.
+    /// Plays the scenario with the user's changes. The result also has rows of metrics that were not asked for, if the scenario names them.
     ///
     /// # Errors
     /// As [`isotherm_scenario::run`].
@@ -69,7 +68,7 @@ impl Asked {
         }
     }
 
-    /// Leaves the rows of the metrics that were asked for, if any were.
+    /// Keeps only the rows of the requested metrics, if there were any.
     pub fn only_asked(&self, result: &mut ScenarioResult) {
         if let Some(asked) = &self.metrics {
             result.rows.retain(|row| asked.contains(&row.metric));

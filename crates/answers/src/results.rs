@@ -41,7 +41,7 @@ pub fn versus_expected(result: &ScenarioResult) -> impl Iterator<Item = Table> {
 }
 
 /// The tables of a workload for people: means, and ratios to another variant. A line per variant, a column per metric. `asked`: these
-/// metrics, regardless of the width; else as many as fit. Also returns the number of those left out.
+/// metrics, regardless of the width; else as many as fit. Also returns the number of metrics left out.
 fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&[String]>) -> (Vec<Table>, usize) {
     let rows: Vec<&ResultRow> = result.rows.iter().filter(|row| row.workload == workload).collect();
     let ratios: Vec<&RatioRow> = result.ratios.iter().filter(|row| row.workload == workload).collect();
@@ -99,7 +99,7 @@ fn in_order<'a>(known: &[&'a str], rows: &[&ResultRow]) -> Vec<&'a str> {
     metrics
 }
 
-/// As many metrics as fit, and how many these are.
+/// As many metrics as fit, and their number.
 fn cut(
     title: String,
     variants: &[&str],

@@ -1,4 +1,4 @@
-//! Tests that the command line accepts what the documentation shows.
+//! Tests that the command line accepts the examples in the documentation.
 
 use std::path::Path;
 

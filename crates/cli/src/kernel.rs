@@ -20,7 +20,7 @@ pub(crate) enum KernelArg {
 /// Releases to simulate, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kernels {
-    /// At least one; the oldest first.
+    /// At least one release, oldest first.
     pub(crate) releases: Vec<KernelRelease>,
     /// Part of a sentence, for people: `rules of Linux 6.12, which this machine runs (6.12.48+deb13-amd64)`.
     pub(crate) why: String,

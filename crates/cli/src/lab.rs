@@ -28,7 +28,7 @@ impl Lab {
     /// Runs it, and returns its output. It shows progress and messages itself.
     ///
     /// # Errors
-    /// Its own, which it has already printed; or it cannot be run.
+    /// The lab's own error, which it has already printed, or the error that it cannot be run.
     pub(crate) fn run<A: AsRef<OsStr>>(&self, arguments: &[A], ui: &Ui) -> Result<Vec<u8>, CliError> {
         let failed = |what: String| CliError::failed(format!("{} {what}", self.0.display()));
         let output = self

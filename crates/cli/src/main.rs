@@ -29,7 +29,7 @@ struct CommandLine {
     verb: Verb,
 }
 
-/// With what it was built from (build.rs).
+/// The version, with the commit and build that it comes from (build.rs).
 const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\ncommit: ",
@@ -42,7 +42,7 @@ const LONG_VERSION: &str = concat!(
     env!("ISOTHERM_RUSTC")
 );
 
-/// The command line, for what is made of it.
+/// The command line, for code that generates text from it.
 pub(crate) fn command_line() -> clap::Command {
     <CommandLine as clap::CommandFactory>::command()
 }

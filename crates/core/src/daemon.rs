@@ -1,9 +1,9 @@
-//! One trait for everything that wakes up, measures and acts: monitors with their schemes, tools over generations, designs of
-//! proactive compaction, promotion.
+//! One trait for every part that wakes up, measures and acts: monitors with their schemes, tools over generations, designs of proactive
+//! compaction, promotion.
 //!
-//! A [`Daemon`] says when it wants to run, runs with a [host](crate::host), and reports what it did. The driver (the simulated
-//! machine, the live loop, a test) brings time and host, sleeps in between, and books the cost of a run. A new daemon is one file
-//! that implements the trait, and one line of the table below.
+//! A [`Daemon`] reports when it wants to run, runs with a [host](crate::host), and reports its work. The driver (the simulated machine, the
+//! live loop, a test) brings time and host, sleeps in between, and books the cost of a run. A new daemon is one file that implements the
+//! trait, and one line of the table below.
 
 use crate::host::{HostError, TargetId};
 use crate::{compaction, generations, limits, monitor, promotion, schemes};
@@ -13,16 +13,15 @@ use std::fmt;
 
 /// A daemon that needs the host `H`.
 ///
-/// It has one worker or several, which share what it knows; a driver may give each a thread of its own. Workers are numbered
-/// from 0.
+/// It has one worker or several, which share its state; a driver may give each a thread of its own. Workers are numbered from 0.
 pub trait Daemon<H: ?Sized> {
     /// How many workers it has. Does not change.
     fn nr_workers(&self) -> usize {
         1
     }
 
-    /// When a worker wants to run next; a time that has passed means at once. `None`: not until something else happens: for the
-    /// only worker of a daemon, never again.
+    /// When a worker wants to run next; a time that has passed means at once. `None`: only after another event; for the only worker of a
+    /// daemon, never again.
     fn poll_timeout(&self, worker: usize) -> Option<Instant>;
 
     /// Does the next piece of work of a worker that is due at `now`. Early calls do nothing; after a long sleep it runs once.
@@ -31,7 +30,7 @@ pub trait Daemon<H: ?Sized> {
     /// [`DaemonError::Refused`]: it goes on all the same. [`DaemonError::Failed`]: it cannot go on.
     fn handle_timeout(&mut self, worker: usize, now: Instant, host: &mut H) -> Result<Report, DaemonError>;
 
-    /// A space has come, by exec, or by fork from `parent`. For daemons that go over all spaces; others know their targets.
+    /// A space has come, by exec, or by fork from `parent`. Only for daemons that go over all spaces; others have fixed targets.
     fn enter(&mut self, space: TargetId, parent: Option<TargetId>, now: Instant) {
         let _ = (space, parent, now);
     }
@@ -50,17 +49,17 @@ pub trait Daemon<H: ?Sized> {
         Err("it has no controls".to_owned())
     }
 
-    /// What it has done so far.
+    /// Counts of its work so far.
     fn account(&self) -> Account;
 
-    /// The same as text, with what held it back.
+    /// The counts as text, with the reasons that held it back.
     fn words(&self) -> Vec<String>;
 }
 
-/// What can be changed of a daemon while it runs.
+/// Changes that a running daemon can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// A file of the daemon, by its name, and what is written there.
+    /// A file of the daemon, by its name, and the text that is written there.
     Knob { name: &'a str, text: &'a str },
     /// The scale of a space: how much rarer it is scanned than others; 0: not at all.
     Scale { space: TargetId, scale: u32 },
@@ -71,7 +70,7 @@ pub enum Control<'a> {
 /// Why a daemon did not do the work that was due.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The host refused. What was under way is given up; the daemon goes on when it is due next.
+    /// The host refused. The work under way is given up; the daemon goes on when it is due next.
     #[error(transparent)]
     Refused(#[from] HostError),
     /// It cannot do its work on this host.
@@ -90,7 +89,7 @@ macro_rules! daemons {
             )*
         }
 
-        /// All kinds, in the order in which they get on a machine: who comes first is served first.
+        /// All kinds, in the order in which they are added to a machine: earlier kinds are served first.
         pub const DAEMONS: &[Kind] = &[$(Kind::$kind,)*];
 
         impl Kind {
@@ -102,7 +101,7 @@ macro_rules! daemons {
             }
         }
 
-        /// What one run of a daemon did.
+        /// Results of one run of a daemon.
         #[derive(Clone, Debug)]
         pub enum Report {
             $(
@@ -120,7 +119,7 @@ macro_rules! daemons {
             }
         }
 
-        /// What a daemon has done so far.
+        /// Counts of a daemon's work so far.
         #[derive(Clone, Debug)]
         pub enum Account {
             $(

@@ -1,8 +1,7 @@
-//! Decisions about memory, independent of the system they act on: what is hot, and what to do about it.
+//! Decisions about memory, independent of the system they act on: which memory is hot, and the actions on it.
 //!
-//! Everything here is a state machine without I/O. A driver (the simulated machine, the live daemon, a test) asks when
-//! it wants to be called, calls it with the time and a [`host`], and takes values out. No clock, no files, no
-//! threads, no floats in decisions.
+//! Everything here is a state machine without I/O. A driver (the simulated machine, the live daemon, a test) asks for the time of the next
+//! call, calls it with the time and a [`host`], and reads results. No clock, no files, no threads, no floats in decisions.
 
 pub mod compaction;
 pub mod daemon;

@@ -1,5 +1,5 @@
-//! The live loop: drives state machines over a host, within a budget of CPU time. The caller provides time, host and meter: the
-//! crate has no clock, no files and no system call of its own, so that all of it runs in simulation.
+//! The live loop: drives state machines over a host, within a budget of CPU time. The caller provides time, host and meter. The crate has
+//! no clock, no files and no system calls of its own, so all of it runs in simulation.
 //!
 //! Monitoring changes nothing; every change goes through [`changes`].
 

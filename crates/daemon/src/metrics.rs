@@ -1,4 +1,4 @@
-//! The state of the daemon as metrics, in OpenMetrics text (docs/use/operate.md#metrics). One table lists all of them.
+//! The state of the daemon as metrics, in OpenMetrics text (docs/use/operate.md#metrics). One table lists all metrics.
 //!
 //! Labels are names of sections, groups as the configuration names them, and nodes; never process ids, which would create new series
 //! without end.
@@ -19,7 +19,7 @@ pub const COLD_SECONDS: u64 = 600;
 /// Input of the metrics: the state, and values read in addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Of the program.
+    /// Version of the program.
     pub version: String,
     /// Checksum of the configuration.
     pub configuration: u64,
@@ -46,11 +46,11 @@ pub struct Group {
     pub by_temperature: Option<[u64; 3]>,
 }
 
-/// What a metric is.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Gauge,
-    /// Its name ends in `_total`.
+    /// A counter; its name ends in `_total`.
     Counter,
 }
 

@@ -26,7 +26,7 @@ impl<H: MonitorHost> Monitored<H> {
     /// maps.
     ///
     /// # Errors
-    /// A bad configuration, or what the host lacks for it.
+    /// A bad configuration, or a feature that the host lacks for it.
     pub fn start(
         config: MonitorConfig,
         seed: u64,
@@ -61,7 +61,7 @@ impl<H: MonitorHost> Monitored<H> {
         &mut self.host
     }
 
-    /// What the monitor has done.
+    /// The monitor, with its counts.
     pub fn monitor(&self) -> &Monitor {
         &self.monitor
     }
@@ -69,7 +69,7 @@ impl<H: MonitorHost> Monitored<H> {
     /// Monitors one more target from now on. Returns its index in findings.
     ///
     /// # Errors
-    /// What the host lacks for it.
+    /// A feature that the host lacks for the target.
     pub fn add_target(&mut self, target: TargetId, ranges: &[UnitRange]) -> Result<u32, MonitorError> {
         self.monitor.add_target(target, ranges, &self.host)?;
         if let Some(index) = self.known.iter().position(|known| *known == target) {
@@ -82,7 +82,7 @@ impl<H: MonitorHost> Monitored<H> {
     /// Stops monitoring a target.
     ///
     /// # Errors
-    /// What is wrong with the targets that stay.
+    /// Why the monitor cannot go on with the targets that stay.
     pub fn remove_target(&mut self, target: TargetId) -> Result<(), MonitorError> {
         let changes: Vec<TargetChange> = self
             .monitor

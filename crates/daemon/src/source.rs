@@ -9,7 +9,7 @@ pub trait Source {
     /// Time of the next sample; `None` if the source has ended.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Samples, if due, and appends what it found.
+    /// Samples, if a sample is due, and appends its findings.
     ///
     /// # Errors
     /// The source cannot go on. Earlier findings stay valid.
@@ -23,25 +23,25 @@ pub trait Source {
     /// Multiplies its intervals by `stretch` from now on; 1 is as configured.
     ///
     /// # Errors
-    /// Why it cannot change its pace; it goes on as before.
+    /// Why the source cannot change its pace; it goes on as before.
     fn stretch(&mut self, stretch: u32, now: Instant) -> Result<(), SourceError>;
 }
 
-/// Something that a source found.
+/// A finding of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Regions of one target.
     Regions(RegionLook),
     /// A target was added; its regions follow.
     Came {
-        /// Its index, as in [`RegionLook::target`].
+        /// Index of the target, as in [`RegionLook::target`].
         target: u32,
         pid: Option<u32>,
         name: String,
     },
     /// A target has ended, or now runs another program.
     Went {
-        /// Its index.
+        /// Index of the target.
         target: u32,
     },
     /// An unusual event, as text.
@@ -55,7 +55,7 @@ pub struct RegionLook {
     pub target: u32,
     /// End of the aggregation.
     pub at: Instant,
-    /// Its length.
+    /// Length of the aggregation.
     pub elapsed: Duration,
     /// Interval between two samples.
     pub sample_interval: Duration,
@@ -80,7 +80,7 @@ pub enum SourceError {
     /// The target has ended, or now runs another program. This ends a run and is not a failure.
     #[error("{0}")]
     Gone(String),
-    /// Another process took away what it needs.
+    /// Another process took away a resource that the source needs.
     #[error("{0}")]
     Lost(String),
     /// Any other cause.

@@ -14,10 +14,10 @@ pub struct WatchOptions {
     pub max_cpu: Ratio,
 }
 
-/// What happened while watching.
+/// Events while watching.
 #[derive(Debug)]
 pub enum Heard<'a> {
-    /// The source found something.
+    /// A finding of the source.
     Found(&'a Finding),
     /// The budget changed the pace.
     Paced {
@@ -35,9 +35,9 @@ pub enum End {
     TimeOver,
     /// The driver of the loop, or its listener, asked it to end.
     Stopped,
-    /// The target has ended; the text says how.
+    /// The target has ended; the text has the way it ended.
     TargetGone(String),
-    /// Another process took away what the source needs; the text says what.
+    /// Another process took away a resource that the source needs; the text names it.
     Lost(String),
 }
 
@@ -49,7 +49,7 @@ pub struct Watched {
     pub elapsed: Duration,
     /// CPU time of our threads, and of kernel threads that worked for it.
     pub spent: Duration,
-    /// The part of it that kernel threads used.
+    /// The part of the CPU time that kernel threads used.
     pub spent_by_kernel: Duration,
     /// The largest stretch of intervals.
     pub stretched: u32,
@@ -60,7 +60,7 @@ pub struct Watched {
 /// Watches until the time is over, the target ends, or a caller stops it. Events are passed to `hear` in order.
 ///
 /// # Errors
-/// Of the source, when it cannot go on.
+/// Errors of the source, when it cannot go on.
 pub fn watch(
     source: &mut dyn Source,
     clock: &mut dyn Clock,

@@ -16,16 +16,16 @@ use toml_parser::lexer::TokenKind;
 /// A value and its byte range in the text.
 pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
 
-/// What a kind of document has besides TOML. The default is nothing.
+/// Features that a kind of document has in addition to TOML. The default has no features.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dialect {
-    /// By key, further names that are read for it: [`Document::place`] finds them as well.
+    /// By key: further names that are read for it; [`Document::place`] finds them as well.
     pub other_names: &'static [(&'static str, &'static [&'static str])],
     pub patches: Option<Patches>,
 }
 
-/// Where a document has patches: tables that change the rest of it. In a patch, a table in place of a list changes the list's entries, each
-/// by its `name` or `path`, or all as `*`; such names are no keys, and keep their spelling.
+/// Place of the patches in a document: tables that change the rest of it. In a patch, a table in place of a list changes the list's
+/// entries, each by its `name` or `path`, or all as `*`; such names are no keys, and keep their spelling.
 #[derive(Clone, Copy, Debug)]
 pub struct Patches {
     /// Key of the root whose entries have patches.
@@ -86,7 +86,7 @@ impl<'a> Document<'a> {
         reading::read(&self.root).map_err(|error| self.misread::<T>(&error))
     }
 
-    /// Serde reports the place. Of tables that it buffered it reports only where they begin; there the key is found by trying.
+    /// Serde reports the place. For tables that it buffered it reports only where they begin; there the key is found by trying.
     fn misread<T: DeserializeOwned>(&self, error: &ReadError) -> DocumentError {
         let container = error.span().and_then(|span| self.container_at(&span));
         let key = container.and_then(|container| {
@@ -129,7 +129,7 @@ impl<'a> Document<'a> {
         self.place_found(self.deepest(path))
     }
 
-    /// Place of `path` as the patch at `patch` has it, and else as the document itself has it; `None` if neither names any of it.
+    /// Place of `path` in the patch at `patch`, or else in the document itself; `None` if neither names any part of it.
     pub fn place_in(&self, patch: &KeyPath, path: &KeyPath) -> Option<String> {
         let own = self.deepest(path);
         let patched = self.value(patch).map(|patch| deepest(patch, Some(&self.root), path.steps(), self.dialect));
@@ -216,8 +216,8 @@ fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment], d
 /// Brackets within brackets that are read. No file needs more than some ten.
 const DEPTH_MAX: usize = 200;
 
-/// Offset at which brackets are nested too deeply: the parser recurses for each. Its own bound fails where a bracket is in the place of a
-/// key: skipped brackets count as closed but never as opened (toml_parser 1.1.5, `ignore_to_value_close`), and the stack overflowed.
+/// Offset at which brackets are nested too deeply: the parser recurses for each. Its own bound fails if a bracket is in the place of a key:
+/// skipped brackets count as closed but never as opened (toml_parser 1.1.5, `ignore_to_value_close`), and the stack overflowed.
 fn too_deep(text: &str) -> Option<usize> {
     let mut open = Vec::new();
     for token in Source::new(text).lex() {

@@ -1,6 +1,6 @@
 //! Errors of documents.
 
-/// Why a text is not the document that is asked for. The place is `file:line:column`, as far as the key is written.
+/// Why a text is not the expected document. The place is `file:line:column`, as far as the key is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DocumentError {

@@ -5,9 +5,9 @@ use std::fmt;
 /// One step from a table or list to one of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathSegment {
-    /// To the value of a key.
+    /// The step to the value of a key.
     Key(String),
-    /// To an entry, from 0.
+    /// The step to an entry, from 0.
     At(usize),
 }
 
@@ -47,7 +47,7 @@ impl KeyPath {
         self
     }
 
-    /// From the root on.
+    /// Steps from the root on.
     pub fn steps(&self) -> &[PathSegment] {
         &self.0
     }

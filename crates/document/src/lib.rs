@@ -1,7 +1,8 @@
 //! TOML with places: a text becomes a type, and each error names file, line and column.
 //!
 //! [`parse_as`] reads a text and checks it; [`print_as`] writes one. [`Document`] is the parsed text, for callers whose checks need more
-//! than one place of a key. Nothing here knows what a document is about: [`Dialect`] says what a kind of document has besides TOML.
+//! than one place of a key. This crate does not know the subject of a document: [`Dialect`] has the features of a kind of document in
+//! addition to TOML.
 
 mod culprit;
 mod document;

@@ -1,4 +1,4 @@
-//! Text ↔ types, where a check names keys and needs nothing else of the document.
+//! Text ↔ types, for checks that need only the names of keys.
 
 use crate::document::{Dialect, Document};
 use crate::{DocumentError, writing};

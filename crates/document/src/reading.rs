@@ -85,7 +85,7 @@ enum Node<'t> {
     DateText(&'t str),
 }
 
-/// Type of a value as serde sees it.
+/// Type of a value in serde's terms.
 enum Shape<'t> {
     Flag(bool),
     Integer(i64),
@@ -497,7 +497,7 @@ impl<'de> de::Deserializer<'de> for Key<'_> {
 /// A variant of an enum.
 struct Chosen<'t> {
     name: Key<'t>,
-    /// Content of the variant. Names alone have none.
+    /// Content of the variant. A variant that is only a name has none.
     content: Option<Node<'t>>,
 }
 

@@ -1,8 +1,8 @@
 //! One spelling of keys: `accesses-per-second`. Keys such as `accesses_per_second` are read as if spelt with `-`.
 //!
-//! This is done to the parsed document, for all types alike, because serde's attributes would have to give both spellings for
-//! each of some hundred fields. Only names are not keys: a patch uses them for entries of a list, and they stay as they are.
-//! Maps whose keys are data (orders of blocks) have numbers for them.
+//! This is done to the parsed document, for all types alike, because serde's attributes would have to give both spellings for each of some
+//! hundred fields. Names are not keys: a patch uses them for entries of a list, and they stay as they are. Maps whose keys are data (orders
+//! of blocks) have numbers for them.
 
 use crate::document::{Patches, Value};
 use toml::Spanned;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 /// Keys of a document that were spelt with `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OldSpelling {
-    /// Offset of the first of them.
+    /// Offset of the first occurrence.
     pub(crate) offset: usize,
     pub(crate) written: String,
     /// The spelling that is read.

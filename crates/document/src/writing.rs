@@ -1,13 +1,13 @@
 //! The one serializer of documents: into a [`Tree`], from which text and tables of TOML are made.
 //!
-//! A type that is written is compiled once for each serializer, and `toml` passes it through four to make text of it, and through another to
-//! make a table. The tree keeps serde's calls, so that it is written exactly as the original type.
+//! A type that is written is compiled once for each serializer, and `toml` passes the type through four serializers to make text, and
+//! through another to make a table. The tree keeps serde's calls, so that it is written exactly as the original type.
 
 use serde::{Serialize, Serializer, ser};
 use toml::Table;
 use toml::ser::Error;
 
-/// As text of TOML.
+/// The value as TOML text.
 ///
 /// # Errors
 /// It is no table, or holds a value that TOML cannot express.
@@ -15,7 +15,7 @@ pub(crate) fn text<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
     toml::to_string(&value.serialize(TreeBuilder)?)
 }
 
-/// As a table of TOML.
+/// The value as a TOML table.
 ///
 /// # Errors
 /// As [`text`].

@@ -28,7 +28,7 @@ pub struct Hierarchy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     root: Root,
-    /// Its folder, below the root.
+    /// Folder of the group, below the root.
     folder: PathBuf,
     /// Path in the hierarchy, with a leading slash: `/app.slice/web.service`.
     path: String,
@@ -40,7 +40,7 @@ impl Hierarchy {
     /// Finds where version 2 with the memory controller is mounted.
     ///
     /// # Errors
-    /// [`LiveError::NotHere`] that says what is missing: version 2, or the memory controller in it.
+    /// [`LiveError::NotHere`] that names the missing part: version 2, or the memory controller in it.
     pub fn find(root: &Root) -> Result<Self, LiveError> {
         let mut has_version_2 = false;
         for mount in MOUNTS {
@@ -110,10 +110,10 @@ impl Hierarchy {
         }
     }
 
-    /// The group with guaranteed memory (`memory.min`, `memory.low`) that reclaim from this one would take from: this one or one above
-    /// it, or, `with_below`, one directly below it. A guarantee counts as the kernel counts it (`mem_cgroup_calculate_protection`,
-    /// mm/memcontrol.c, Linux 6.12): not beyond those of the groups above, except directly below the group that memory is
-    /// reclaimed from. One that the owner of a group below wrote into a file of his own counts for nothing.
+    /// The group with guaranteed memory (`memory.min`, `memory.low`) that reclaim from this one would take from: this one or one above it,
+    /// or, `with_below`, one directly below it. A guarantee counts as in the kernel (`mem_cgroup_calculate_protection`, mm/memcontrol.c,
+    /// Linux 6.12): not beyond the guarantees of the groups above, except directly below the group that memory is reclaimed from. A
+    /// guarantee that the owner of a group below wrote into a file of his own counts for nothing.
     ///
     /// # Errors
     /// As of [`group`](Self::group).
@@ -202,7 +202,7 @@ impl Group {
         &self.path
     }
 
-    /// Its folder, below the root, for [`memory_stat`](crate::counters::memory_stat) and [`pressure`](crate::counters::pressure).
+    /// Folder of the group, below the root, for [`memory_stat`](crate::counters::memory_stat) and [`pressure`](crate::counters::pressure).
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -212,7 +212,7 @@ impl Group {
         self.number
     }
 
-    /// Whether it still exists, and was not replaced by another of the same name.
+    /// Whether the group still exists, and was not replaced by another of the same name.
     pub fn is_there(&self) -> bool {
         std::fs::metadata(self.root.path(&self.folder)).is_ok_and(|data| data.ino() == self.number)
     }
@@ -242,7 +242,7 @@ impl Group {
         value.map_err(|error| self.explained(file, error))
     }
 
-    /// One of `memory.high`, `memory.max`, `memory.min`, `memory.low`, `memory.swap.max`.
+    /// Value of one of `memory.high`, `memory.max`, `memory.min`, `memory.low`, `memory.swap.max`.
     ///
     /// # Errors
     /// [`LiveError::NotHere`] if the memory controller is off for this group, with how to switch it on; [`LiveError::Gone`];
@@ -252,7 +252,7 @@ impl Group {
         limit.map_err(|error| self.explained(file, error))
     }
 
-    /// Whether its own files guarantee memory to it; `None` if it has no such files. One that cannot be read may guarantee some.
+    /// Whether its own files guarantee memory to it; `None` if it has no such files. A file that cannot be read may guarantee some memory.
     /// `owner`: user whose files count.
     fn guarantee(&self, owner: u32) -> Option<bool> {
         let mut has_file = false;

@@ -10,7 +10,7 @@ use crate::smaps::{SmapsArea, smaps};
 use isotherm_core::host::AddressRange;
 use isotherm_units::{Duration, Instant};
 
-/// Which marks are cleared.
+/// Marks that are cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClearedPages {
     #[default]
@@ -22,7 +22,7 @@ pub enum ClearedPages {
 }
 
 impl ClearedPages {
-    /// What is written to `clear_refs`.
+    /// Text that is written to `clear_refs`.
     const fn kind(self) -> &'static str {
         match self {
             Self::All => "1",
@@ -75,12 +75,12 @@ impl ClearRefs {
         self.next
     }
 
-    /// Number of sweeps that cleared marks so far. The first one finds accesses from before any interval.
+    /// Number of sweeps that cleared marks so far. The first sweep finds accesses from before any interval.
     pub fn nr_sweeps(&self) -> u64 {
         self.nr_sweeps
     }
 
-    /// Reads what was accessed since the last sweep and clears the marks; `None` if it is too early.
+    /// Reads the pages accessed since the last sweep and clears the marks; `None` if it is too early.
     ///
     /// # Errors
     /// [`LiveError::Gone`], [`LiveError::Refused`], [`LiveError::Io`], [`LiveError::Strange`].

@@ -116,7 +116,7 @@ impl Stopwatch {
         matches!(poll(&mut descriptors, Some(&at_once)), Ok(1..))
     }
 
-    /// Sleeps until then, or until a signal comes.
+    /// Sleeps until `until`, or until a signal comes.
     pub fn wait_until(&self, until: Instant) -> Wake {
         loop {
             let left = until.since(self.now()).ns();

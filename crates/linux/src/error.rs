@@ -1,10 +1,10 @@
-//! Errors of a live machine, with messages that say what to do.
+//! Errors of a live machine, with messages that name the remedy.
 
 use crate::workers::NotBack;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why something could not be seen or done.
+/// Why a fact could not be read or an action not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The kernel refused to read or write a file.
@@ -27,7 +27,7 @@ pub enum LiveError {
     NotHere {
         /// The requested feature.
         what: &'static str,
-        /// What is needed for it, as text.
+        /// Feature that is needed for it, as text.
         needs: String,
     },
     /// Another user holds it.
@@ -35,7 +35,7 @@ pub enum LiveError {
     Busy {
         /// The requested feature.
         what: &'static str,
-        /// Its current user.
+        /// The present user.
         by: String,
         /// How to free it.
         way_out: String,

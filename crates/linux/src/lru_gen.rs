@@ -8,7 +8,7 @@ pub use isotherm_texts::lru_gen::Enabled;
 const FILE: &str = "/sys/kernel/debug/lru_gen";
 const SWITCHES: &str = "/sys/kernel/mm/lru_gen";
 
-/// Which parts are on.
+/// Parts that are switched on.
 ///
 /// # Errors
 /// [`LiveError::NotHere`] for a kernel without it, [`LiveError::Strange`].

@@ -16,15 +16,15 @@ const ENTRIES_AT_ONCE: u64 = 4096;
 pub struct PagemapEntry(u64);
 
 impl PagemapEntry {
-    /// Whether it is in memory, and mapped.
+    /// Whether the page is in memory, and mapped.
     pub const fn is_present(self) -> bool {
         self.0 >> 63 & 1 == 1
     }
-    /// Whether it is in swap, or under migration.
+    /// Whether the page is in swap, or under migration.
     pub const fn is_swapped(self) -> bool {
         self.0 >> 62 & 1 == 1
     }
-    /// Whether it belongs to a file or to shared memory.
+    /// Whether the page belongs to a file or to shared memory.
     pub const fn is_file(self) -> bool {
         self.0 >> 61 & 1 == 1
     }
@@ -76,7 +76,7 @@ pub fn pagemap(process: &Process, range: AddressRange) -> Result<Vec<PagemapEntr
     Ok(entries)
 }
 
-/// The frame of the page at an address, by one system call. `None` if no page is there, or the address space is gone (its pagemap is
+/// The frame of the page at an address, by one system call. `None` if no page is there, or the address space has ended (its pagemap is
 /// empty).
 pub(crate) fn frame_at(process: &Process, address: u64) -> Option<u64> {
     let mut entry = [0; 8];
@@ -128,7 +128,7 @@ pub struct PageRegion {
 }
 
 impl PageRegion {
-    /// Categories of its pages, out of those requested.
+    /// Categories of its pages, among the requested ones.
     pub const fn categories(&self) -> Categories {
         Categories(self.categories)
     }
@@ -152,8 +152,8 @@ pub(crate) struct PmScan {
     return_mask: u64,
 }
 
-/// Page ranges in all `wanted` categories; each reports its categories out of `told`. `None` if this kernel lacks the scan (before 6.7).
-/// A range that exceeds the address space gives no page ranges.
+/// Page ranges in all `wanted` categories; each reports its categories, as far as the last argument asks for them. `None` if this kernel
+/// lacks the scan (before 6.7). A range that exceeds the address space gives no page ranges.
 ///
 /// # Errors
 /// [`LiveError::Gone`], [`LiveError::Io`].

@@ -1,4 +1,4 @@
-//! Which processes map which page frame, from `/proc/PID/pagemap`: the kernel's reverse map is not exported.
+//! Processes that map each page frame, from `/proc/PID/pagemap`: the kernel's reverse map is not exported.
 
 use crate::maps::maps;
 use crate::pagemap::{Categories, PagemapEntry, pagemap, pagemap_scan};
@@ -29,7 +29,7 @@ pub(crate) struct ReverseMap {
 }
 
 impl ReverseMap {
-    /// Reads the mappings of all processes. Processes that end meanwhile and kernel threads are skipped.
+    /// Reads the mappings of all processes. Kernel threads, and processes that end during the read, are skipped.
     ///
     /// # Errors
     /// [`LiveError::NotHere`] where the kernel shows no frame numbers, which it does with CAP_SYS_ADMIN; [`LiveError::Refused`] if

@@ -86,7 +86,7 @@ impl Root {
     /// The text of a knob that a journal names: no link leads to it.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and a link.
+    /// Errors of [`read`](Self::read), and a link.
     pub fn read_knob(&self, from_root: impl AsRef<Path>) -> Result<String, LiveError> {
         let path = self.path(from_root);
         read_opened(&path, open_beneath(&self.folder, &path, OFlags::RDONLY))
@@ -102,8 +102,8 @@ impl Root {
         text.parse().map_err(|_| LiveError::strange(self.path(from_root), format!("`{}`", shortened(text))))
     }
 
-    /// Writes to a knob: one `write` of the whole text, as the kernel requires. Wherever the path came from, and whatever links it leads
-    /// through, nothing but a file of the kernel's is written.
+    /// Writes to a knob: one `write` of the whole text, as the kernel requires. Only a file of the kernel is written, for any origin of the
+    /// path and any links on it.
     ///
     /// # Errors
     /// [`LiveError::Io`] with the path and the kernel's error; [`LiveError::NotBack`].
@@ -115,7 +115,7 @@ impl Root {
     /// The same, for a knob that a journal names: no link leads to it.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write), and a link.
+    /// Errors of [`write`](Self::write), and a link.
     pub fn write_knob(&self, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
         let (path, folder) = (self.path(&from_root), self.folder.clone());
         let on = path.to_string_lossy().into_owned();

@@ -19,7 +19,7 @@ use std::ptr;
 /// Most ranges of one [`process_madvise`] (`UIO_MAXIOV`).
 pub(crate) const IOVECS_MAX: usize = 1024;
 
-/// What `process_madvise` lets one process advise another.
+/// Advice that `process_madvise` lets one process give to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Advice {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for a call. A piece of 16 MiB takes some milliseconds, and up to a second with a slow disk.
 const DEADLINE: Duration = Duration::from_millis(800);
-/// The same while another call has not returned, so that many slow calls do not add up to a long wait.
+/// The deadline while another call has not returned, so that many slow calls do not add up to a long wait.
 const HURRY: Duration = Duration::from_millis(50);
 /// Most calls under way that missed their deadline: each holds a thread.
 const MOST: usize = 16;

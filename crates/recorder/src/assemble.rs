@@ -27,11 +27,11 @@ pub(crate) enum AssembleError {
 pub(crate) struct Assembler {
     writer: TraceWriter,
     epoch_ns: u64,
-    /// By uid, up to the last chunk received.
+    /// Arrivals by uid, up to the last chunk received.
     arrivals: BTreeMap<u32, Arrival>,
-    /// By uid, up to the last row in the file.
+    /// Threads by uid, up to the last row in the file.
     written: HashMap<u32, Written>,
-    /// By index of the process in the file.
+    /// Layouts by index of the process in the file.
     layouts: Vec<Layout>,
     page_cache: PageCache,
     held: Queue,
@@ -212,7 +212,7 @@ impl Assembler {
         (arrival.order_ns, time_ns)
     }
 
-    /// Call about once a second. Writes what was held at the last call, so a crash of the recorder loses little.
+    /// Call about once a second. Writes the data held at the last call, so a crash of the recorder loses little.
     pub(crate) fn tick(&mut self) -> Result<()> {
         self.release(Until::Order(self.settled_ns))?;
         self.settled_ns = self.latest_ns;
@@ -242,7 +242,7 @@ impl Assembler {
         self.writer.push_runs(time_ns, index, runs)
     }
 
-    /// Writes reads and writes of a file, after mappings for those of its page numbers that the process has not used yet.
+    /// Writes reads and writes of a file, after mappings for page numbers that the process has not used yet.
     fn write_transfer(&mut self, uid: u32, time_ns: u64, Transfer { file, run }: Transfer) -> Result<()> {
         let Written { index, process, .. } = self.in_file(uid)?;
         let places = self.page_cache.places(process, file, run.page, run.pages);
@@ -345,7 +345,7 @@ impl Assembler {
         Ok(written)
     }
 
-    /// Processes that may still send something.
+    /// Processes that may still send records.
     pub(crate) fn living(&self) -> BTreeSet<u32> {
         let living = self.arrivals.values().filter(|arrival| !arrival.ended && !arrival.native);
         living.filter_map(|arrival| arrival.hello.as_ref()).map(|hello| hello.pid).collect()

@@ -10,7 +10,7 @@ pub enum RecordError {
     /// No command was given.
     #[error("no program to record: give one after `--`, as in `isotherm record -o t.parquet -- python3 job.py`")]
     NoCommand,
-    /// The command names nothing that can be found.
+    /// The command names no program that can be found.
     #[error("program `{name}` not found{}", searched(*in_path))]
     ProgramNotFound {
         name: String,
@@ -49,7 +49,7 @@ pub enum RecordError {
     Epoch {
         /// The epoch asked for.
         epoch_ns: u64,
-        /// Its length in instructions.
+        /// Length in instructions.
         instructions: u64,
     },
     /// A system call of the recorder failed.
@@ -64,7 +64,7 @@ pub enum RecordError {
     NothingRecorded {
         /// The engine's path.
         tool: PathBuf,
-        /// How it ended.
+        /// How the program ended.
         how: String,
     },
     /// The engine was tried with a program that does nothing, and did not end.
@@ -109,7 +109,7 @@ impl RecordError {
         Self::Io { action: action.into(), source: source.into() }
     }
 
-    /// Whether this host lacks something that can be installed or built.
+    /// Whether this host lacks a part that can be installed or built.
     pub fn is_host_cannot(&self) -> bool {
         matches!(self, Self::PartMissing { .. } | Self::NoEngine(_) | Self::OtherProcessor(_))
     }

@@ -2,7 +2,7 @@
 
 use crate::native::{memory_in, stall_in};
 
-/// Parses the text as each of them, and as that of two processes together.
+/// Parses the text as each format, and as the text of two processes together.
 pub fn read_texts(text: &str) {
     let mut memory = memory_in(text);
     memory.add(&memory_in(text));

@@ -13,7 +13,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Maps `range`; replaces what was there.
+    /// Maps `range`, in place of earlier mappings.
     pub(crate) fn map(&mut self, range: MapRange) -> EventKind {
         self.take(range.start, range.end);
         self.ranges.insert(range.start, range.clone());

@@ -22,7 +22,7 @@ pub(crate) struct PageCache {
     next: u64,
     files: Vec<File>,
     by_name: HashMap<String, FileNumber>,
-    /// By process: the end of the mapped part of each piece, by the piece's first page number.
+    /// By process: end of the mapped part of each piece, by the piece's first page number.
     shown: Vec<HashMap<u64, u64>>,
 }
 
@@ -32,7 +32,7 @@ struct File {
     in_memory: bool,
     /// Largest known length.
     pages: u64,
-    /// By first page of the file.
+    /// Pieces by first page of the file.
     pieces: BTreeMap<u64, Piece>,
 }
 

@@ -1,4 +1,4 @@
-//! Resolves a command to what the engine can run: an ELF file for x86-64, with its arguments.
+//! Resolves a command to a file that the engine can run: an ELF file for x86-64, with its arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use crate::error::RecordError;
 use crate::sys;
 
-/// As in the kernel's `BINPRM_BUF_SIZE`.
+/// Bytes of a script's head that are read, as the kernel's `BINPRM_BUF_SIZE`.
 const HEAD_BYTES: u64 = 256;
-/// As in the kernel: a script's interpreter may be a script, up to five levels deep.
+/// Depth of scripts, as in the kernel: a script's interpreter may be a script, up to five levels deep.
 const SCRIPT_DEPTH: usize = 5;
 
 /// The program to start.

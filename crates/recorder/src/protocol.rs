@@ -17,7 +17,7 @@ const ROW: u8 = 3;
 /// Tag of a row of pages that only the kernel touched.
 const KERNEL_ROW: u8 = 16;
 
-/// What is wrong with a stream.
+/// Faults of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error("a chunk begins with {found:02x?} and not with `iTR1`")]

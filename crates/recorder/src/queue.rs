@@ -65,7 +65,7 @@ pub(crate) struct Queue {
 pub(crate) enum Until {
     /// While more rows, or more items, than this are held.
     Held(usize),
-    /// Up to this position in the order of all threads, inclusive.
+    /// Rows up to this position in the order of all threads, inclusive.
     Order(u64),
     /// To the end.
     Empty,

@@ -71,7 +71,7 @@ impl RecordOptions {
     }
 }
 
-/// What the caller may show while the program runs.
+/// Progress that the caller may show while the program runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Report {
@@ -84,7 +84,7 @@ pub enum Report {
         /// CPU time of the program, all threads.
         cpu: Duration,
     },
-    /// Something the user should know at once.
+    /// A message that the user should see at once.
     Warning(String),
 }
 
@@ -127,7 +127,7 @@ pub struct Recording {
 /// Records a program. `report` is called about five times a second.
 ///
 /// The program has the caller's standard streams and environment. SIGINT and SIGQUIT of the terminal are left to it; other signals are
-/// forwarded to it. Threads and children are recorded too; the recording ends when all of them have ended.
+/// forwarded to it. Threads and children are recorded too; the recording ends when all have ended.
 ///
 /// # Errors
 /// When the command or the engine is missing, or the trace cannot be written; [`RecordError::is_partial`] says whether the file holds a

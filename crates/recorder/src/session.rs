@@ -26,7 +26,7 @@ use crate::{host, sys};
 const WAIT_MS: u32 = 20;
 const PROGRESS_EVERY: WallDuration = WallDuration::from_millis(200);
 const FLUSH_EVERY: WallDuration = WallDuration::from_secs(1);
-/// Time after the end of all other processes. An announced process that sends nothing within it was killed before it could.
+/// Time after the end of all other processes. An announced process that sends nothing within this time was killed before it could.
 const SILENCE: WallDuration = WallDuration::from_secs(2);
 
 /// Longest time of the engine for a program that does nothing; it takes half a second on a quiet machine.
@@ -210,7 +210,7 @@ impl Session<'_> {
         RecordError::EngineHangs { tool: engine.to_owned(), seconds: PROBE_LIMIT.as_secs() }
     }
 
-    /// Takes what has arrived. Returns whether there was anything.
+    /// Takes the chunks that have arrived. Returns whether there were any.
     fn receive(&mut self, milliseconds: u32) -> bool {
         let (assembler, stopped) = (&mut self.assembler, self.stopped.is_some());
         let received = self.spool.receive::<Stop>(milliseconds, |header, payload| {
@@ -374,7 +374,7 @@ impl Session<'_> {
 
 /// Least CPU time to calibrate a clock by: the kernel counts hundredths of a second.
 const CLOCK_MIN_NS: u64 = 100_000_000;
-/// Largest ratio between native and recorded time. Beyond it, the native run must have done something else.
+/// Largest ratio between native and recorded time. Above this factor, the native run must have done other work.
 const CLOCK_MAX: u64 = 32;
 
 /// Factor for times that gives the recording the CPU time of the native run.

@@ -74,8 +74,7 @@ impl Spool {
         self.control.write_all(&1u32.to_le_bytes())
     }
 
-    /// Waits for chunks for at most `milliseconds`, then passes all of them to `sink`. Returns whether there were
-    /// any.
+    /// Waits for chunks for at most `milliseconds`, then passes all chunks to `sink`. Returns whether there were any.
     pub(crate) fn receive<E: From<ProtocolError> + From<io::Error>>(
         &mut self,
         milliseconds: u32,

@@ -1,4 +1,4 @@
-//! A trace from a stream of chunks: the recorder behind an engine, without the engine. For benches and tests.
+//! A trace from a stream of chunks: the recorder behind an engine, without the engine. Meant for benches and tests.
 
 use std::io::Read;
 use std::path::Path;

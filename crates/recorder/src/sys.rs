@@ -31,7 +31,7 @@ pub(crate) fn make_fifo(path: &Path) -> io::Result<File> {
     Ok(File::from(fifo))
 }
 
-/// Waits until there is something to read, for at most `milliseconds`. A signal ends the wait.
+/// Waits until the file is readable, for at most `milliseconds`. A signal ends the wait.
 pub(crate) fn wait_readable(file: impl AsFd, milliseconds: u32) -> io::Result<bool> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(milliseconds.min(999)) * 1_000_000 };
     let mut descriptors = [PollFd::new(&file, PollFlags::IN)];
@@ -45,7 +45,7 @@ pub(crate) fn wait_readable(file: impl AsFd, milliseconds: u32) -> io::Result<bo
 /// A handle of a process that stays valid when its PID is reused; `None` if there is no such process.
 ///
 /// # Errors
-/// When it cannot be opened although the process may exist: this process has too many open files.
+/// The process cannot be opened although it may exist: this process has too many open files.
 pub(crate) fn open_process(pid: u32) -> io::Result<Option<OwnedFd>> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {

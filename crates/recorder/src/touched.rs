@@ -1,4 +1,4 @@
-//! Which pages each process has touched. One bit a page, in pieces of 4096 pages. Pieces are found by an open-addressing hash table,
+//! Pages that each process has touched. One bit per page, in pieces of 4096 pages. Pieces are found by an open-addressing hash table,
 //! because there is a lookup for each row of a recording.
 
 /// Pages in a piece.

@@ -1,4 +1,4 @@
-//! Line, step, bar and point charts with several series. This file holds what a chart says; drawing is in
+//! Line, step, bar and point charts with several series. This file holds the contents of a chart; drawing is in
 //! [`chart_scene`](crate::chart_scene) (SVG) and [`chart_terminal`](crate::chart_terminal).
 
 use crate::scale::{End, Scale, ScaleKind};
@@ -6,16 +6,16 @@ use crate::scene::{Picture, PictureSize};
 use crate::terminal::TermStyle;
 use crate::unit::Unit;
 
-/// A chart. Points that are not numbers are left out; an empty chart says so instead of drawing axes for nothing.
+/// A chart. Points that are not numbers are left out; an empty chart prints a sentence instead of axes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
     /// Title: a few words.
     pub title: String,
     /// Subject and conditions; may be empty.
     pub subtitle: String,
-    /// From left to right.
+    /// Axis from left to right.
     pub x: Axis,
-    /// From bottom to top.
+    /// Axis from bottom to top.
     pub y: Axis,
     /// The curves or bars, in order of the legend.
     pub series: Vec<Series>,
@@ -97,7 +97,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Confidence interval (low, high) at each point; empty for none.
     pub band: Vec<(f64, f64)>,
-    /// Its emphasis.
+    /// Emphasis of the series.
     pub emphasis: Emphasis,
 }
 
@@ -149,9 +149,9 @@ pub enum Reference {
 /// A point that is pointed out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Callout {
-    /// In the x axis's base unit.
+    /// Value in the x axis's base unit.
     pub x: f64,
-    /// In the y axis's base unit.
+    /// Value in the y axis's base unit.
     pub y: f64,
     pub label: String,
 }
@@ -201,7 +201,7 @@ impl Chart {
     }
 }
 
-/// The ends of `axis`: fixed ones, else those of the data (on a log axis: of values above zero).
+/// The ends of `axis`: fixed ends, else the ends of the data (on a log axis: of values above zero).
 fn range(axis: &Axis, values: Vec<f64>, from_zero: bool) -> (f64, f64) {
     let usable = values.into_iter().filter(|v| v.is_finite() && (axis.scale == ScaleKind::Linear || *v > 0.0));
     let (mut low, mut high) = usable.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -215,7 +215,7 @@ fn range(axis: &Axis, values: Vec<f64>, from_zero: bool) -> (f64, f64) {
     (fixed(axis.low).unwrap_or(low), fixed(axis.high).unwrap_or(high))
 }
 
-/// `name [unit]`, or the name alone where ticks carry their units.
+/// `name [unit]`, or only the name if ticks carry their units.
 pub(crate) fn axis_title(axis: &Axis, scale: &Scale) -> String {
     match (axis.name.as_str(), scale.suffix) {
         (name, "") => name.to_owned(),

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rgb(pub u8, pub u8, pub u8);
 
-/// Which background the colours of a style sheet are for.
+/// Background that the colours of a style sheet are for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Theme {
     /// Dark ink on white.

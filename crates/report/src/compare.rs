@@ -65,7 +65,7 @@ impl Comparison {
         }
     }
 
-    /// Distribution of working sets, and memory by idle time where both have it.
+    /// Distribution of working sets, and memory by idle time if both records have it.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.working_sets()];
         tables.extend(self.idle_times());

@@ -17,7 +17,7 @@ pub struct GroupInfo {
     pub looks: u64,
     /// Samples before which a generation was made.
     pub aged_looks: u64,
-    /// From the first sample to the last.
+    /// Time from the first sample to the last.
     pub span_ns: u64,
     /// Memory on lists, of all nodes.
     pub least_bytes: u64,

@@ -1,5 +1,5 @@
-//! Heatmaps of memory over time. This file holds what a heatmap says and how it is fitted to a number of cells; drawing
-//! is in [`heatmap_scene`](crate::heatmap_scene) (SVG) and [`heatmap_terminal`](crate::heatmap_terminal).
+//! Heatmaps of memory over time. This file holds the contents of a heatmap and fits them to a number of cells; drawing is in
+//! [`heatmap_scene`](crate::heatmap_scene) (SVG) and [`heatmap_terminal`](crate::heatmap_terminal).
 
 use std::collections::BTreeMap;
 
@@ -126,7 +126,7 @@ impl Heatmap {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }
 
-    /// Fits the bands to `height` cell rows in all, `gap` of them left free between two bands.
+    /// Fits the bands to `height` cell rows in all, with `gap` rows free between two bands.
     ///
     /// Every band gets `least` rows, so that a stack is visible next to a large heap. The rest is divided by [`weight`]: a large band is
     /// drawn higher than a small one, but leaves room for it. Where bands too small to earn `least` rows would take more than a third of
@@ -221,7 +221,7 @@ pub(crate) struct Strip {
 }
 
 impl Strip {
-    /// Bytes left out between this strip and the one `below` it; `None` between address spaces and where none are.
+    /// Bytes left out between this strip and the one `below` it; `None` between address spaces and if no bytes are left out.
     pub(crate) fn folded_bytes(&self, below: &Self) -> Option<u64> {
         self.start.checked_sub(below.end).filter(|bytes| *bytes > 0 && self.space == below.space)
     }
@@ -232,7 +232,7 @@ impl Strip {
         Self { rows: rows.clamp(self.rows.max(1), 8192.max(self.rows)), ..self.clone() }
     }
 
-    /// The same with the counts that another map of the same bands has.
+    /// The same with the counts of another map of the same bands.
     pub(crate) fn with_bands_of(&self, map: &Heatmap) -> Self {
         let place = |band: &Band| (band.space, band.start, band.end);
         let bands = self.bands.iter().filter_map(|band| map.bands.iter().find(|other| place(other) == place(band)));
@@ -246,8 +246,8 @@ impl Strip {
     }
 }
 
-/// `bands` in groups of neighbours that fit: the two neighbours that are smallest together become one, until the groups
-/// that need more than their share of `height` take at most a third of it.
+/// `bands` in groups of neighbours that fit: the two neighbours that are smallest together become one group, until the groups that need
+/// more than their share of `height` take at most a third of it.
 fn group(bands: Vec<&Band>, height: usize, gap: usize, least: usize) -> Vec<Vec<&Band>> {
     // Bands of different address spaces only when nothing else is left.
     let between = |a: &[&Band], b: &[&Band]| if a[0].space == b[0].space { 0 } else { 1 << 64 };
@@ -276,7 +276,7 @@ fn weight(group: &[&Band]) -> f64 {
     (nr_bins(group) as f64).powf(0.7)
 }
 
-/// The name that most of it has.
+/// Name of most of the group's memory.
 fn group_label(group: &[&Band]) -> String {
     let mut sizes: BTreeMap<&str, u128> = BTreeMap::new();
     for band in group {

@@ -23,7 +23,7 @@ pub struct HeatmapPair {
 }
 
 impl HeatmapPair {
-    /// The left one with its name, and the right one. Title and subtitle are those of the left. `None` if their times, columns, bands or
+    /// The left one with its name, and the right one. Title and subtitle come from the left map. `None` if their times, columns, bands or
     /// measures differ: they would not be comparable by eye.
     pub fn new(names: [String; 2], maps: [Heatmap; 2]) -> Option<Self> {
         let [one, other] = &maps;
@@ -34,7 +34,7 @@ impl HeatmapPair {
         (axes(one) == axes(other) && bands(one) == bands(other)).then_some(Self { names, maps })
     }
 
-    /// Cells of both, and the scale of all of them.
+    /// Cells of both maps, and a scale for all cells.
     fn densities(&self, strips: &[Strip], columns: usize) -> ([Vec<Vec<f64>>; 2], Option<HeatScale>) {
         let both = self.maps.each_ref().map(|map| map.densities(strips_of(map, strips).as_slice(), columns));
         let scale = HeatScale::of(&both.concat(), self.maps[0].measure);

@@ -68,7 +68,7 @@ pub(crate) fn cell_columns(map: &Heatmap, width: f64) -> usize {
     if map.columns as f64 > width { width as usize } else { map.columns }
 }
 
-/// Title and subtitle; where they end.
+/// Draws title and subtitle; returns their lower end.
 pub(crate) fn header(scene: &mut Scene, title: &str, subtitle: &str) -> f64 {
     let available = scene.width - 2.0 * PADDING;
     let mut y = PADDING;

@@ -138,7 +138,7 @@ fn shade(scale: Option<HeatScale>, density: f64, unicode: bool) -> char {
     }
 }
 
-/// Addresses, names and folds. Says whether folds are marked by a sign that the legend must explain.
+/// Addresses, names and folds. Returns whether folds are marked by a sign that the legend must explain.
 pub(crate) fn marks(
     grid: &mut CharGrid,
     strips: &[Strip],

@@ -59,7 +59,7 @@ impl HtmlPage {
         self
     }
 
-    /// Links to the pages that follow: the name of each and where it is, as [`page`](Self::page) takes them. With scripts one of them is
+    /// Links to the pages that follow: the name of each and where it is, as [`page`](Self::page) takes them. With scripts only one page is
     /// seen at a time.
     pub fn pages(&mut self, names: &[(String, String)]) -> &mut Self {
         self.end_section();
@@ -111,7 +111,8 @@ impl HtmlPage {
         self
     }
 
-    /// A chart: names that switch curves on and off, read-outs with intervals, zoom. Without scripts, and on paper, its picture.
+    /// A chart: names that switch curves on and off, read-outs with intervals, zoom. Without scripts, and on paper, only its picture is
+    /// shown.
     pub fn chart(&mut self, chart: &Chart, size: PictureSize) -> &mut Self {
         let attributes = match chart_live::data(chart) {
             Some(data) => {

@@ -4,8 +4,8 @@
 //! a plain struct that a caller fills and then renders in as many forms as it likes. Pictures are laid out once, as a
 //! list of shapes, and that list is written as SVG.
 //!
-//! Nothing here prints or touches files: renderers return text or bytes. No input makes them panic; what cannot be
-//! placed on an axis (NaN, infinity, zero on a log axis) is left out or drawn at the edge.
+//! Nothing here prints or touches files: renderers return text or bytes. No input makes them panic; values that cannot be placed on an axis
+//! (NaN, infinity, zero on a log axis) are left out or drawn at the edge.
 
 mod cells;
 mod chart;

@@ -135,7 +135,7 @@ impl Scale {
         Self { kind: ScaleKind::Linear, low: -0.5, high: labels.len().max(1) as f64 - 0.5, ticks, suffix: "" }
     }
 
-    /// Position of `value`: 0 at the low end, 1 at the high end, beyond for values outside. `None` for NaN.
+    /// Position of `value`: 0 at the low end, 1 at the high end, outside of this for values outside. `None` for NaN.
     pub(crate) fn position(&self, value: f64) -> Option<f64> {
         if value.is_nan() {
             return None;
@@ -149,7 +149,7 @@ impl Scale {
     }
 }
 
-/// No count comes near this; beyond it differences and quotients of floats break down.
+/// No count comes near this; above it differences and quotients of floats break down.
 const LARGEST: f64 = 1e150;
 const SMALLEST: f64 = 1e-150;
 

@@ -76,7 +76,7 @@ pub(crate) enum Dash {
 }
 
 impl Dash {
-    /// Drawn and left-out lengths in logical pixels, in turn.
+    /// Drawn and left-out lengths in logical pixels, alternating.
     pub(crate) const fn pattern(self) -> &'static [f64] {
         match self {
             Self::Solid => &[],

@@ -17,7 +17,7 @@ pub(crate) fn standalone(scene: &Scene) -> String {
     element(scene, " xmlns=\"http://www.w3.org/2000/svg\"", &background)
 }
 
-/// The element alone, for a page with [`style_sheet`] in its head.
+/// Only the element, for a page with [`style_sheet`] in its head.
 pub(crate) fn inline(scene: &Scene) -> String {
     element(scene, "", "")
 }
@@ -190,7 +190,7 @@ fn coordinates(points: &[(f64, f64)]) -> String {
     points.iter().map(|(x, y)| format!("{},{}", number(*x), number(*y))).collect::<Vec<_>>().join(" ")
 }
 
-/// Two decimals at most: a hundredth of a pixel is finer than anything seen.
+/// Two decimals at most: a hundredth of a pixel is finer than the eye can see.
 fn number(value: f64) -> String {
     let text = trim_zeros(format!("{value:.2}"));
     if text == "-0" { "0".to_owned() } else { text }

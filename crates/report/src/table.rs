@@ -5,7 +5,7 @@ use crate::terminal::{TermStyle, display_width, paint_text, truncate};
 use crate::unit::{Display, Unit, significant};
 use isotherm_units::text::printable;
 
-/// Which writer a user asked for.
+/// The writer that a user asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Aligned text.
@@ -17,7 +17,7 @@ pub enum Format {
     Csv,
 }
 
-/// Which edge the cells of a column share.
+/// The edge that the cells of a column share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     Left,
@@ -25,8 +25,8 @@ pub enum Align {
     Right,
 }
 
-/// A column. Its field name in JSON and CSV is the name in snake case with the unit behind it (`peak memory` in bytes
-/// becomes `peak_memory_bytes`).
+/// A column. The field name in JSON and CSV is the name in snake case followed by the unit (`peak memory` in bytes becomes
+/// `peak_memory_bytes`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// Heading without unit.
@@ -73,7 +73,7 @@ pub enum Cell {
     Text(String),
     /// A whole number in the column's base unit.
     Int(u64),
-    /// A number in the column's base unit that need not be whole (means, factors). Not finite counts as missing.
+    /// A number in the column's base unit that need not be whole (means, factors). A number that is not finite counts as missing.
     Float(f64),
     /// Yes or no.
     Bool(bool),
@@ -181,7 +181,7 @@ impl Table {
         format!("{{{title}\"rows\": {}}}\n", self.json_rows())
     }
 
-    /// The array of row objects alone, one row a line, fields in column order.
+    /// Only the array of row objects, one row a line, fields in column order.
     pub fn json_rows(&self) -> String {
         let keys: Vec<String> = self.columns.iter().map(|column| json_string(&column.key())).collect();
         let rows: Vec<String> = (0..self.rows.len())

@@ -36,8 +36,8 @@ impl TermStyle {
     /// Reads the capabilities of a terminal of `size` (columns, lines) from the environment; `env` returns a variable.
     /// `colour`: whether colours may be used at all.
     ///
-    /// `COLORTERM=truecolor|24bit` or a `TERM` ending in `-direct` means 24 bits, else the 256 of xterm. Anything but a
-    /// UTF-8 locale (`LC_ALL`, `LC_CTYPE`, `LANG`, the first that is set) means ASCII; without a locale UTF-8 is assumed.
+    /// `COLORTERM=truecolor|24bit` or a `TERM` ending in `-direct` means 24 bits, else the 256 of xterm. Any locale except a UTF-8 one
+    /// (`LC_ALL`, `LC_CTYPE`, `LANG`, the first that is set) means ASCII; without a locale UTF-8 is assumed.
     pub fn detect(colour: bool, size: (usize, usize), env: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let true_colour = set("COLORTERM").is_some_and(|value| value == "truecolor" || value == "24bit")

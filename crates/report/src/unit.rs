@@ -9,7 +9,7 @@ pub enum Unit {
     Ns,
     /// Millionths, shown in percent.
     Ppm,
-    /// A factor against something, shown as `1.25×`.
+    /// A factor, shown as `1.25×`.
     Factor,
     /// Things counted, shown as they are in tables and as k, M, G on axes.
     #[default]

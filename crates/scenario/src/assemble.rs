@@ -37,7 +37,7 @@ pub(crate) fn needs_peaks(scenario: &Scenario) -> bool {
 pub enum Limits<'a> {
     /// None: to find the peaks.
     Off,
-    /// Those of the scenario; shares are of these peaks.
+    /// Peaks of the scenario; shares are shares of these peaks.
     Of(&'a Peaks),
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn machine(
     Ok(Assembled { machine: builder.build(), observers })
 }
 
-/// The same machine, before it is finished: for callers that add to it.
+/// The machine before it is finished: for callers that add to it.
 pub(crate) fn builder(
     variant: &Variant,
     unit: &Unit,
@@ -256,7 +256,7 @@ pub(crate) fn builder(
     Ok((builder, observers))
 }
 
-/// Other tasks of the machine, for those policies that do not know the future: these know it of finite workloads only.
+/// Other tasks of the machine, for policies that do not know the future: policies that know it can do so only for finite workloads.
 fn add_other_tasks(builder: &mut MachineBuilder, scenario: &Scenario, unit: &Unit) -> Result<(), SimError> {
     if scenario.other_tasks == Duration::ZERO || builder.needs_future() {
         return Ok(());
@@ -269,7 +269,7 @@ fn add_other_tasks(builder: &mut MachineBuilder, scenario: &Scenario, unit: &Uni
     Ok(())
 }
 
-/// A seed for copy `nth` of a workload, far from those of other repeats.
+/// A seed for copy `nth` of a workload, far from the seeds of other repeats.
 fn seed_of_copy(seed: u64, nth: usize) -> u64 {
     seed.wrapping_add((nth as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

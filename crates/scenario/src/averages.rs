@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// An `[[averages]]` table: a row of results over several workloads.
 ///
-/// Averages are taken seed by seed, over the workloads' values of that seed; intervals are over seeds, as those of any row.
+/// Averages are taken seed by seed, over the workloads' values of that seed; intervals are over seeds, as for any row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AverageSpec {
@@ -15,7 +15,7 @@ pub struct AverageSpec {
     /// Workloads, each counted once and alike. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<String>,
-    /// What is averaged. Default `values`.
+    /// Quantity that is averaged. Default `values`.
     #[serde(default)]
     pub of: AverageOf,
 }
@@ -24,18 +24,18 @@ pub struct AverageSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AverageOf {
-    /// Of the metric itself. Its ratios are ratios of these means, so that the largest workloads decide.
+    /// Mean of the metric itself. Ratios are ratios of these means, so that the largest workloads decide.
     #[default]
     Values,
-    /// Of the workloads' ratios, so that all count alike. It has no rows, for ratios have no unit. Where a workload's base is 0
-    /// in a repeat, that repeat's mean is of the other workloads.
+    /// Mean of the workloads' ratios, so that all workloads count alike. It has no rows, for ratios have no unit. If a workload's base is 0
+    /// in a repeat, that repeat's mean is over the other workloads.
     Ratios,
 }
 
 /// A metric of a workload under a variant, by seed.
 pub(crate) type Values = BTreeMap<u64, f64>;
 
-/// Means over workloads, for the seeds that all of them have.
+/// Means over workloads, for the seeds that all workloads have.
 pub(crate) fn mean_values(workloads: &[&Values]) -> Values {
     let Some((first, others)) = workloads.split_first() else { return Values::new() };
     let mean = |(&seed, &value): (&u64, &f64)| {

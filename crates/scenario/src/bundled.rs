@@ -10,7 +10,7 @@ pub struct Bundled {
     pub text: &'static str,
 }
 
-/// All bundled scenarios. A new one is a file in `scenarios/` and a line here.
+/// All bundled scenarios. To add a scenario: a file in `scenarios/` and a line here.
 pub const BUNDLED: &[Bundled] = &[
     Bundled { name: "compaction", text: include_str!("../../../scenarios/compaction.toml") },
     Bundled { name: "compaction-hard", text: include_str!("../../../scenarios/compaction-hard.toml") },
@@ -33,7 +33,7 @@ pub const BUNDLED: &[Bundled] = &[
 /// executable (`../share/isotherm`, or the folders above it in a checkout), or below the current folder.
 ///
 /// # Errors
-/// Not found: all places that were tried.
+/// The file was not found; the error lists all places that were tried.
 pub fn data_file(
     relative: &str,
     configured: Option<&Path>,

@@ -8,8 +8,8 @@ use isotherm_document::KeyPath;
 use isotherm_sim::machine::SimError;
 use serde::{Deserialize, Serialize};
 
-/// A `[[compaction]]` table: a daemon that compacts a node as a design says (`docs/mechanism/compaction.md`). `design` and the keys that go
-/// with it; unknown keys are refused.
+/// A `[[compaction]]` table: a daemon that compacts a node by a design (`docs/mechanism/compaction.md`). `design` and the keys that go with
+/// it; unknown keys are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionSpec {
     /// Name of the daemon in results.

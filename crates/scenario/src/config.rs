@@ -29,8 +29,9 @@ pub struct Scenario {
     /// Runs of each variant, each with its own seed. Default 1.
     #[serde(default = "one_repeat")]
     pub repeats: u32,
-    /// For so long from the start of the first workload other tasks run for a moment once a tick, and touch nothing of its memory: whoever
-    /// runs next is switched to. Not under a policy that knows the future. Default 0: nothing else runs.
+    /// For this time from the start of the first workload other tasks run for a moment once a tick, and touch none of the workload's
+    /// memory, so that the next task on the processor is switched to. Not used under a policy that knows the future. Default 0: no other
+    /// task runs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub other_tasks: Duration,
     /// Whether workloads share the machine. Default `each`.
@@ -53,13 +54,13 @@ pub struct Scenario {
     pub against: Option<String>,
     #[serde(default)]
     pub machine: MachineConfig,
-    /// The policy that decides what is on fast memory, on a machine with tiers.
+    /// The policy that decides which pages are in fast memory, on a machine with tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tiering: Option<TieringSpec>,
     /// Policies and limits; each pair becomes a variant `POLICY@LIMIT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<Matrix>,
-    /// What each repeat finds itself in, in place of `repeats`. Without any, repeats differ by their seed alone.
+    /// Conditions of each repeat, in place of `repeats`. Without worlds, repeats differ only by their seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worlds: Vec<WorldSpec>,
     /// Control groups, parents before children.
@@ -78,10 +79,10 @@ pub struct Scenario {
     /// Daemons that compact memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compaction: Vec<CompactionSpec>,
-    /// What happens from outside while the workloads run.
+    /// External events while the workloads run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventSpec>,
-    /// Changes of the above to compare. Without any (and without `matrix`) the scenario itself is the only variant.
+    /// Changes of the above to compare. Without variants (and without `matrix`) the scenario itself is the only variant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<VariantSpec>,
     /// Rows over several workloads.
@@ -90,7 +91,7 @@ pub struct Scenario {
     /// Published numbers to print next to ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
-    /// What it is expected to show, to be printed as met or missed.
+    /// Expected results, which are printed as met or missed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<ExpectationSpec>,
 }
@@ -130,7 +131,7 @@ impl Scenario {
 }
 
 impl WorkloadEntry {
-    /// `load`, started at once, in a group of its own.
+    /// A workload with `load`, started at once, in a group of its own.
     pub fn new(name: &str, load: WorkloadSpec) -> Self {
         let start = Duration::ZERO;
         Self {
@@ -173,24 +174,24 @@ pub enum RunMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorkloadEntry {
-    /// Name in results. Its own group is named after it, if it has one.
+    /// Name in results. The workload's own group gets this name, if there is one.
     pub name: String,
-    /// Group it runs in. Default: one of its own called as itself, with `limit`.
+    /// Group it runs in. Default: its own group, with the workload's name and with `limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
-    /// When it starts; `false` in `autostart` leaves that to an event. Default 0.
+    /// Time of the start; `false` in `autostart` leaves the start to an event. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub start: Duration,
-    /// Whether it starts by itself. Default true.
+    /// Whether the workload starts without an event. Default true.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub autostart: bool,
-    /// Whether the anonymous memory it starts with was touched before the run: resident from the start, never evicted, and so
-    /// cheap that terabytes of it fit (`docs/mechanism/machine.md#translation`). Default false.
+    /// Whether the anonymous memory it starts with was touched before the run: resident from the start, never evicted, and so cheap that
+    /// terabytes fit (`docs/mechanism/machine.md#translation`). Default false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub premapped: bool,
-    /// So many programs that do this, each with its own choices and files, in a group of its own below the workload's, which
-    /// are called `1` and so on. Results have them together: runtime is that of the longest, everything else a sum. Monitors
-    /// watch the first. Default 1: one program in the workload's group itself.
+    /// Number of programs that do the same, each with its own choices and files, in a group of its own below the workload's; these groups
+    /// are called `1` and so on. Results have the copies together: runtime is the longest, all other metrics are sums. Monitors watch the
+    /// first. Default 1: one program in the workload's group itself.
     #[serde(default = "one_copy", skip_serializing_if = "is_one")]
     pub copies: u32,
     /// It takes memory of this node first, and of the others in its order. Default: of the node it runs on.
@@ -260,13 +261,13 @@ pub struct VariantSpec {
     /// Workloads that it plays, where each has the machine for itself. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
-    /// Keys to change: tables are merged key by key, everything else (lists too) is replaced. A table where a list of named
-    /// tables stands changes entries of the list: its keys are their names, `*` is all of them.
+    /// Keys to change: tables are merged key by key, everything else (lists too) is replaced. A table in place of a list of named tables
+    /// changes entries of the list: its keys are their names, `*` is all of them.
     #[serde(default)]
     pub patch: toml::Table,
 }
 
-/// A published number, or the interval in which it lies. Printed next to ours and used for nothing else.
+/// A published number, or the interval in which it lies. Published values, which are only printed next to ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Reference {

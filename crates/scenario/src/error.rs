@@ -20,7 +20,7 @@ pub enum ScenarioError {
     /// The text is not a scenario.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// The text is well-formed and makes no sense.
+    /// The text is well-formed, but a value in it is invalid.
     #[error("{place}: {message}")]
     Meaning {
         /// `file:line:column`, as far as the key is written.

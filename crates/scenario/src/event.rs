@@ -48,7 +48,7 @@ pub struct GoalValueSpec {
     /// Place of the goal in the scheme's list, from 0.
     #[serde(default)]
     pub goal: usize,
-    /// In the unit of the goal's target value.
+    /// Value in the unit of the goal's target value.
     pub value: u64,
 }
 
@@ -68,7 +68,7 @@ impl EventSpec {
     }
 }
 
-/// Limits to write; those left out stay.
+/// Limits to write; limits that are left out stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SetSpec {
@@ -110,8 +110,8 @@ pub enum MglruSpec {
     Enabled(String),
     /// `min_ttl_ms`, written as `min-ttl-ms` like all keys.
     MinTtlMs(u64),
-    /// `lru_gen`: commands to age and to evict. The root is group 0, those of the scenario follow in their order, then the
-    /// workloads' own.
+    /// `lru_gen`: commands to age and to evict. The root is group 0, the groups of the scenario follow in their order, then the workloads'
+    /// own.
     LruGen(String),
 }
 
@@ -129,10 +129,10 @@ impl MglruSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromotionWrite {
-    /// Whether it scans at all.
+    /// Whether the daemon scans at all.
     ScanEnabled(bool),
     ScanSleepMs(u32),
-    /// Of spaces that come later.
+    /// Scan period of spaces that come later.
     MmScanPeriodMs(u32),
     MmsToScan(u32),
     TargetNode(u32),
@@ -145,7 +145,7 @@ pub enum PromotionWrite {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ScaleSpec {
     pub workload: String,
-    /// 0 ends scans of it, 1 is as usual, 2 to 10 make them rarer.
+    /// 0 ends scans of the process, 1 is the usual rate, 2 to 10 make scans rarer.
     pub scale: u32,
 }
 

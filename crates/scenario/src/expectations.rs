@@ -1,10 +1,10 @@
-//! Expected results of a scenario, next to its results: printed as met or missed, and used for nothing else.
+//! Expected results of a scenario, next to its results: they are only printed as met or missed.
 
 use crate::result::ScenarioResult;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What one row of the results should show: an `[[expectations]]` table.
+/// Expected result of one row: an `[[expectations]]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ExpectationSpec {
@@ -22,7 +22,7 @@ pub struct ExpectationSpec {
     pub at_least: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// Whose expectation it is, or where it was published.
+    /// Author of the expectation, or the place of publication.
     pub source: String,
 }
 
@@ -33,9 +33,9 @@ pub struct ExpectationRow {
     pub expected: ExpectationSpec,
     /// The measured mean, or mean ratio; `None` if there is no such row.
     pub measured: Option<f64>,
-    /// Whether it is in range. Without a row it is not.
+    /// Whether the value is in range. Without a row the expectation is not met.
     pub met: bool,
-    /// Both sides of its ratio are 0: no change, which says nothing of either.
+    /// Both sides of its ratio are 0: there is no change, but this proves nothing about either side.
     pub of_nothing: bool,
 }
 
@@ -79,7 +79,7 @@ fn is_of_nothing(expected: &ExpectationSpec, result: &ScenarioResult) -> bool {
     against.as_ref().is_some_and(|against| is_zero(variant) && is_zero(against))
 }
 
-/// The mean of the row, or of its ratio; where results have no ratio to that variant, the ratio of the two means.
+/// The mean of the row, or of its ratio; if results have no ratio to that variant, the ratio of the two means.
 fn measured(expected: &ExpectationSpec, result: &ScenarioResult) -> Option<f64> {
     let ExpectationSpec { workload, variant, metric, against, .. } = expected;
     let mean = |variant: &str| result.row(workload, variant, metric).map(|row| row.mean);

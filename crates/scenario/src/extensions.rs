@@ -3,8 +3,8 @@
 use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_workload::RegisteredWorkloads;
 
-/// Policies and workloads beyond those of the tables. Scenarios name the policies as any other, and the workloads by the kind
-/// `registered`. The command has none.
+/// Policies and workloads in addition to the tables. Scenarios name the policies as any other, and the workloads by the kind `registered`.
+/// The command has none.
 #[derive(Clone, Debug, Default)]
 pub struct Extensions {
     pub policies: AddedPolicies,

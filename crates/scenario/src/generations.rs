@@ -10,23 +10,23 @@ use isotherm_document::KeyPath;
 use serde::{Deserialize, Serialize};
 
 /// A `[[generations]]` table: a daemon of user space over the generations of the Multi-Gen LRU
-/// (`docs/mechanism/mglru.md#generations-in-user-space`). Under another policy it finds nothing to read, says so, and changes nothing.
+/// (`docs/mechanism/mglru.md#generations-in-user-space`). Under another policy it finds nothing to read, reports that, and changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationsSpec {
     /// Name of the daemon in results.
     pub name: String,
-    /// Whether it estimates or reclaims, with its settings.
+    /// Kind of the tool, estimator or reclaimer, with its settings.
     #[serde(flatten)]
     pub tool: ToolConfig,
 }
 
 impl GenerationsSpec {
-    /// A daemon that estimates the working set as `config` says.
+    /// A daemon that estimates the working set by `config`.
     pub fn estimate(name: &str, config: EstimatorConfig) -> Self {
         Self { name: name.to_owned(), tool: ToolConfig::Estimate(config) }
     }
 
-    /// A daemon that evicts old generations as `config` says.
+    /// A daemon that evicts old generations by `config`.
     pub fn reclaim(name: &str, config: ReclaimerConfig) -> Self {
         Self { name: name.to_owned(), tool: ToolConfig::Reclaim(config) }
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct Digests(BTreeMap<PathBuf, String>);
 
 impl Digests {
-    /// That of the recording at `path`.
+    /// Identity of the recording at `path`.
     ///
     /// # Errors
     /// It cannot be read.

@@ -4,7 +4,7 @@ use isotherm_document::{KeyPath, PathSegment};
 use toml::{Table, Value};
 
 /// Sets the key at `path` (`machine.swappiness`, `workloads[0].load.path`) to `value`. Missing tables on the way are made; entries of lists
-/// must exist, or follow the last. Keys are spelt with `-`; those with `_` mean the same.
+/// must exist, or follow the last. Keys are spelt with `-`; spellings with `_` mean the same.
 ///
 /// Does not check whether the key is known: [`parse`](crate::parse()) does.
 ///

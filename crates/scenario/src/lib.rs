@@ -1,8 +1,8 @@
 //! Experiments as data: machine × workloads × policy, variants × repeats, statistics, references.
 //!
-//! A scenario is a TOML file ([`Scenario`]); [`run()`] plays it in parallel with results that do not depend on the number
-//! of threads; [`monitoring`] watches one; [`single`] makes one machine of it, for those who judge outcomes
-//! themselves; [`damo`] reads and writes monitors and schemes in the format of DAMON's user-space tool.
+//! A scenario is a TOML file ([`Scenario`]); [`run()`] plays it in parallel with results that do not depend on the number of threads;
+//! [`monitoring`] watches one; [`single`] makes one machine of it, for callers that judge outcomes themselves; [`damo`] reads and writes
+//! monitors and schemes in the format of DAMON's user-space tool.
 
 mod assemble;
 mod averages;

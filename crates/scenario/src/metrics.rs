@@ -18,7 +18,7 @@ pub enum MetricUnit {
     Bytes,
     /// Pages of 4 KiB.
     Pages,
-    /// Events, and plain numbers such as shares of one.
+    /// Events, and plain numbers such as shares.
     Count,
 }
 
@@ -30,7 +30,7 @@ pub struct Sample<'a> {
     /// The workload's group; the root group on the row `system`.
     pub cgroup: &'a CgroupOutcome,
     pub outcome: &'a Outcome,
-    /// Whether kernel threads work for this row alone.
+    /// Whether kernel threads work only for this row.
     pub owns_kernel: bool,
     /// The monitor that watches it: the first, where there are several.
     pub monitor: Option<&'a MonitorReport>,
@@ -44,7 +44,7 @@ pub struct Metric {
     pub what: &'static str,
     /// Computes it; `None` where it has no meaning (kernel time of one workload among several).
     pub take: fn(&Sample<'_>) -> Option<f64>,
-    /// Whether single repeats may lack it: the row is then over those that have it, and its `n` is their number. Otherwise
+    /// Whether single repeats may lack the metric: the row is then over the repeats that have it, and its `n` is their number. Otherwise
     /// one repeat without it leaves out the row.
     pub is_partial: bool,
 }
@@ -341,7 +341,7 @@ fn is_fallback(block: &BlockTaken) -> bool {
     block.path == HugePath::Fallback
 }
 
-/// Times of those that it got, ascending.
+/// Times of the successful allocations, ascending.
 fn got(sample: &Sample<'_>, of: fn(&BlockTaken) -> bool) -> Option<Vec<u64>> {
     let mut times: Vec<u64> =
         blocks(sample)?.filter(|block| block.got && of(block)).map(|block| block.latency_ns).collect();
@@ -369,7 +369,7 @@ fn compacts(sample: &Sample<'_>) -> bool {
     !outcome.compaction.is_empty() || outcome.programs.iter().any(|program| large(program).next().is_some())
 }
 
-/// Waits for pages on their way, ascending: those of the workload, or of all. `None` for workloads that never began.
+/// Waits for pages in flight, ascending: waits of the workload, or of all workloads. `None` for workloads that never began.
 fn waits(sample: &Sample<'_>) -> Option<Vec<u64>> {
     if !compacts(sample) {
         return None;
@@ -383,7 +383,7 @@ fn waits(sample: &Sample<'_>) -> Option<Vec<u64>> {
     Some(all)
 }
 
-/// Of the system alone: the workload that waits is not the one that asks.
+/// Measured only on the system: the workload that waits is not the one that asks.
 fn lost(sample: &Sample<'_>) -> Option<u64> {
     if !compacts(sample) || sample.program.is_some() {
         return None;
@@ -401,7 +401,7 @@ fn of_compaction(sample: &Sample<'_>, take: fn(&CompactionOutcome) -> u64) -> Op
     (!daemons.is_empty()).then(|| daemons.iter().map(take).sum())
 }
 
-/// Of right-sizing of the row's group; `None` where there is none.
+/// A number of the right-sizing of the row's group; `None` if there is none.
 fn of_limits(sample: &Sample<'_>, take: fn(&LimitsOutcome) -> Option<u64>) -> Option<u64> {
     sample.outcome.limits.iter().find(|limits| limits.target == sample.cgroup.path).and_then(take)
 }
@@ -436,7 +436,7 @@ pub fn fast_shares(outcome: &Outcome) -> Vec<(u64, u64)> {
     rows.windows(SHARE_ROWS + 1).filter_map(share).collect()
 }
 
-/// Whether ground truth is needed for promotions made in vain.
+/// Whether ground truth is needed for useless promotions.
 pub(crate) fn needs_promotions_judged(names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| name == "promoted_in_vain_ratio")
 }

@@ -6,7 +6,7 @@ use isotherm_core::monitor::OTHER_NAMES;
 use isotherm_document::{Dialect, Document, Patches, print_as};
 use std::path::Path;
 
-/// Of the text of a scenario.
+/// Dialect of a scenario's text.
 const DIALECT: Dialect =
     Dialect { other_names: OTHER_NAMES, patches: Some(Patches { list: "variants", key: "patch" }) };
 
@@ -18,7 +18,7 @@ pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
     load_with_note(path).map(|(scenario, _)| scenario)
 }
 
-/// As [`load`]; with a note of one line for the user if a valid file spells its keys in the old way.
+/// As [`load`], with a note of one line for the user if a valid file spells its keys in the old way.
 ///
 /// # Errors
 /// As [`load`].
@@ -26,7 +26,7 @@ pub fn load_with_note(path: &Path) -> Result<(Scenario, Option<String>), Scenari
     load_extended(path, &Extensions::default())
 }
 
-/// As [`load_with_note`]; a scenario that may name policies and workloads that a program has added.
+/// As [`load_with_note`], for a scenario that may name policies and workloads that a program has added.
 ///
 /// # Errors
 /// As [`load`].
@@ -44,7 +44,7 @@ pub fn parse(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
     parse_extended(text, name, &Extensions::default())
 }
 
-/// As [`parse`]; a scenario that may name policies and workloads that a program has added.
+/// As [`parse`], for a scenario that may name policies and workloads that a program has added.
 ///
 /// # Errors
 /// As [`load`].

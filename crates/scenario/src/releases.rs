@@ -17,8 +17,8 @@ impl Scenario {
     }
 }
 
-/// One result from those of a scenario on several releases, in the order given. Each variant gets its release as a suffix,
-/// `classic on 6.12`, also where ratios name it. Rows of a variant are adjacent.
+/// One result from the results of a scenario on several releases, in the order given. Each variant gets its release as a suffix, `classic
+/// on 6.12`, also where ratios name it. Rows of a variant are adjacent.
 pub fn side_by_side(results: Vec<(KernelRelease, ScenarioResult)>) -> ScenarioResult {
     let scenario = results.first().map(|(_, result)| result.scenario.clone()).unwrap_or_default();
     let mut all = ScenarioResult {

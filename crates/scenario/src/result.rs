@@ -1,4 +1,4 @@
-//! Results of a scenario, in the shape of its JSON.
+//! Results of a scenario, in the form of its JSON.
 
 use crate::config::Reference;
 use crate::expectations::ExpectationRow;
@@ -91,7 +91,7 @@ impl Spread {
     }
 }
 
-/// A metric as a ratio to another variant, paired by seed.
+/// Ratio of a metric to another variant, paired by seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RatioRow {
     /// Name of the workload, or of an average; `system` for the whole machine.

@@ -35,7 +35,7 @@ struct Subject<'a> {
 }
 
 impl PlayedRuns<'_> {
-    /// Rows by workload, then variant, then metric, averages last; ratios likewise.
+    /// Rows by workload, then variant, then metric, averages last; ratios in the same order.
     pub(crate) fn summarise(&self) -> ScenarioResult {
         let metrics: Vec<&Metric> = if self.scenario.metrics.is_empty() {
             METRICS.iter().collect()
@@ -130,8 +130,8 @@ impl PlayedRuns<'_> {
         runs
     }
 
-    /// Calls `push` for each variant and metric, with the number of the variant, and the number and name of the one it is
-    /// compared with: each may name another than the scenario as a whole.
+    /// Calls `push` for each variant and metric, with the number of the variant, and the number and name of the variant it is compared
+    /// with: a variant may name another one than the scenario as a whole.
     fn each_row(&self, metrics: &[&Metric], mut push: impl FnMut((&str, &'static str), usize, Option<(usize, &str)>)) {
         for (index, variant) in self.variants.iter().enumerate() {
             let against = variant.scenario.against.as_deref();
@@ -199,7 +199,7 @@ impl PlayedRuns<'_> {
 /// Rows as they come together. A key is a workload (or an average, or the system), a variant and a metric.
 struct Rows<'a> {
     scenario: &'a Scenario,
-    /// By variant.
+    /// Kernels by variant.
     kernels: Vec<KernelRelease>,
     rows: Vec<ResultRow>,
     ratios: Vec<RatioRow>,
@@ -208,7 +208,7 @@ struct Rows<'a> {
 type Key<'k> = (&'k str, (&'k str, &'static str));
 
 impl<'a> Rows<'a> {
-    /// The row of a key, and its ratio to `base`, a variant's number and name. `values` are those of a variant and metric.
+    /// The row of a key, and its ratio to `base`, a variant's number and name. `values` belong to a variant and metric.
     fn push(
         &mut self,
         key: Key<'_>,

@@ -31,8 +31,8 @@ pub trait Progress: Sync {
     fn planned(&self, work: u64);
     /// Work that is done.
     fn done(&self, work: u64);
-    /// Whether the caller wants it to end. [`run()`] then ends at once, without a result. Advice begins nothing new, and reports what
-    /// is known so far.
+    /// Whether the caller wants it to end. [`run()`] then ends at once, without a result. Advice begins no new work then, and reports the
+    /// results so far.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -79,7 +79,7 @@ const ROOMY: Bytes = Bytes::from_gib(256);
 /// Runs a scenario.
 ///
 /// # Errors
-/// The first error in the order of variants and workloads; [`ScenarioError::Stopped`] when [`Progress::is_stopped`] says so.
+/// The first error in the order of variants and workloads; [`ScenarioError::Stopped`] when [`Progress::is_stopped`] returns true.
 pub fn run(
     scenario: &Scenario,
     options: &RunOptions,
@@ -111,7 +111,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 struct Runs<'a> {
     scenario: &'a Scenario,
-    /// By world; one without worlds. The first is used for names.
+    /// Variants by world; one list without worlds. The first is used for names.
     variants: Vec<Vec<Variant>>,
     units: Vec<Unit>,
     context: BuildContext,

@@ -9,9 +9,9 @@ pub(crate) enum Scope {
     Whole,
     /// A pair of the matrix: indices in its two lists.
     Matrix {
-        /// In `policies`.
+        /// Index in `policies`.
         policy: usize,
-        /// In `limits`.
+        /// Index in `limits`.
         limit: usize,
     },
     /// A variant, by its index in `variants`.

@@ -1,4 +1,4 @@
-//! One run of a scenario, for those who judge its outcome themselves: advice, which plays the same recording many times.
+//! One run of a scenario, for callers that judge its outcome themselves: advice, which plays the same recording many times.
 
 pub use crate::assemble::{Limits, Peaks, group_path};
 pub use crate::metrics::{fast_settled_ns, fast_shares};
@@ -15,8 +15,8 @@ use isotherm_units::{Duration, Instant};
 use isotherm_workload::BuildContext;
 
 impl Variant {
-    /// The machine that plays it, before it is finished: its first workload alone, or all of them where they share the machine.
-    /// Monitors run unless limits are off; what their schemes did is in the outcome.
+    /// The machine that plays it, before it is finished: only its first workload, or all workloads if they share the machine. Monitors run
+    /// unless limits are off; effects of their schemes are in the outcome.
     ///
     /// # Errors
     /// The machine or a workload cannot be made.
@@ -36,7 +36,7 @@ impl Variant {
     /// Plays that machine to its end. `sample`: interval at which the memory charge is sampled.
     ///
     /// # Errors
-    /// As [`Self::builder`], or the machine broke.
+    /// Errors of [`Self::builder`], or the machine broke.
     ///
     /// # Panics
     /// As [`Self::builder`].

@@ -1,4 +1,4 @@
-//! From a scenario to its variants: patches applied, the matrix expanded.
+//! Makes variants from a scenario: patches applied, the matrix expanded.
 
 use crate::scope::Scope;
 use crate::validate::Refused;
@@ -19,7 +19,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Whether it plays this workload.
+    /// Whether the variant plays this workload.
     pub(crate) fn plays(&self, workload: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == workload)
     }
@@ -29,7 +29,7 @@ impl Variant {
 const OF_THE_WHOLE: &[&str] =
     &["name", "title", "run", "metrics", "matrix", "variants", "worlds", "averages", "references", "expectations"];
 
-/// All variants, the matrix first. Without any, the scenario itself is one, called `POLICY` or `POLICY@LIMIT`.
+/// All variants, the matrix first. Without variants, the scenario itself is one, called `POLICY` or `POLICY@LIMIT`.
 ///
 /// # Errors
 /// A patch that does not give a scenario, or an unknown policy.
@@ -72,7 +72,7 @@ pub(crate) fn expand(scenario: &Scenario, policies: &AddedPolicies) -> Result<Ve
 /// All variants, with the files that their monitors name read from below `folder`. `place` is for messages.
 ///
 /// # Errors
-/// As [`expand`], and a file that cannot be taken over.
+/// Errors of [`expand`], and of a file that cannot be taken over.
 pub(crate) fn ready(
     scenario: &Scenario,
     place: &str,

@@ -6,30 +6,30 @@ use isotherm_document::KeyPath;
 use isotherm_units::{Amount, Duration, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// What one repeat finds itself in: a `[[worlds]]` table. What it does not say is the scenario's. Variants change the scenario as it
-/// is in that world.
+/// Conditions of one repeat: a `[[worlds]]` table. Keys that are left out take the scenario's values. Variants change the scenario as it is
+/// under these conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorldSpec {
     /// Seed of this repeat. Default: the scenario's, plus the place of the world in the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// In place of the scenario's `limit`.
+    /// Replaces the scenario's `limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Amount>,
-    /// In place of the `start` of every workload.
+    /// Replaces the `start` of every workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Duration>,
-    /// In place of the machine's `cpus`.
+    /// Replaces the machine's `cpus`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
-    /// In place of the machine's `device-latency`.
+    /// Replaces the machine's `device-latency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_latency: Option<Ratio>,
-    /// In place of the machine's `lazy-statistics`.
+    /// Replaces the machine's `lazy-statistics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lazy_statistics: Option<bool>,
-    /// In place of the scenario's `other-tasks`.
+    /// Replaces the scenario's `other-tasks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_tasks: Option<Duration>,
 }
@@ -60,7 +60,7 @@ pub(crate) fn worlds_of(scenario: &Scenario) -> Vec<Scenario> {
     scenario.worlds.iter().enumerate().map(|(nth, world)| world.of(scenario, nth)).collect()
 }
 
-/// Where there are worlds, each is a repeat: more of them have no meaning.
+/// If there are worlds, each is a repeat, so a number of repeats has no meaning.
 pub(crate) fn check_repeats(scenario: &Scenario) -> Checked {
     if scenario.repeats != 1 {
         let message = format!("`repeats` is {}, but each of the `worlds` is a repeat: leave it out", scenario.repeats);

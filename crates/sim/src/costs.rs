@@ -1,15 +1,15 @@
-//! Costs: the one table behind every nanosecond of the simulated clock.
+//! Costs: the one table from which every nanosecond of the simulated clock comes.
 //!
 //! Each entry has a name, a value, a unit and a source; [`Costs::entries`] lists them for `docs/mechanism/machine.md#costs` and
 //! for results. Fields can be read inside this crate only and never set, so that no scenario can tune an outcome. A scenario
 //! chooses hardware (memory latency of a node, the kind of device), not the price of kernel code.
 //!
-//! Prices of kernel code are for a server core of about 3 GHz on bare metal. Where only a measurement in a virtual machine was at
-//! hand, [`Basis`] and the source say so: nested paging makes faults there cost about twice as much.
+//! Prices of kernel code are for a server core of about 3 GHz on bare metal. If only a measurement in a virtual machine was available,
+//! [`Basis`] and the source tell that: nested paging makes faults there cost about twice as much.
 
 use std::fmt;
 
-/// How a value came about.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
@@ -19,7 +19,7 @@ pub enum Basis {
     Published,
     /// The maker's data sheet.
     DataSheet,
-    /// Computed from measured or published values; the source says how.
+    /// Computed from measured or published values; the source has the computation.
     Derived,
     /// A guess within the bounds that the source gives.
     Estimate,
@@ -42,15 +42,15 @@ impl fmt::Display for Basis {
 pub struct CostEntry {
     /// Name of the field; ends in its unit.
     pub name: &'static str,
-    /// What the price is for.
+    /// The operation that is priced.
     pub what: &'static str,
-    /// In `unit`.
+    /// Price in `unit`.
     pub value: u64,
     /// `ns`, `MB/s` (10^6 bytes), `permille`, `commands`.
     pub unit: &'static str,
-    /// How the value came about.
+    /// Origin of the value.
     pub basis: Basis,
-    /// Where it comes from.
+    /// Source of the price.
     pub source: &'static str,
 }
 
@@ -359,8 +359,8 @@ costs! {
         "Makers give the outermost zone, about 250 MB/s; the innermost has half of it";
 }
 
-/// What does not grow with the number of pages. Monitors probe as many regions of a sample as of the whole. Memory is priced
-/// where it is accessed, devices in their models. Most switches between tasks end time slices.
+/// Prices that do not grow with the number of pages. Monitors probe as many regions of a sample as of the whole. Memory is priced where it
+/// is accessed, devices in their models. Most switches between tasks end time slices.
 const NOT_BY_PAGES: [&str; 13] = [
     "context_switch_ns",
     "lru_gen_read_ns",
@@ -394,8 +394,8 @@ impl Costs {
         self.entries().into_iter().find(|entry| entry.name == name)
     }
 
-    /// One probe of an accessed bit, in ns. `level` is that of the entry where the walk ended, 0 for a base page's; `is_leaf`: it
-    /// maps memory.
+    /// Price of one probe of an accessed bit, in ns. `level` is the level of the entry where the walk ended, 0 for a base page; `is_leaf`:
+    /// it maps memory.
     pub fn probe_of_ns(&self, level: u8, is_leaf: bool) -> u64 {
         let check = match level {
             0 => self.probe_pte_ns,

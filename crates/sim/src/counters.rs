@@ -1,7 +1,7 @@
 //! The counters of `/proc/vmstat` and `memory.stat` that memory management moves (docs/spec/pressure.md#s5).
 //!
-//! Each counter says what increments it. "Events" count occurrences, all others count base pages. Kernels split `pgskip`
-//! and `allocstall` by zone; here each is one sum over the zones.
+//! The comment of each counter names the event that increments it. "Events" count occurrences, all others count base pages. Kernels split
+//! `pgskip` and `allocstall` by zone; here each is one sum over the zones.
 
 use std::fmt;
 
@@ -89,9 +89,9 @@ counters! {
     KswapdLowWmarkHitQuickly = "kswapd_low_wmark_hit_quickly",
     /// Events: the daemon wanted to sleep but the high watermark did not hold.
     KswapdHighWmarkHitQuickly = "kswapd_high_wmark_hit_quickly",
-    /// Anonymous pages that came back and had a shadow.
+    /// Anonymous pages that were faulted in again and had a shadow.
     WorkingsetRefaultAnon = "workingset_refault_anon",
-    /// File pages that came back and had a shadow.
+    /// File pages that were read again and had a shadow.
     WorkingsetRefaultFile = "workingset_refault_file",
     /// Anonymous refaults that were recent: activated.
     WorkingsetActivateAnon = "workingset_activate_anon",
@@ -107,7 +107,7 @@ counters! {
     NumaPteUpdates = "numa_pte_updates",
     /// Events: of these, entries of huge pages.
     NumaHugePteUpdates = "numa_huge_pte_updates",
-    /// Events: faults on such entries.
+    /// Events: faults on these entries.
     NumaHintFaults = "numa_hint_faults",
     /// Events: of these, of threads on the node of the page.
     NumaHintFaultsLocal = "numa_hint_faults_local",
@@ -119,7 +119,7 @@ counters! {
     PgPromoteSuccess = "pgpromote_success",
     /// Pages below the hot threshold of NUMA balancing, before its rate limit. Counted by the target node as well.
     PgPromoteCandidate = "pgpromote_candidate",
-    /// Pages that went without threshold and limit, as the target node had room to spare.
+    /// Pages promoted without threshold and limit, because the target node had room to spare.
     PgPromoteCandidateNrl = "pgpromote_candidate_nrl",
     /// Pages moved to a lower tier by the node's daemon. Counted by the node that they left as well, like all of these.
     PgDemoteKswapd = "pgdemote_kswapd",
@@ -133,17 +133,17 @@ counters! {
     PgMigrateSuccess = "pgmigrate_success",
     /// Pages that could not be moved after all tries.
     PgMigrateFail = "pgmigrate_fail",
-    /// Events: huge pages moved as such.
+    /// Events: huge pages moved whole.
     ThpMigrationSuccess = "thp_migration_success",
     /// Events: huge pages that could not be moved.
     ThpMigrationFail = "thp_migration_fail",
-    /// Events: huge pages split because they could not be moved as such.
+    /// Events: huge pages split because they could not be moved whole.
     ThpMigrationSplit = "thp_migration_split",
     /// Events: direct compactions that were neither skipped nor deferred in all zones.
     CompactStall = "compact_stall",
-    /// Events: of these, those that got their page.
+    /// Events: direct compactions among `compact_stall` after which the task got its page.
     CompactSuccess = "compact_success",
-    /// Events: of these, those that did not.
+    /// Events: direct compactions among `compact_stall` after which it did not.
     CompactFail = "compact_fail",
     /// Pages scanned for sources, by all.
     CompactMigrateScanned = "compact_migrate_scanned",
@@ -151,7 +151,7 @@ counters! {
     CompactFreeScanned = "compact_free_scanned",
     /// Pages isolated, sources and targets.
     CompactIsolated = "compact_isolated",
-    /// Events: runs of kcompactd on demand; those of its own accord do not count.
+    /// Events: runs of kcompactd on demand; proactive runs do not count.
     CompactDaemonWake = "compact_daemon_wake",
     /// Pages scanned for sources by kcompactd, and by other passes that no thread waits for.
     CompactDaemonMigrateScanned = "compact_daemon_migrate_scanned",
@@ -159,9 +159,9 @@ counters! {
     CompactDaemonFreeScanned = "compact_daemon_free_scanned",
     /// Events: faults that got a huge page.
     ThpFaultAlloc = "thp_fault_alloc",
-    /// Events: faults that wanted one and got a base page.
+    /// Events: faults that wanted a huge page and got a base page.
     ThpFaultFallback = "thp_fault_fallback",
-    /// Events: of these, those whose group had no room for one.
+    /// Events: faults among these whose group had no room for a huge page.
     ThpFaultFallbackCharge = "thp_fault_fallback_charge",
 }
 
@@ -230,7 +230,7 @@ impl Counters {
         use Counter::{PgStealDirect, PgStealKhugepaged, PgStealKswapd, PgStealProactive};
         self.sum(&[PgStealKswapd, PgStealDirect, PgStealKhugepaged, PgStealProactive])
     }
-    /// Evicted pages that came back, of both types.
+    /// Evicted pages that were brought in again, of both types.
     pub fn refaults(&self) -> u64 {
         self.sum(&[Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile])
     }

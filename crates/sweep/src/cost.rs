@@ -15,7 +15,7 @@ const OTHERS: u64 = 1_000_000;
 pub(crate) struct Costs(BTreeMap<PathBuf, u64>);
 
 impl Costs {
-    /// In touches of pages, at least 1. A limit that is a share of the peak adds a run that finds the peak.
+    /// Cost in touches of pages, at least 1. A limit that is a share of the peak adds a run that finds the peak.
     pub(crate) fn of(&mut self, scenario: &Scenario, folder: &Path) -> u64 {
         let once: u64 = scenario
             .workloads

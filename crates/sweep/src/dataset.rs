@@ -31,12 +31,12 @@ struct About {
     space: String,
 }
 
-/// A dataset that this process alone writes to.
+/// A dataset that only this process writes to.
 #[derive(Debug)]
 pub struct Dataset {
     folder: PathBuf,
     costs: File,
-    /// Held as long as it is open.
+    /// Locked as long as the dataset is open.
     _lock: File,
 }
 
@@ -47,7 +47,7 @@ pub struct Missing {
     pub runs: Vec<usize>,
     /// Runs with a result.
     pub done: usize,
-    /// Runs that failed before and are left as they are.
+    /// Runs that failed before and are not played again.
     pub failed: usize,
     /// Runs in the folder that the plan does not have: of an earlier form of the space.
     pub others: usize,
@@ -64,7 +64,7 @@ impl Dataset {
     /// Makes the dataset of a plan, or takes it up again.
     ///
     /// # Errors
-    /// The folder holds something else, or a dataset of other columns or another build; or another sweep writes to it.
+    /// The folder holds other files, or a dataset of other columns or another build; or another sweep writes to it.
     pub fn open(folder: &Path, plan: &Plan) -> Result<Self, SweepError> {
         let about_path = folder.join(ABOUT);
         let about = About {
@@ -137,7 +137,7 @@ impl Dataset {
     /// Keeps the answer of a run.
     ///
     /// # Errors
-    /// The file cannot be written; nothing is left of it then.
+    /// The file cannot be written; no part of it is left then.
     pub fn keep(&mut self, plan: &Plan, answer: &Answer) -> Result<(), SweepError> {
         let run = &plan.runs[answer.number];
         let folder = self.folder.join(format!("run={}", run.id));

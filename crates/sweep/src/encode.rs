@@ -59,7 +59,7 @@ const FIRST: [(&str, ColumnKind); 7] = [
     ("kernel", ColumnKind::Text),
     ("ending", ColumnKind::Text),
 ];
-/// A message: why a run failed. The last column, as it is long.
+/// A message: why a run failed. The column of errors, which is the last because it is long.
 const ERROR: &str = "error";
 
 /// The columns that differ from dataset to dataset.
@@ -165,7 +165,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64))
 }
 
-/// A text without its quotes, anything else as TOML.
+/// A text without its quotes, other values as TOML.
 fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -33,7 +33,7 @@ pub enum SweepError {
         "the space has {runs} runs, and a sweep has at most {RUNS_MAX}; draw points of it (`[draws]`), or cut it into several spaces, each with a folder of its own"
     )]
     FarTooMany { runs: u128 },
-    /// The folder holds something else.
+    /// The folder holds other files.
     #[error("{}: {reason}; take another folder", folder.display())]
     OtherDataset { folder: PathBuf, reason: String },
     #[error("{}: another sweep is writing to it; wait for it, or end it", folder.display())]

@@ -21,7 +21,7 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     pub number: usize,
-    /// Time it took, seconds, on one processor. Of no account for results.
+    /// Time it took, seconds, on one processor. Results do not depend on it.
     pub seconds: f64,
     /// Message: why there is no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct JobRow {
     /// The release whose rules the simulated kernel followed.
     pub kernel: String,
     pub ending: Ending,
-    /// By name of the metric.
+    /// Values by name of the metric.
     pub values: BTreeMap<String, f64>,
 }
 
@@ -54,7 +54,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// As in the dataset.
+    /// Name as in the dataset.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Finished => "finished",
@@ -65,7 +65,7 @@ impl Ending {
 }
 
 impl Answer {
-    /// There is no result, and `error` says why.
+    /// There is no result; `error` has the reason.
     pub fn failed(number: usize, seconds: f64, error: String) -> Self {
         Self { number, seconds, error: Some(error), rows: Vec::new() }
     }

@@ -1,7 +1,7 @@
 //! Runs played by processes of this machine.
 //!
-//! Each process plays one run after the other. One that ends in the middle of a run (killed for lack of memory, say) is replaced and its
-//! run is played again. A run that ended three processes has failed.
+//! Each process plays one run after the other. A process that ends in the middle of a run (killed for lack of memory, for example) is
+//! replaced and its run is played again. A run that ended three processes has failed.
 
 use crate::job::Answer;
 use crate::wire::{receive, send};

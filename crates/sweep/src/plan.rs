@@ -1,4 +1,4 @@
-//! From a space to its runs.
+//! Makes runs from a space.
 
 use crate::SweepError;
 use crate::cost;
@@ -21,7 +21,7 @@ pub struct PlanOptions {
     pub base_dir: PathBuf,
     /// Most runs of the plan.
     pub runs_max: u64,
-    /// Name of the build: another build may play otherwise.
+    /// Name of the build: another build may play differently.
     pub build: String,
 }
 
@@ -53,8 +53,8 @@ impl Plan {
     /// Lists the runs of `space` around `scenario`.
     ///
     /// # Errors
-    /// A key that no scenario has, a pattern that no file fits, more runs than allowed, or a recording that cannot be read. A point that makes
-    /// no sense is none: its run will fail.
+    /// A key that no scenario has, a pattern that no file fits, more runs than allowed, or a recording that cannot be read. A point with an
+    /// invalid value is not an error here: its run will fail.
     pub fn new(space: &Space, scenario: &Scenario, options: &PlanOptions) -> Result<Self, SweepError> {
         let points = points(space, &options.folder, options.runs_max)?;
         let base = base(space, scenario)?;
@@ -132,7 +132,7 @@ fn base(space: &Space, scenario: &Scenario) -> Result<Table, SweepError> {
     table.map_err(|error| SweepError::Wire(format!("the scenario does not read as it was written: {error}")))
 }
 
-/// Every key must mean something in the scenario by itself, or together with the other keys of some point.
+/// Every key must have an effect in the scenario by itself, or together with the other keys of some point.
 fn check_keys(base: &Table, points: &[Point], place: &impl Fn(&str, &Value) -> Value) -> Result<(), SweepError> {
     let read = |point: &[(String, Value)]| {
         let text = at_point(base, point, 1, place).and_then(|document| print_as(&document))?;
@@ -188,7 +188,7 @@ fn id(played: &str, shown: &BTreeMap<String, Value>, build: &str) -> String {
     isotherm_scenario::digest_of_text(&[played, &shown.join("\n"), build])
 }
 
-/// Columns: keys of the space by name, then the metrics asked for in their usual order; none in particular means all.
+/// Columns: keys of the space by name, then the requested metrics in their usual order; if none was requested, all metrics.
 fn columns(asked: &[String], points: &[Point]) -> Columns {
     let mut keys: BTreeMap<String, ColumnKind> = BTreeMap::new();
     for (key, value) in points.iter().flatten() {

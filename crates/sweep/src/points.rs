@@ -1,4 +1,4 @@
-//! From a space to its points.
+//! Makes points from a space.
 
 use crate::space::{Axis, Draws, Method, Space};
 use crate::{RUNS_MAX, SweepError};
@@ -18,7 +18,7 @@ pub fn nr_runs(space: &Space, folder: &Path) -> Result<u128, SweepError> {
     Ok(nr_of(space, &listed(space, folder)?))
 }
 
-/// By axis: its values, where it has a list of them.
+/// By axis: its values, if it has a list of values.
 fn listed(space: &Space, folder: &Path) -> Result<Vec<Option<Vec<Value>>>, SweepError> {
     space.axes.iter().map(|axis| axis.listed(folder)).collect()
 }

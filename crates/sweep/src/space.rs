@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use toml::{Table, Value};
 
-/// What is varied around a scenario.
+/// A scenario and the keys that vary in it.
 ///
 /// The points of a space are all combinations of `points` (a list), of the axes with `values` or `files` (a grid), and of the
 /// draws (of the axes with `low` and `high`). Each point is run `repeats` times, with the same seeds everywhere.
@@ -34,7 +34,7 @@ pub struct Space {
     pub points: Vec<Table>,
 }
 
-/// One key that is varied. It has `values`, or `files`, or `low` and `high`.
+/// A key that varies. It has `values`, or `files`, or `low` and `high`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Axis {
@@ -45,7 +45,7 @@ pub struct Axis {
     /// Files by pattern (`traces/*.parquet`), from the folder of the space on, in the order of their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
-    /// Least value: a number, or a number with a unit, as `"64 MiB"`. Of whole numbers whole numbers are drawn.
+    /// Least value: a number, or a number with a unit, as `"64 MiB"`. Between whole numbers, whole numbers are drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<Value>,
     /// Largest value, in the unit of `low`.
@@ -97,7 +97,7 @@ fn is_linear(scale: &Scale) -> bool {
 }
 
 impl Space {
-    /// A space around a scenario, in which nothing is varied.
+    /// A space around a scenario, in which no key varies.
     pub fn around(scenario: &str) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -160,7 +160,7 @@ impl Space {
         }
     }
 
-    /// As text that [`parse`](Self::parse) reads.
+    /// The space as text that [`parse`](Self::parse) reads.
     pub fn to_toml(&self) -> String {
         print_as(self).expect("a space is a table")
     }

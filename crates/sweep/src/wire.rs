@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, Read, Write};
 
-/// Longer documents are none.
+/// Longer documents are refused.
 const BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) fn send<T: Serialize>(to: &mut impl Write, document: &T) -> Result<(), SweepError> {

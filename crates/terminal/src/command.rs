@@ -11,7 +11,7 @@ use crate::ui::{self, ColourChoice, Ui};
 /// Flags that each command and each verb takes; for `#[command(flatten)]`.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Talk {
-    /// Say nothing but results, warnings and errors.
+    /// Print only results, warnings and errors.
     #[arg(long, short, global = true)]
     quiet: bool,
     /// Colour the output: always, never, or auto: on a terminal, unless NO_COLOR is set [default: auto].

@@ -1,12 +1,12 @@
-//! Checks for the commands' tests: each command accepts all that the documentation shows of it.
+//! Checks for the commands' tests: each command accepts all its command lines in the documentation.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, Parser};
 
-/// Checks every command line of the project: it is consistent, follows the house rules, accepts what the documentation below `root`
-/// shows of it (`shown_min` lines and more), and is named verb by verb in `readme`.
+/// Checks every command line of the project: it is consistent, follows the house rules, accepts the command lines in the documentation
+/// below `root` (`shown_min` lines and more), and is named verb by verb in `readme`.
 ///
 /// # Panics
 /// A check fails: lists all complaints. For tests.

@@ -10,17 +10,17 @@ use isotherm_trace::TraceError;
 /// A cause from another crate.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// Why a verb failed. Each kind has its exit code. A message says what is wrong, where, what is allowed and the way
-/// out, because it is all that the user gets.
+/// Why a verb failed. Each kind has its exit code. A message names the fault, its place, the allowed values and the way out, because the
+/// user gets nothing else.
 #[derive(Debug)]
 pub enum CliError {
     /// An operation failed: a file cannot be read, a run broke. Exit code 1.
     Failed(Cause),
     /// The command line, a configuration or an input is not allowed. Exit code 2.
     Usage(Cause),
-    /// Needs something this host does not have: a program, a kernel feature, a permission. Exit code 3.
+    /// The verb needs something that this host does not have: a program, a kernel feature, a permission. Exit code 3.
     HostCannot(Cause),
-    /// Some of it is done and kept. Exit code 4.
+    /// A part is done and kept. Exit code 4.
     Partial(Cause),
     /// A program that this one ran has reported the error to the user; its exit code, which is this one's too.
     Reported(u8),
@@ -89,7 +89,7 @@ impl CliError {
     }
 }
 
-/// A wrong option is a usage error; all others are errors of the file.
+/// Whether there is a message to print.
 impl From<TraceError> for CliError {
     fn from(error: TraceError) -> Self {
         match error {
@@ -99,7 +99,7 @@ impl From<TraceError> for CliError {
     }
 }
 
-/// By whose fault it is.
+/// The exit code follows from whose fault the error is.
 impl From<ScenarioError> for CliError {
     fn from(error: ScenarioError) -> Self {
         match error {

@@ -13,7 +13,7 @@ pub enum Format {
     Csv,
 }
 
-/// For `#[command(flatten)]` in a verb's arguments.
+/// Flattened into a verb's arguments.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct FormatArg {
     /// How to print rows.

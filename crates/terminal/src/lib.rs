@@ -1,7 +1,7 @@
 //! Shared by the commands: output for people, and exit codes.
 //!
-//! `isotherm` and `isotherm-lab` build their verbs on it: results on standard output, talk and progress on standard error, rows in
-//! three forms, errors with exit codes. It holds nothing that only one of them needs.
+//! `isotherm` and `isotherm-lab` build their verbs on it: results on standard output, talk and progress on standard error, rows in three
+//! forms, errors with exit codes. Code that only one of them needs is elsewhere.
 
 mod command;
 mod data;

@@ -1,4 +1,4 @@
-//! A file that a command reads is never one that it writes over.
+//! A command never writes over a file that it reads.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +14,7 @@ const WRITE_CONFIG: &[&str] = &["advise", "tune"];
 /// Arguments that are the command line of another program.
 const FOREIGN: &[&str] = &["command"];
 
-/// Refuses a command line in which a file stands as input and as output, by whatever name.
+/// Refuses a command line in which a file is both input and output, under any of its names.
 ///
 /// # Errors
 /// A usage error that names the file.

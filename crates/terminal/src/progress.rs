@@ -16,7 +16,7 @@ pub struct BarProgress {
     interrupt: Option<Interrupt>,
 }
 
-/// Ctrl-C, once: end early with what is known so far. A second one ends the process as usual.
+/// Ctrl-C, once: end early with the results so far. A second Ctrl-C ends the process as usual.
 struct Interrupt {
     is_stopped: Arc<AtomicBool>,
     is_told: AtomicBool,
@@ -29,7 +29,7 @@ impl BarProgress {
         Self { bar: ui.progress(what, 0), interrupt: None }
     }
 
-    /// An empty bar of work that Ctrl-C ends early, with what is known so far.
+    /// An empty bar of work that Ctrl-C ends early, with the results so far.
     pub fn interruptible(ui: &Ui, what: &str) -> Self {
         let is_stopped = Arc::new(AtomicBool::new(false));
         // In this order: the first signal sets the flag, the second finds it set.

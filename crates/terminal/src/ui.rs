@@ -52,7 +52,7 @@ impl Ui {
         }
     }
 
-    /// The flags that make another of the commands print as this one does.
+    /// The flags that make another command print in the same way.
     pub fn flags(&self) -> Vec<&'static str> {
         let colour = match self.choice {
             ColourChoice::Auto => "--color=auto",
@@ -102,14 +102,14 @@ impl Ui {
         self.data(|out| write!(out, "{text}"))
     }
 
-    /// One line of talk; silent with `--quiet`.
+    /// Prints one line; silent with `--quiet`.
     pub fn say(&self, line: impl Display) {
         if !self.quiet {
             self.talk(format_args!("{}", printable_lines(&line.to_string())));
         }
     }
 
-    /// Something the user should know although the work goes on. Not silenced by `--quiet`.
+    /// Prints a warning; the work goes on. The warning is printed even with `--quiet`.
     pub fn warn(&self, line: impl Display) {
         self.talk(format_args!("{} {}", self.label("warning:", "33"), printable_lines(&line.to_string())));
     }

@@ -1,4 +1,4 @@
-//! proptest as our tests use it: all of it, and a failing test also prints the one command that replays it.
+//! proptest as our tests use it: its whole interface, and a failing test also prints the one command that replays it.
 //!
 //! The workspace knows this crate under the name `proptest`, so tests are written as proptest's documentation says.
 

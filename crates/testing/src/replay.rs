@@ -1,5 +1,5 @@
-//! The command that replays a failure. proptest keeps seeds of failures in files and says so, but not how to run one of them
-//! again; and a seed from another machine has to be written into such a file first.
+//! The command that replays a failure. proptest keeps seeds of failures in files and reports that, but not how to run one again; and a seed
+//! from another machine has to be written into such a file first.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ pub struct Replay {
     files: FileFailurePersistence,
 }
 
-/// `config` for a test in `package`. With a seed in `ISOTHERM_REPLAY` its case is all that is played.
+/// `config` for a test in `package`. With a seed in `ISOTHERM_REPLAY` only its case is played.
 ///
 /// # Panics
 /// Where `ISOTHERM_REPLAY` holds no seed.

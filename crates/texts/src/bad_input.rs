@@ -1,4 +1,4 @@
-//! Parsers against texts that no kernel writes: none panics, whatever its result.
+//! Parsers against texts that no kernel writes: no parser panics.
 
 use crate::lru_gen::{self, Enabled};
 use crate::{

@@ -13,17 +13,17 @@ impl Counters {
         self.0.get(name).copied()
     }
 
-    /// Sum of those that are there; `None` if none is. Saturates.
+    /// Sum of the present counters; `None` if none is present. Saturates.
     pub fn sum(&self, names: &[&str]) -> Option<u64> {
         names.iter().filter_map(|name| self.get(name)).reduce(u64::saturating_add)
     }
 
-    /// All of them, in the order of their names.
+    /// All counters, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, &number)| (name.as_str(), number))
     }
 
-    /// Adds one; of several with the same name the last counts.
+    /// Adds a counter; of several with the same name the last counts.
     pub fn insert(&mut self, name: &str, number: u64) {
         self.0.insert(name.to_owned(), number);
     }

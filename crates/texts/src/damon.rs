@@ -5,7 +5,7 @@ pub use isotherm_units::AddressRange;
 
 /// Where kdamonds are made.
 pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-/// How many kdamonds there are: its folder comes with the 1 that is written here, and goes with the 0.
+/// Number of kdamonds: a kdamond's folder appears when 1 is written here, and vanishes when 0 is written.
 pub const NR_KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 /// Switches the first kdamond on and off, and takes its commands.
 pub const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
@@ -19,12 +19,12 @@ pub struct Setting {
     pub value: String,
 }
 
-/// How DAMON finds and checks what it monitors.
+/// How DAMON finds and checks the monitored memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operations {
     /// All of processes; the kernel follows their mappings.
     Vaddr,
-    /// Ranges of processes, for good.
+    /// Ranges of processes, which never change.
     Fvaddr,
     /// Ranges of physical memory.
     Paddr,
@@ -41,7 +41,7 @@ impl Operations {
     }
 }
 
-/// A context. Times are microseconds where nothing else is said.
+/// A context. Times are in microseconds unless another unit is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     pub operations: Operations,
@@ -80,7 +80,7 @@ pub struct IntervalsGoal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     pub pid: Option<u32>,
-    /// In units of the context. `None`: the kernel finds them.
+    /// Ranges in units of the context. `None`: the kernel finds them.
     pub regions: Option<Vec<AddressRange>>,
 }
 
@@ -92,7 +92,7 @@ pub struct Bounds {
     pub max: u64,
 }
 
-/// A scheme. Numbers that are 0 in a folder just made are not written where a kernel may lack the file: those whose field says so.
+/// A scheme. Numbers that are 0 in a new folder are not written if a kernel may lack the file; the docs of these fields say so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scheme {
     /// The kernel's word: `stat`, `pageout`.
@@ -111,7 +111,7 @@ pub struct Scheme {
     pub filters: Vec<Filter>,
 }
 
-/// Which regions a scheme is for. The default is all.
+/// Regions that a scheme is for. The default is all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessPattern {
     /// Bytes.
@@ -169,13 +169,13 @@ pub struct Watermarks {
     pub low: u64,
 }
 
-/// Which memory of a region is treated.
+/// Memory of a region that is treated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The kernel's word: `anon`, `memcg`, `hugepage_size`.
     pub kind: String,
     pub matching: bool,
-    /// `false` is not written: kernels before 6.14 know rejecting filters alone, and have no such file.
+    /// `false` is not written: kernels before 6.14 only have rejecting filters, and no such file.
     pub allow: bool,
     /// Byte addresses, or units of the context.
     pub addresses: Option<AddressRange>,
@@ -231,7 +231,7 @@ impl Folder<'_> {
         Folder { path: format!("{}/{folder}", self.path), settings: &mut *self.settings }
     }
 
-    /// The number of items, which makes their folders, and each item in its own; nothing for none.
+    /// The number of items, which makes their folders, and each item in its own; nothing is written for an empty list.
     fn put_list<T>(&mut self, count: &str, folder: &str, items: &[T], put: impl Fn(&mut Folder<'_>, &T)) {
         if !items.is_empty() {
             self.put(count, items.len());

@@ -57,7 +57,7 @@ pub enum TextError {
     Blocks {
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with the counts.
+        /// Fault of the counts.
         source: BlocksError,
     },
     /// The same zone, or the same row of a zone, occurs twice.
@@ -65,7 +65,7 @@ pub enum TextError {
     Twice {
         /// Number of the line, from 1.
         line: usize,
-        /// What occurs for the second time.
+        /// The item that occurs for the second time.
         what: String,
     },
 }

@@ -14,7 +14,7 @@ pub enum FreeText {
 }
 
 impl FreeText {
-    /// Reads either text; the first line says which one it is.
+    /// Reads either text; the first line tells which one it is.
     ///
     /// # Errors
     /// The first line that is wrong.

@@ -4,10 +4,10 @@ use crate::{TextError, shortened};
 use isotherm_units::NodeId;
 use isotherm_units::free_blocks::FreeBlocks;
 
-/// Lines that hold something, numbered from 1, without the blanks around them.
+/// Lines that are not empty, numbered from 1, without the blanks around them.
 ///
 /// # Errors
-/// The last one does not end.
+/// The last line does not end.
 pub(super) fn lines(text: &str) -> Result<Vec<(usize, &str)>, TextError> {
     if !text.is_empty() && !text.ends_with('\n') {
         return Err(TextError::CutOff { line: text.lines().count() });
@@ -78,8 +78,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// All that is left: numbers. `>` before one says that it is a lower bound; the second value says whether
-    /// there was such.
+    /// All that is left: numbers. `>` before a number means that it is a lower bound; the second value tells whether there was one.
     pub(super) fn numbers(&mut self) -> Result<(Vec<u64>, bool), TextError> {
         let mut is_at_least = false;
         let mut numbers = Vec::new();
@@ -111,7 +110,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `found` is shortened: it may be anything.
+/// `found` is shortened, because it may be any text.
 pub(super) fn unexpected(line: usize, expected: impl Into<String>, found: &str) -> TextError {
     let found = if found.is_empty() { "the end of the line".to_owned() } else { format!("{:?}", shortened(found)) };
     TextError::Unexpected { line, expected: expected.into(), found }

@@ -41,7 +41,7 @@ pub struct LruGenError {
     pub text: String,
 }
 
-/// What is wrong with a line.
+/// Fault of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {

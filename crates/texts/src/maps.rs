@@ -16,7 +16,7 @@ pub struct Mapping {
     pub is_readable: bool,
     pub is_writable: bool,
     pub is_executable: bool,
-    /// Writes are seen by others who map the same; otherwise they make a copy.
+    /// Other processes that map the same file see writes; otherwise writes make a copy.
     pub is_shared: bool,
     /// Byte in the file where the mapping starts.
     pub offset: u64,
@@ -65,7 +65,7 @@ impl Mapping {
     }
 }
 
-/// The mappings, ascending and disjoint: of those that overlap, because they changed while the text was made, the upper one is cut.
+/// The mappings, ascending and disjoint: of mappings that overlap, because they changed while the text was made, the upper one is cut.
 ///
 /// # Errors
 /// The first line that is no mapping.
@@ -77,7 +77,7 @@ pub fn parse(text: &str) -> Result<Vec<Mapping>, &str> {
     Ok(mappings)
 }
 
-/// Appends what lies above the last one and in the half of processes.
+/// Appends the part above the last one, if it lies in the half of processes.
 pub(crate) fn append<T>(list: &mut Vec<T>, mut item: T, range: impl Fn(&mut T) -> &mut AddressRange) {
     let above = list.last_mut().map_or(0, |last| range(last).end);
     let place = range(&mut item);

@@ -5,7 +5,7 @@ use crate::{Counters, Strange};
 /// Bytes by name (`MemTotal`), counts where the kernel writes no unit. The `Node 0` in front of the lines of a node is cut off.
 ///
 /// # Errors
-/// The line that has no name and number, or says nothing.
+/// The line without a name and number, or the error of an empty text.
 pub fn parse(text: &str) -> Result<Counters, Strange> {
     let mut counters = Counters::default();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -5,7 +5,7 @@
 
 use thiserror::Error;
 
-/// Largest value: what the kernel's 32 bits hold.
+/// Largest value: the kernel's 32 bits.
 const MAX_MS: u64 = u32::MAX as u64;
 
 /// A value of `min_ttl_ms`; 0 is off.
@@ -33,7 +33,7 @@ pub fn parse_unsigned(text: &str) -> Option<u64> {
 }
 
 impl MinTtl {
-    /// With this number of milliseconds.
+    /// A value of this number of milliseconds.
     ///
     /// # Errors
     /// More than fit 32 bits.
@@ -41,7 +41,7 @@ impl MinTtl {
         if ms > MAX_MS { Err(MinTtlError { got: ms.to_string() }) } else { Ok(Self { ms }) }
     }
 
-    /// As the kernel takes it: an unsigned number, decimal, or as C writes octal and hexadecimal ones.
+    /// The value as the kernel reads it: an unsigned number, decimal, or octal and hexadecimal as in C.
     ///
     /// # Errors
     /// Anything else.

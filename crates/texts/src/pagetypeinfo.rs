@@ -1,5 +1,5 @@
-//! `/proc/pagetypeinfo`: free blocks by migrate type, and how many page blocks each type has. For root alone, and the kernel
-//! holds the zones' locks while it counts: not to be read more often than every ten seconds.
+//! `/proc/pagetypeinfo`: free blocks by migrate type, and how many page blocks each type has. Only root can read it, and the kernel holds
+//! the zones' locks while it counts: do not read it more often than every ten seconds.
 
 use crate::TextError;
 use crate::line::{self, Words};
@@ -81,8 +81,8 @@ impl ZoneTypes {
 /// Each node has the whole of headings and tables to itself.
 ///
 /// # Errors
-/// The first line that is wrong, or what is missing at the end. A text that ends behind a node of several cannot be
-/// distinguished from a whole one.
+/// The first wrong line, or the part that is missing at the end. A text that ends behind a node of several cannot be distinguished from a
+/// whole one.
 pub fn parse(text: &str) -> Result<PageTypes, TextError> {
     let lines = line::lines(text)?;
     let mut reader = Reader { lines: &lines, at: 0 };

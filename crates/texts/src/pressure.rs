@@ -7,9 +7,9 @@ use crate::Strange;
 pub struct Stall {
     /// Share of the last 10 seconds, a running mean.
     pub avg10_bp: u32,
-    /// Of the last 60 seconds.
+    /// Average of the last 60 seconds.
     pub avg60_bp: u32,
-    /// Of the last 300 seconds.
+    /// Average of the last 300 seconds.
     pub avg300_bp: u32,
     /// Microseconds since boot, or since the group was made.
     pub total_us: u64,
@@ -20,7 +20,7 @@ pub struct Stall {
 pub struct Pressure {
     /// At least one task waited.
     pub some: Stall,
-    /// All tasks that were not idle waited; `None` where the kernel does not say, for CPU of the system before 5.13.
+    /// All tasks that were not idle waited; `None` if the kernel does not report it, for CPU of the system before 5.13.
     pub full: Option<Stall>,
 }
 

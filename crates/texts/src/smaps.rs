@@ -3,7 +3,7 @@
 
 use crate::maps::{Mapping, append};
 
-/// A mapping with the numbers that were asked for here.
+/// A mapping with the numbers that isotherm needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmapsArea {
     pub mapping: Mapping,
@@ -11,7 +11,7 @@ pub struct SmapsArea {
     pub resident_bytes: u64,
     /// Bytes of pages whose accessed bit is set, or that carry the mark of reclaim.
     pub referenced_bytes: u64,
-    /// Bytes of pages that belong to no file, those of shared memory not among them.
+    /// Bytes of pages that belong to no file; pages of shared memory do not count.
     pub anonymous_bytes: u64,
     /// Bytes under huge leaves, anonymous.
     pub huge_bytes: u64,

@@ -1,6 +1,6 @@
 //! `/proc/PID/stat`. The parser is our own: that of `procfs` panics on a line without a number in front.
 
-/// What distinguishes processes, and kinds of them.
+/// Fields that distinguish processes, and kinds of processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub pid: u32,
@@ -11,7 +11,7 @@ pub struct Stat {
     pub parent: u32,
     flags: u64,
     pub major_faults: u64,
-    /// In clock ticks since boot (field 22).
+    /// Start time in clock ticks since boot (field 22).
     pub start_time: u64,
     /// Where the program's code starts (field 26); 0 or 1 without the permission.
     pub code_start: u64,

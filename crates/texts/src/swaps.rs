@@ -35,7 +35,7 @@ pub struct ZramUse {
     pub original_bytes: u64,
     /// The same, compressed.
     pub compressed_bytes: u64,
-    /// Memory that it takes, with losses of its allocator.
+    /// Memory that the device takes, with losses of its allocator.
     pub memory_bytes: u64,
 }
 

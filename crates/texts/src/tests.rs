@@ -46,7 +46,7 @@ fn debugfs_row(zone: &ZoneBlocks, is_wide: bool, index: impl Fn(&FreeBlocks, u32
     row + "\n"
 }
 
-/// Real text gives the kernel's own figures: byte by byte what the kernel printed itself.
+/// Real text gives the kernel's own figures: byte by byte the kernel's own output.
 #[test]
 fn real_texts_give_the_kernels_own_indices() {
     let cases = [
@@ -296,7 +296,7 @@ proptest! {
         let _ = zoneinfo::parse(&text);
     }
 
-    /// One byte changed: no panic, and where it is taken the sums stay in range.
+    /// With one byte changed: no panic, and if the text is accepted the sums stay in range.
     #[test]
     fn spoilt_texts(which in 0usize..5, at in 0usize..2000, byte in 32u8..127) {
         let mut text = PAGETYPEINFO[which].1.to_owned().into_bytes();

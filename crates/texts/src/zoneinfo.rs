@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneInfo {
-    /// By node, then from low addresses to high, zones without memory included.
+    /// Zones by node, then from low addresses to high, zones without memory included.
     pub zones: Vec<Zone>,
     /// Counters of each node (`nr_active_anon`), in pages.
     pub nodes: BTreeMap<NodeId, Counters>,
@@ -21,7 +21,7 @@ pub struct Zone {
     pub node: NodeId,
     /// `DMA32`, `Normal`, `Movable`.
     pub name: String,
-    /// Free pages, those on per-CPU lists aside.
+    /// Free pages, without those on per-CPU lists.
     pub free: u64,
     /// Pages by which the watermarks are raised just now.
     pub boost: u64,
@@ -29,11 +29,11 @@ pub struct Zone {
     pub min: u64,
     pub low: u64,
     pub high: u64,
-    /// From the first page frame to the last, holes included.
+    /// Pages from the first page frame to the last, holes included.
     pub spanned: u64,
     /// Pages that are there: the weight of the zone's score. 0 in zones without memory.
     pub present: u64,
-    /// Of these, those that the allocator manages; all where the kernel does not say.
+    /// Pages among them that the allocator manages; all pages if the kernel does not print the number.
     pub managed: u64,
     /// Pages kept back from requests that could use a higher zone, by that zone.
     pub protection: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Zone {
     pub counters: Counters,
 }
 
-/// Which list of names the lines of a zone belong to.
+/// List of names that the lines of a zone belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     NodeStats,

@@ -8,8 +8,8 @@ use ratatui::layout::Rect;
 
 use crate::{Effect, Feed, FeedError, Look, State, draw};
 
-/// Draws one screen of `width` × `height` as text: at the end of the feed, or at its last frame up to `until_ns`, after `keys`. Lines
-/// have no trailing blanks, and no colours, regardless of `look`. A feed that waits for more (`None` before its end) ends the capture.
+/// Draws one screen of `width` × `height` as text: at the end of the feed, or at its last frame up to `until_ns`, after `keys`. Lines have
+/// no trailing blanks, and no colours, for any `look`. A feed that waits for more (`None` before its end) ends the capture.
 ///
 /// # Errors
 /// When the feed fails.

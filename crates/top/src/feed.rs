@@ -10,17 +10,16 @@ pub enum FeedError {
     /// The record cannot be read.
     #[error(transparent)]
     Trace(#[from] isotherm_trace::TraceError),
-    /// Another source failed. The text says what failed, where, what is allowed and what to do.
+    /// Another source failed. The text names the failure, its place, the allowed values and the remedy.
     #[error("{0}")]
     Source(String),
 }
 
 /// A source of frames: a record that is replayed, or a running machine.
 ///
-/// The event loop calls [`Feed::next`] about ten times a second between two polls of the keyboard. A live feed samples at its own
-/// interval: it returns `None` until the next sample is due. It leaves out, as `None`, each figure that it could not read, and says
-/// why in [`Frame::notes`]. A source that vanishes (a group removed, a monitor taken by another program) is a note; an error ends
-/// the program.
+/// The event loop calls [`Feed::next`] about ten times a second between two polls of the keyboard. A live feed samples at its own interval:
+/// it returns `None` until the next sample is due. It leaves out, as `None`, each figure that it could not read, and gives the reason in
+/// [`Frame::notes`]. A source that vanishes (a group removed, a monitor taken by another program) is a note; an error ends the program.
 pub trait Feed {
     /// The next frame, or `None` if none is ready within `wait`. A feed may return early; it never waits longer.
     ///

@@ -75,7 +75,7 @@ impl GroupRow {
     }
 }
 
-/// More about one row than the list shows.
+/// Details of one row that the list does not show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// The row.
@@ -116,7 +116,7 @@ impl HeatRegion {
     }
 }
 
-/// One generation of the Multi-Gen LRU, of all nodes together.
+/// A generation of the Multi-Gen LRU, summed over all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generation {
     /// Sequence number; younger generations have larger ones.

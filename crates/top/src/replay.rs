@@ -28,7 +28,7 @@ pub struct Replay {
     latest: Vec<Option<(GroupRow, Detail)>>,
     /// Moment of the record at which the clock started.
     start: Option<(Instant, u64)>,
-    /// Up to here frames do not wait for their time.
+    /// Frames up to this time are shown without waiting.
     fast_until_ns: u64,
     at_end: bool,
 }

@@ -53,7 +53,7 @@ pub enum Tab {
 }
 
 impl Tab {
-    /// In the order of the keys 1 to 5.
+    /// Panes, in the order of the keys 1 to 5.
     pub const ALL: [Self; 5] = [Self::Heatmap, Self::WorkingSet, Self::Ages, Self::Figures, Self::Nodes];
 
     /// The word for it on the screen.
@@ -71,11 +71,11 @@ impl Tab {
 /// Action of the event loop after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing: the key has no meaning here.
+    /// No effect: the key has no meaning here.
     None,
     /// Draw again.
     Redraw,
-    /// Clear the terminal and draw all of it again: another program wrote on it.
+    /// Clear the terminal and draw everything again: another program wrote on it.
     Repaint,
     /// Restore the terminal and end.
     Quit,
@@ -181,7 +181,7 @@ impl State {
         rows
     }
 
-    /// Changes the state as `key` asks.
+    /// Changes the state for `key`.
     pub fn key(&mut self, key: KeyEvent) -> Effect {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {

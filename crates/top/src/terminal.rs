@@ -152,7 +152,7 @@ fn show(
 /// Waits for a key for at most a tick. A signal ends the wait early and is no error.
 ///
 /// # Errors
-/// The terminal has gone: the library that reads keys would then read nothing, for ever.
+/// The terminal was closed: the library that reads keys would then read nothing, for ever.
 fn poll(keys_from_stdin: bool) -> io::Result<bool> {
     if !keys_from_stdin {
         // They come from the controlling terminal.

@@ -1,4 +1,4 @@
-//! From single references to rows: the epoch filter.
+//! The epoch filter: turns single references into rows.
 
 use crate::{PAGE_LIMIT, TraceRow};
 
@@ -114,7 +114,7 @@ impl ThreadEpoch {
 /// Where in `touched` each page is: an open-addressing table of indices that forgets everything in one step.
 #[derive(Debug, Default)]
 struct PageSet {
-    /// Generation in the upper half, index in the lower; a power of two of them.
+    /// Generation in the upper half, index in the lower; the number of slots is a power of two.
     slots: Vec<u64>,
     generation: u32,
     len: usize,

@@ -21,7 +21,7 @@ pub enum TraceError {
     #[error("disk full while writing {}: {kept}; free some space or write elsewhere with --output", path.display())]
     DiskFull {
         path: PathBuf,
-        /// What is left of the data, and where.
+        /// Remaining data, and their place.
         kept: String,
     },
     /// The file has 0 bytes.
@@ -50,9 +50,9 @@ pub enum TraceError {
         path: PathBuf,
         /// Unit of `number`: `row`, `line` or `record`.
         place: &'static str,
-        /// Its number: rows and records from 0, lines from 1.
+        /// Number of the item: rows and records from 0, lines from 1.
         number: u64,
-        /// What is wrong and what is allowed.
+        /// The fault and the allowed values.
         what: String,
     },
     /// The file was written by a later version.
@@ -68,7 +68,7 @@ pub enum TraceError {
     #[error("option `{option}`: {what}")]
     Option {
         option: String,
-        /// What is wrong and what is allowed.
+        /// The fault and the allowed values.
         what: String,
     },
     /// The trace touches more pages than an analysis holds in memory.
@@ -79,7 +79,7 @@ pub enum TraceError {
     )]
     TooManyPages {
         path: PathBuf,
-        /// Index of the row whose pages are too many, among those that are read.
+        /// Index of the row whose pages are too many, among the rows that are read.
         row: u64,
         /// Number of its pages.
         row_pages: u64,
@@ -92,7 +92,7 @@ pub enum TraceError {
     #[error("{}: {what}", path.display())]
     Unsupported {
         path: PathBuf,
-        /// What is missing, and the way out.
+        /// The missing part, and the way out.
         what: String,
     },
 }

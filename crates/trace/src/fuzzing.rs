@@ -19,7 +19,7 @@ pub enum Kind {
 /// Writes a Parquet file with this metadata and no rows.
 ///
 /// # Errors
-/// When it cannot be written.
+/// The file cannot be written.
 pub fn write_with_metadata(path: &Path, kind: Kind, json: &str) -> Result<()> {
     let table: &Table = match kind {
         Kind::Trace => &TRACE,

@@ -2,7 +2,7 @@
 //! and merges. [Region records](region): results of a monitor. [Group records](group): the kernel's data on a cgroup over time.
 //!
 //! The formats are described in `docs/mechanism/formats.md` and `docs/mechanism/formats.md#region-records`. Everything streams: no function
-//! holds a whole trace unless it says so.
+//! holds a whole trace unless its comment tells that.
 
 pub mod analysis;
 pub mod edit;

@@ -16,9 +16,9 @@ pub struct TraceMeta {
     pub format_version: u32,
     /// The command that was recorded, or empty.
     pub command: Vec<String>,
-    /// What observed the accesses, for example `valgrind tool`, `import oracleGeneral`.
+    /// Tool that observed the accesses, for example `valgrind tool`, `import oracleGeneral`.
     pub recorder: String,
-    /// Whether rows hold what the kernel touched for the program in system calls: buffers, paths, structures.
+    /// Whether rows include memory that the kernel touched for the program in system calls: buffers, paths, structures.
     #[serde(skip_serializing_if = "is_default")]
     pub kernel_accesses: bool,
     /// Page numbers that represent pages of the page cache: rows in this range are reads and writes through file descriptors. `None`:
@@ -148,14 +148,14 @@ impl PageCacheRange {
 #[serde(default)]
 pub struct Clock {
     pub kind: ClockKind,
-    /// Largest difference from native CPU time, percent of it, over all whole programs for which it was
-    /// measured (`docs/use/recording.md#time`); `None`: it was not.
+    /// Largest difference from native CPU time, in percent of native CPU time, over all whole programs for which it was measured
+    /// (`docs/use/recording.md#time`); `None`: it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_percent: Option<u32>,
 }
 
 impl Clock {
-    /// The clock of a trace whose times were scaled to those of a native run.
+    /// The clock of a trace whose times were scaled to a native run.
     pub const NATIVE: Self = Self { kind: ClockKind::Native, error_percent: Some(10) };
 }
 
@@ -168,7 +168,7 @@ pub enum ClockKind {
     Unknown,
     /// The number of its instructions, each of the same length.
     Instructions,
-    /// Its instructions, far memory accesses and system calls, each kind with its own price.
+    /// Instructions, far memory accesses and system calls, each kind with its own price.
     InstructionMix,
     /// As [`ClockKind::Instructions`] or [`ClockKind::InstructionMix`], scaled to the CPU time of a run without the recorder.
     Native,
@@ -245,7 +245,7 @@ pub struct NativeRun {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessMeta {
-    /// Its process id when recorded, 0 if not known.
+    /// Process ID when recorded, 0 if not known.
     pub pid: u32,
     pub name: String,
     /// Index of the process whose memory it began with (copy-on-write).
@@ -257,14 +257,14 @@ pub struct ProcessMeta {
 pub struct ThreadMeta {
     /// Index of its process in [`TraceMeta::processes`].
     pub process: usize,
-    /// Its thread id when recorded, 0 if not known.
+    /// Thread ID when recorded, 0 if not known.
     pub tid: u32,
     pub name: String,
     /// Index of the thread that started it; `None`: it started with the program.
     pub started_by: Option<usize>,
 }
 
-/// Something that happened between two rows.
+/// An event between two rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// It applies before this row of the file (rows of all threads counted).
@@ -280,11 +280,11 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What happened.
+/// Kind of event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EventKind {
-    /// A range of the thread's address space was mapped; replaces what was there.
+    /// A range of the thread's address space was mapped, in place of earlier mappings.
     Map(MapRange),
     /// A range was unmapped, its contents forgotten.
     Unmap {

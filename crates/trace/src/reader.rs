@@ -32,8 +32,8 @@ impl TraceReader {
     /// Reads the metadata; of an unfinished file also all batches once, for its events and its length.
     ///
     /// # Errors
-    /// When it cannot be read, is no trace, or is damaged. A torn Arrow IPC stream is not an error: it opens up to its last whole batch,
-    /// with [`TraceMeta::complete`] = `false` and a note.
+    /// The file cannot be read, is not a trace, or is damaged. A torn Arrow IPC stream is not an error: it opens up to its last whole
+    /// batch, with [`TraceMeta::complete`] = `false` and a note.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_source(Source::open(path.as_ref())?, None)
     }
@@ -156,7 +156,7 @@ impl TraceReader {
     /// Replaces the contents of `batch` with the next rows, at most [`crate::BATCH_ROWS`]. `false`: no rows are left and
     /// `batch` is empty.
     ///
-    /// Each row handed out is one that [`crate::TraceRow`] allows, of a thread that the metadata list.
+    /// Each returned row is allowed by [`crate::TraceRow`], and belongs to a thread that the metadata list.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read.
@@ -171,7 +171,7 @@ impl TraceReader {
         Ok(more)
     }
 
-    /// Metadata of the file about the next rows, if known and if all of them are of one thread.
+    /// Metadata of the file about the next rows, if known and if all these rows belong to one thread.
     pub(crate) fn thread_ahead(&self) -> Option<ThreadRows> {
         match &self.rows {
             Form::Parquet(rows) => rows.thread_ahead().filter(|rows| (rows.thread as usize) < self.meta.threads.len()),
@@ -202,10 +202,10 @@ impl TraceReader {
         }
     }
 
-    /// Reads all rows from the first on, batch by batch. Of a long trace the next batches are decoded meanwhile, on a thread of their own.
+    /// Reads all rows from the first on, batch by batch. For a long trace the next batches are decoded meanwhile, on a separate thread.
     ///
     /// # Errors
-    /// As [`TraceReader::next_batch`]; and what `each` returns.
+    /// Errors of [`TraceReader::next_batch`], and of `each`.
     pub fn for_each_batch<E: From<TraceError>>(
         &mut self,
         each: impl FnMut(&RowBatch) -> Result<(), E>,

@@ -36,7 +36,7 @@ enum Sink {
 }
 
 impl TraceWriter {
-    /// Starts a recording at `path` (replacing a file that is there). `meta`: what is known now.
+    /// Starts a recording at `path` (replacing a file that is there). `meta`: metadata known at the start.
     ///
     /// # Errors
     /// When the file cannot be made.
@@ -68,7 +68,7 @@ impl TraceWriter {
         Self { path: path.to_owned(), meta, times_ns, sink }
     }
 
-    /// What is known so far; rows and accesses count what was pushed.
+    /// Metadata so far; rows and accesses count pushed ones.
     pub fn meta(&self) -> &TraceMeta {
         &self.meta
     }
@@ -101,7 +101,7 @@ impl TraceWriter {
     /// Appends the touches of `thread` in its epoch at `time_ns`: a row for each of `runs`, as by [`TraceWriter::push`], but cheaper.
     ///
     /// # Errors
-    /// As [`TraceWriter::push`]; then rows before the one that is not allowed are in the trace.
+    /// Errors of [`TraceWriter::push`]; then the rows before the refused one are in the trace.
     pub fn push_runs(&mut self, time_ns: u64, thread: u32, mut runs: &[PageRun]) -> Result<()> {
         let known = (thread as usize) < self.times_ns.len();
         let in_order = known && (self.times_ns[thread as usize]..=i64::MAX.unsigned_abs()).contains(&time_ns);
@@ -262,7 +262,7 @@ impl TraceWriter {
     /// Makes the finished Parquet file and replaces the stream by it in one step. Returns its metadata.
     ///
     /// # Errors
-    /// When it cannot be written: a stream stays in place, readable.
+    /// The file cannot be written: a stream stays in place, readable.
     pub fn finish(self) -> Result<TraceMeta> {
         self.finish_with(None, None)
     }
@@ -295,7 +295,7 @@ impl TraceWriter {
 /// are all kept. Does nothing to a finished file.
 ///
 /// # Errors
-/// When it cannot be read or written; the file stays as it was.
+/// The file cannot be read or written; it stays as it was.
 pub fn finish_stream(path: impl AsRef<Path>) -> Result<TraceMeta> {
     let reader = TraceReader::open(path)?;
     if reader.is_finished() { Ok(reader.meta().clone()) } else { finish_stream_with(reader, None, None) }

@@ -1,8 +1,7 @@
-//! How a workload describes to a machine what it touches: runs of pages in batches, and the changes between them.
+//! Description of a workload's accesses for a machine: runs of pages in batches, and the changes between them.
 //!
-//! A [`Program`] is what a machine plays: processes with mappings, threads with a [`Stream`] each. Generators and trace
-//! replay make programs; the simulated machine and the real-kernel player run them. Calls are dynamic once per batch;
-//! a batch is plain data of 16 bytes a run.
+//! A machine plays a [`Program`]: processes with mappings, threads with a [`Stream`] each. Generators and trace replay make programs; the
+//! simulated machine and the real-kernel player run them. Calls are dynamic once per batch; a batch is plain data of 16 bytes a run.
 
 use std::sync::Arc;
 
@@ -79,7 +78,7 @@ impl Run {
     pub const fn channel(self) -> Channel {
         if self.tagged_page & DESCRIPTOR_BIT == 0 { Channel::PageTable } else { Channel::FileDescriptor }
     }
-    /// Whether it is a plain page-table access of exactly one page: the hot case.
+    /// Whether the run is a plain page-table access of exactly one page: the hot case.
     #[inline]
     pub const fn is_single_page(self) -> bool {
         self.pages == 1 && self.tagged_page & DESCRIPTOR_BIT == 0
@@ -88,7 +87,7 @@ impl Run {
     pub const fn range(self) -> PageRange {
         PageRange::at(self.page(), self.pages as u64)
     }
-    /// What is left after the first `done` pages; its computing is over.
+    /// The rest after the first `done` pages; its computing is over.
     #[inline]
     pub const fn rest_after(self, done: u32) -> Self {
         Self { tagged_page: self.tagged_page + done as u64, pages: self.pages - done, think_ns: 0 }
@@ -119,7 +118,7 @@ impl Batch {
     }
 }
 
-/// What a thread does after the batch just handed out.
+/// Action of a thread after the present batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum After {
     /// Asks for the next batch.
@@ -144,8 +143,8 @@ pub type StreamError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The accesses of one thread.
 pub trait Stream: Send {
-    /// Appends the next accesses to `batch` (handed in empty) and says what follows them. `now` is the thread's
-    /// current time: workloads whose phases last a given time need it, all others ignore it.
+    /// Appends the next accesses to `batch` (handed in empty) and returns the thread's next action. `now` is the thread's current time:
+    /// workloads whose phases last a given time need it, all others ignore it.
     ///
     /// An empty batch with [`After::Continue`] is allowed but should be rare. Not called again after
     /// [`After::Finish`] or an error.
@@ -157,7 +156,7 @@ pub trait Stream: Send {
     }
 }
 
-/// What backs a mapping.
+/// Backing of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Private memory without a file: heap, stack, anonymous `mmap`.
@@ -173,7 +172,7 @@ pub enum Backing {
     },
 }
 
-/// What a write to a file mapping changes: `MAP_SHARED` or `MAP_PRIVATE`.
+/// Effect of a write to a file mapping: `MAP_SHARED` or `MAP_PRIVATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// Writes change the file, and others see them.
@@ -182,7 +181,7 @@ pub enum Sharing {
     Private,
 }
 
-/// A range of an address space and what is behind it.
+/// A range of an address space with its backing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The virtual pages of the mapping, page numbers of 4 KiB.
@@ -205,7 +204,7 @@ impl Mapping {
 /// A change of an address space, as by a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutChange {
-    /// `mmap`: maps a range and replaces what was mapped there.
+    /// `mmap`: maps a range, in place of earlier mappings.
     Map(Mapping),
     /// `munmap`; pages of the range that are not mapped are skipped.
     Unmap(PageRange),
@@ -221,8 +220,8 @@ pub enum LayoutChange {
 pub enum KernelCall {
     /// Takes blocks, one after the other.
     Take(BlockRequest),
-    /// Gives back blocks that the program took under `tag`: `count` of them, or all if there are fewer, the oldest first. Blocks
-    /// that are never given back stay in use, also when the program has ended.
+    /// Gives back blocks that the program took under `tag`: `count` blocks, or all if there are fewer, the oldest first. Blocks that are
+    /// never given back stay in use, also when the program has ended.
     Give {
         /// The name under which the blocks were taken: [`BlockRequest::tag`].
         tag: u32,
@@ -242,7 +241,7 @@ pub struct BlockRequest {
     pub tag: u32,
     /// log2 of the pages of a block, 0 to 10.
     pub order: u32,
-    /// What the blocks are for; decides their migrate type.
+    /// Kind of the blocks; decides their migrate type.
     pub kind: BlockKind,
     /// How hard the page allocator tries before it gives up.
     pub effort: BlockEffort,
@@ -251,13 +250,13 @@ pub struct BlockRequest {
     pub failures: u64,
 }
 
-/// What a block is for: the migrate type that it is asked for as. The pages themselves are never moved, whatever they are for,
-/// because no page table maps them.
+/// Kind of a block: the migrate type of its allocation. The pages themselves are never moved, for any kind, because no page table maps
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// Kernel memory proper: page tables, buffers of drivers.
     Unmovable,
-    /// Caches of the kernel that it gives back when asked: inodes, dentries. Here given back by the program alone.
+    /// Caches of the kernel that it gives back when asked: inodes, dentries. Here only the program gives them back.
     Reclaimable,
     /// Memory that a driver takes as if it were a program's: huge pages.
     Movable,
@@ -266,12 +265,12 @@ pub enum BlockKind {
 /// How hard the page allocator tries to find a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockEffort {
-    /// What is free at once: neither compaction nor reclaim, and no daemon is woken (`GFP_TRANSHUGE_LIGHT`).
+    /// Takes a free block at once: neither compaction nor reclaim, and no daemon is woken (`GFP_TRANSHUGE_LIGHT`).
     Light,
-    /// The same, and where that fails once more with compaction and reclaim (`GFP_TRANSHUGE | __GFP_RETRY_MAYFAIL`): the loop of
-    /// the original driver.
+    /// The same, and if that fails once more with compaction and reclaim (`GFP_TRANSHUGE | __GFP_RETRY_MAYFAIL`): the loop of the original
+    /// driver.
     LightThenFallback,
-    /// As any kernel memory: kswapd is woken, direct reclaim and compaction where that is not enough (`GFP_KERNEL`).
+    /// As any kernel memory: kswapd is woken, and direct reclaim and compaction run if that is not enough (`GFP_KERNEL`).
     Normal,
 }
 
@@ -296,7 +295,7 @@ pub enum Advice {
     PageOut,
 }
 
-/// What kind of object [`FileSpec`] is.
+/// Kind of object of a [`FileSpec`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A file on a disk: clean pages are dropped, dirty ones written back.
@@ -308,9 +307,9 @@ pub enum FileKind {
 /// A file that programs map or read. Files of equal name are one file to a machine, also across programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSpec {
-    /// Its path, or any name. Files of equal name are one file.
+    /// Path of the file, or any name. Files of equal name are one file.
     pub name: String,
-    /// Its length in pages of 4 KiB.
+    /// Length of the file in pages of 4 KiB.
     pub pages: u64,
     /// Where its pages go when they are evicted.
     pub kind: FileKind,
@@ -351,7 +350,7 @@ pub enum Timing {
     Recorded,
     /// Each page touched costs the latency of the memory it lies in, on top of [`Run::think_ns`]: a generator.
     Modelled,
-    /// The same, but this number of cache lines of a touched page are used, one after the other, and each costs that latency.
+    /// The same, but this number of cache lines of a touched page are used, one after the other, and each line costs that latency.
     Lines(u32),
 }
 
@@ -399,16 +398,16 @@ pub enum Owner {
 
 /// For each page the positions, in the order of the whole program, at which it is used.
 ///
-/// A reader goes from one position of a page to the next each time the page is touched. So the position of its next use is known
-/// in whatever order threads run. Costs 4 bytes a use and 4 bytes a page, which copies share. A use leads to the next one of its
-/// page: going through all of them in the order of the program reads the list from one end to the other.
+/// A reader goes from one position of a page to the next each time the page is touched. So the position of a page's next use is known for
+/// any order in which threads run. Costs 4 bytes a use and 4 bytes a page, which copies share. A use leads to the next use of its page:
+/// going through all uses in the order of the program reads the list from one end to the other.
 #[derive(Clone, Debug, Default)]
 pub struct Future {
     /// Sorted by `(owner, pages.start)`, disjoint.
     ranges: Arc<[FutureRange]>,
-    /// By dense page: the position of its first use.
+    /// By dense page: position of its first use.
     first: Arc<[u32]>,
-    /// By position: that of the next use of the page that is used there.
+    /// By position: position of the next use of the same page.
     next: Arc<[u32]>,
 }
 
@@ -486,7 +485,7 @@ impl Future {
         Ok(Ok(future))
     }
 
-    /// By dense page: the position of its first use, or [`NEVER`](Self::NEVER). Dense numbers are below its length.
+    /// By dense page: position of its first use, or [`NEVER`](Self::NEVER). Dense numbers are below its length.
     pub fn first_uses(&self) -> &[u32] {
         &self.first
     }
@@ -502,8 +501,7 @@ impl Future {
         self.range_of(owner, page).and_then(|at| self.ranges[at].dense(owner, page))
     }
 
-    /// The same for queries of page after page: they often lie in the range of the page before, which `latest` names. It is 0 at
-    /// first.
+    /// The same for queries of page after page: consecutive queries often fall into the same range, which `latest` names. It is 0 at first.
     #[inline]
     pub fn dense_next(&self, owner: Owner, page: u64, latest: &mut usize) -> Option<usize> {
         let near = self.ranges.get(*latest).and_then(|range| range.dense(owner, page));

@@ -20,7 +20,7 @@ impl AddressRange {
     pub const fn len(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
-    /// Whether it holds no byte.
+    /// Whether the range has no byte.
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
@@ -30,7 +30,7 @@ impl AddressRange {
     }
 }
 
-/// Addresses `[start, end)` in the units of a monitor's context (`addr-unit`, docs/spec/monitoring.md#s2): what a region spans. A type of
+/// Addresses `[start, end)` in the units of a monitor's context (`addr-unit`, docs/spec/monitoring.md#s2): the span of a region. A type of
 /// its own, because taken for bytes it would name other memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitRange {
@@ -48,7 +48,7 @@ impl UnitRange {
     pub const fn len(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
-    /// Whether it holds no unit.
+    /// Whether the range has no unit.
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
@@ -59,7 +59,7 @@ impl UnitRange {
     /// The bytes it covers.
     ///
     /// # Panics
-    /// In debug builds where they lie beyond 2^64; a monitor refuses such ranges.
+    /// In debug builds, if they lie beyond 2^64; a monitor refuses such ranges.
     pub const fn in_bytes(self, unit: Bytes) -> AddressRange {
         AddressRange::new(self.start * unit.get(), self.end * unit.get())
     }

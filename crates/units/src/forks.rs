@@ -1,13 +1,12 @@
-//! Data shared by streams, when all of them are forked.
+//! Shared data of streams that are all forked.
 
 use std::any::Any;
 use std::sync::Arc;
 
-/// Copies of data shared by the streams of a machine: forks of streams that shared something share one copy of
-/// it.
+/// Copies of data shared by the streams of a machine: forks of streams that shared data share one copy of these data.
 #[derive(Default)]
 pub struct Forks {
-    /// Originals, which stay alive meanwhile, and their copies.
+    /// Originals, which must stay alive, and their copies.
     copies: Vec<(Arc<dyn Any + Send + Sync>, Arc<dyn Any + Send + Sync>)>,
 }
 

@@ -6,10 +6,10 @@
 /// The most orders that are taken: kernels have 11, and some with larger pages up to 18.
 pub const MAX_ORDERS: usize = ORDERS as usize;
 
-/// The same, as orders are counted.
+/// The same, in the type of an order.
 pub const ORDERS: u32 = 20;
 
-/// The most free pages that are taken: 16 EiB in pages of 4 KiB. Below it no formula here overflows.
+/// The most free pages that are taken: 16 EiB in pages of 4 KiB. Below this number no formula here overflows.
 pub const MAX_FREE_PAGES: u64 = 1 << 52;
 
 /// log2 of the pages of a huge page, and of a page block, on x86-64: 2 MiB.

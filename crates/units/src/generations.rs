@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The generations of one memory cgroup on one node, as commands name them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lruvec {
-    /// Number of the group: the one that `lru_gen` prints.
+    /// Number of the group: the number that `lru_gen` prints.
     pub memcg: u64,
     pub node: NodeId,
 }
@@ -18,7 +18,7 @@ pub struct GenerationRow {
     pub seq: u64,
     /// Milliseconds since the generation was made.
     pub age_ms: u64,
-    /// Anonymous pages in it; `file_pages` are those of files.
+    /// Anonymous pages of the generation; `file_pages` are its pages of files.
     pub anon_pages: u64,
     pub file_pages: u64,
 }
@@ -30,7 +30,7 @@ impl GenerationRow {
     }
 }
 
-/// What is read of one group on one node.
+/// Data read of one group on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     pub lruvec: Lruvec,

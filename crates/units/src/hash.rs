@@ -1,6 +1,6 @@
-//! Hashes that never change: of bytes, and of one number. They tell things apart and spread them evenly; they resist no attacker.
+//! Hashes that never change: of bytes, and of one number. The hashes distinguish things and spread them evenly; they resist no attacker.
 
-/// What neighbouring numbers are put apart by before [`mix`]: 2^64 divided by the golden ratio.
+/// Number that spreads neighbouring numbers before [`mix`]: 2^64 divided by the golden ratio.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// FNV-1a, 64 bits.

@@ -1,5 +1,5 @@
-//! Newtypes for what memory management counts (addresses, pages, nodes, free blocks, generations, sizes, times, ratios), their parsing and
-//! printing; clock, budget and hashes; and the vocabulary in which a workload tells a machine what it touches.
+//! Newtypes for the quantities of memory management (addresses, pages, nodes, free blocks, generations, sizes, times, ratios), their
+//! parsing and printing; clock, budget and hashes; and the vocabulary in which a workload describes its accesses to a machine.
 //!
 //! Nothing here reads a clock or a file. All arithmetic is integer: equal input gives equal results on every machine.
 

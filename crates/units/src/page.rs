@@ -19,7 +19,7 @@ impl Pages {
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// Their size in bytes; saturates.
+    /// Size of the pages in bytes; saturates.
     pub const fn bytes(self) -> Bytes {
         Bytes::new(self.0.saturating_mul(PAGE_BYTES))
     }

@@ -1,7 +1,7 @@
 //! Decimal numbers with a unit, read and written exactly: the one parser behind [`Bytes`](crate::Bytes),
 //! [`Duration`](crate::Duration) and [`Ratio`](crate::Ratio).
 
-/// Why a quantity could not be read. The text names the offending input and what is allowed.
+/// Why a quantity could not be read. The text names the offending input and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// No digits where a number should start.

@@ -51,7 +51,7 @@ impl Ratio {
     }
 }
 
-/// An amount of memory given absolutely (`200MiB`) or as a share of something known later (`75%` of peak).
+/// An amount of memory as an absolute size (`200MiB`) or as a share of a size that is known later (`75%` of peak).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// A number of bytes.

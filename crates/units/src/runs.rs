@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::access::Run;
 
-/// Runs in order. A generator adds what it makes; the replay of a recording that is held in memory [shows](Self::share) a part
-/// of it, without a copy.
+/// Runs in order. A generator adds its runs; the replay of a recording that is held in memory [shows](Self::share) a part of the recording,
+/// without a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     own: Vec<Run>,

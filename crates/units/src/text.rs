@@ -20,7 +20,7 @@ fn replaced(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
 }
 
-/// Control characters, and those that embed or override a direction (Unicode, bidirectional algorithm).
+/// Control characters, and characters that embed or override a direction (Unicode, bidirectional algorithm).
 fn is_steering(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

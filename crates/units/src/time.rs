@@ -57,7 +57,7 @@ impl Duration {
     pub const fn saturating_mul(self, n: u64) -> Self {
         Self(self.0.saturating_mul(n))
     }
-    /// What is left after taking `other` away, at least zero.
+    /// The remainder after taking `other` away, at least zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

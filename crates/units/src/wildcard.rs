@@ -23,7 +23,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|&byte| byte == b'*')
 }
 
-/// Whether a path belongs to a group of paths: the leading parts of it fit the parts of the pattern, one by one.
+/// Whether a path belongs to a group of paths: its leading parts match the parts of the pattern, one by one.
 pub fn is_within(pattern: &str, path: &str) -> bool {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     pattern
@@ -42,8 +42,8 @@ pub fn reaches_below(pattern: &str, path: &str) -> bool {
     fits_all && parts.next().is_some()
 }
 
-/// Whether some path may belong to both of two groups of paths. Of two patterns in one part only what comes before the first `*` or `?`
-/// is compared, so that it may say yes where no name fits both.
+/// Whether some path may belong to both of two groups of paths. Of two patterns in one part only the text before the first `*` or `?` is
+/// compared, so the function may return true for two patterns that no name matches.
 pub fn may_meet(one: &str, other: &str) -> bool {
     fn parts(path: &str) -> impl Iterator<Item = &str> {
         path.split('/').filter(|part| !part.is_empty())

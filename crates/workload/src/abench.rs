@@ -1,9 +1,9 @@
 //! Kind `abench`: many threads touch random pages of one area again and again, each page line by line.
 //!
-//! The program of that name is not published. What is known: `abench -m 2 -d 1 -i 512 -s SIZE` allocates SIZE, makes 64
-//! threads that access random pages of 4 KiB in 512 iterations with a microsecond between, and takes time linear in SIZE. So each
-//! iteration of all threads touches as many pages as there are. That a touch uses each cache line of the page is a reconstruction
-//! too: it makes 173 to 179 ns a line of the published times on slow memory at all four sizes (docs/spec/promotion.md#s6-2).
+//! The program of that name is not published. Known facts: `abench -m 2 -d 1 -i 512 -s SIZE` allocates SIZE, makes 64 threads that access
+//! random pages of 4 KiB in 512 iterations with a microsecond between, and takes time linear in SIZE. So each iteration of all threads
+//! touches as many pages as there are. That a touch uses each cache line of the page is a reconstruction too: it makes 173 to 179 ns a line
+//! of the published times on slow memory at all four sizes (docs/spec/promotion.md#s6-2).
 
 use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError, ThreadStart, Timing};
 use isotherm_units::{Bytes, Duration, Instant, Ratio};
@@ -27,10 +27,10 @@ const FILL_RUNS: usize = 64;
 pub struct AbenchSpec {
     /// Bytes of the area, `-s`. Default 8 GiB.
     pub footprint: Bytes,
-    /// Threads that touch it side by side, made by one that does nothing else. Default 64.
+    /// Threads that touch it side by side, made by one thread that does nothing else. Default 64.
     pub threads: usize,
-    /// Iterations of each thread, `-i`; each is an operation, and touches the pages of the area divided by the threads, drawn from
-    /// all of it. Default 512.
+    /// Iterations of each thread, `-i`; each is an operation, and touches a number of pages that is the area's divided by the threads,
+    /// drawn from the whole area. Default 512.
     pub iterations: u64,
     /// Cache lines used of each touched page, one after the other, also while memory is filled; each costs the latency of the page's
     /// memory. A touch is one access to the page table. 1 to 64. Default 64: all.
@@ -114,7 +114,7 @@ impl Kind for AbenchSpec {
     }
 }
 
-/// Pages that one thread touches in one iteration: all threads together as many as there are.
+/// Pages that one thread touches in one iteration: all threads together touch as many pages as there are.
 fn touches_of_an_iteration(pages: u64, threads: usize) -> u64 {
     (pages / threads as u64).max(1)
 }

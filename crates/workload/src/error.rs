@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why a workload cannot be built. Each message names the kind of workload and the field or line, says what is allowed
-/// there, and what to do.
+/// Why a workload cannot be built. Each message names the kind of workload and the field or line, the allowed values, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// A field has a value outside what is allowed.
+    /// A field has a value outside the allowed ones.
     #[error("{kind}: `{field}` is {got}; allowed: {allowed}")]
     Field {
         /// Kind of the workload, as in its `kind` key.
@@ -15,7 +14,7 @@ pub enum WorkloadError {
         /// Key in the workload's table.
         field: &'static str,
         got: String,
-        /// What it may say.
+        /// The allowed values.
         allowed: String,
     },
     /// Fields that exclude or need each other.
@@ -39,7 +38,7 @@ pub enum WorkloadError {
     #[error("{}:{line}: {problem}; allowed: {allowed}", path.display())]
     Line {
         path: PathBuf,
-        /// Its line, from 1.
+        /// Line number, from 1.
         line: usize,
         problem: String,
         /// The allowed values.
@@ -61,7 +60,7 @@ pub enum WorkloadError {
     NoFuture {
         /// Kind of the workload, as in its `kind` key.
         kind: &'static str,
-        /// Why not, and the way out.
+        /// The reason, and the way out.
         reason: String,
     },
     /// The workload is too long for Belady's MIN.

@@ -12,7 +12,7 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// From the two fields that every generator has; exactly one must be given.
+    /// The extent from the two fields that every generator has; exactly one must be given.
     pub(crate) fn of(
         kind: &'static str,
         operations: Option<u64>,

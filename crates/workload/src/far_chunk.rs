@@ -13,8 +13,8 @@ const BATCH_RUNS: usize = 64;
 /// Most mappings: page tables hold as many pieces of 1 GiB.
 const AREAS_MAX: u64 = 16_384;
 
-/// What scanners of address spaces find last: memory far from where they are, in a process that did nothing for a while. A heap
-/// with reserved arenas looks alike.
+/// The memory that scanners of address spaces find last: far from their present position, in a process that did nothing for a while. A heap
+/// with reserved arenas has the same layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FarChunkSpec {
@@ -28,7 +28,7 @@ pub struct FarChunkSpec {
     pub hot: Bytes,
     /// How long the process sleeps before that. Default 60 s.
     pub hot_after: Duration,
-    /// From the start of one sweep over the hot bytes to the next; a sweep is an operation. Default 500 ms.
+    /// Time from the start of one sweep over the hot bytes to the start of the next; a sweep is an operation. Default 500 ms.
     pub every: Duration,
     /// CPU time spent on each page of a sweep, up to 4.29 s, in addition to the latency of its memory. Default 0.
     pub compute: Duration,
@@ -109,7 +109,7 @@ struct FarChunk {
     /// Still to be slept before the chunk is hot.
     sleep: Option<Duration>,
     every: Duration,
-    /// Of the sweep under way.
+    /// Position of the sweep under way.
     position: u64,
     /// When it began.
     began: Option<Instant>,

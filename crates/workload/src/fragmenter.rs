@@ -1,5 +1,5 @@
-//! Kind `fragmenter`: fills memory and gives most of it back in pieces too small for a huge page, as the original test program
-//! of proactive compaction does; threads may then use the rest.
+//! Kind `fragmenter`: fills memory and gives most of it back in pieces too small for a huge page, as the original test program of proactive
+//! compaction does; threads may then use the remaining pages.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ const LEAD_PAGES_MAX: u64 = 32 * SECTION_PAGES;
 /// Most threads that use the rest.
 const THREADS_MAX: usize = 256;
 
-/// Which pages of each 2 MiB are given back.
+/// Pages of each 2 MiB that are given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// The first ones: one large hole.
     #[default]
     Contiguous,
-    /// Evenly spread: as many holes as there can be. Their contents are dropped, and the mapping stays.
+    /// Evenly spread: as many holes as there can be. The contents of these pages are dropped, and the mapping stays.
     Strided,
 }
 
@@ -41,26 +41,26 @@ pub enum Pattern {
 pub struct FragmenterSpec {
     /// Bytes filled, whole 2 MiB. Default 1 GiB.
     pub footprint: Bytes,
-    /// Memory taken before and kept, of a length drawn at random from a page to this: with 2 MiB and more, what is 2 MiB of its
-    /// address space begins anywhere in a block of physical memory. Default 0.
+    /// Memory taken before and kept, of a length drawn at random from a page to this: with 2 MiB and more, an aligned 2 MiB of its address
+    /// space begins anywhere in a block of physical memory. Default 0.
     pub lead: Bytes,
-    /// Which pages of each 2 MiB are given back. Default `contiguous`.
+    /// Pages of each 2 MiB that are given back. Default `contiguous`.
     pub pattern: Pattern,
     /// Share of each 2 MiB that is given back. Default 75 %.
     pub freed: Ratio,
-    /// Share of the pages kept that somebody holds where they are, drawn at random. Default 0 %.
+    /// Share of the kept pages that are pinned where they are, drawn at random. Default 0 %.
     pub pinned: Ratio,
     /// CPU time spent on each page filled, up to 4.29 s, in addition to the latency of its memory. Default 100 ns.
     pub fill_compute: Duration,
-    /// Threads that use what is left, single pages drawn from a Zipf distribution, an operation each. 0: it sleeps. Default 0.
+    /// Threads that use the remaining pages, single pages drawn from a Zipf distribution, an operation each. 0: it sleeps. Default 0.
     pub threads: usize,
-    /// Skew of that distribution, 0 to 10; 0 is uniform. Which pages are hot is drawn at random. Default 0.99.
+    /// Skew of that distribution, 0 to 10; 0 is uniform. The hot pages are drawn at random. Default 0.99.
     pub theta: f64,
     /// CPU time between two of these accesses, up to 4.29 s, in addition to the latency of its memory. Default 1 µs.
     pub compute: Duration,
     /// Share of these accesses that store. Default 0 %.
     pub writes: Ratio,
-    /// How long it stays after that: asleep, or using what is left. Default 10 s.
+    /// Time for which it stays after that: asleep, or using the remaining pages. Default 10 s.
     pub duration: Duration,
 }
 
@@ -169,7 +169,7 @@ impl Kind for FragmenterSpec {
     }
 }
 
-/// Which pages of a section stay.
+/// Pages of a section that stay.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     kept: u64,
@@ -177,7 +177,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Page `nth` of those that stay; below [`SECTION_PAGES`].
+    /// Page `nth` of the staying pages; below [`SECTION_PAGES`].
     fn place(self, nth: u64) -> u64 {
         match self.pattern {
             Pattern::Contiguous => SECTION_PAGES - self.kept + nth,

@@ -18,8 +18,8 @@ pub struct HotColdSpec {
     pub footprint: Bytes,
     /// Size of the hot set, as a share of the footprint or in bytes; at least one page. Default 10 %.
     pub hot: Amount,
-    /// Cuts the hot set into so many equal pieces and lays each at a random page of its own part of the footprint, never on a
-    /// border of 1 GiB. Default: one piece at the beginning of the footprint.
+    /// Cuts the hot set into this number of equal pieces and lays each at a random page of its own part of the footprint, never on a border
+    /// of 1 GiB. Default: one piece at the beginning of the footprint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hot_pieces: Option<u32>,
     /// Share of accesses that go to the hot set; the others go anywhere, hot pages included. Default 90 %.
@@ -253,7 +253,7 @@ struct HotCold {
     start: u64,
     pages: u64,
     hot_pages: u64,
-    /// Of equal length; empty where the hot set is in one piece that may move.
+    /// Pieces of equal length; empty if the hot set is in one piece that may move.
     pieces: Vec<PageRange>,
     hot_below: u64,
     write_below: u64,

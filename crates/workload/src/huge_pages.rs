@@ -16,9 +16,9 @@ use crate::{BuildContext, WorkloadError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effort {
-    /// Takes what is there.
+    /// Takes free huge pages only.
     Light,
-    /// Takes what is there, and where there is nothing tries again with reclaim and compaction.
+    /// Takes free huge pages, and if there are none tries again with reclaim and compaction.
     #[default]
     Fallback,
 }
@@ -36,16 +36,16 @@ pub struct HugePagesSpec {
     /// How many it takes; without a number as many as there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// It stops when so many could not be had, each tried as hard as it tries. Default 1.
+    /// It stops when this number of huge pages could not be allocated, each after the effort of `effort`. Default 1.
     pub failures: u64,
-    /// So many are taken at once, then it pauses; without a number there is no pause.
+    /// This number is taken at once, then it pauses; without a number there is no pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u64>,
     /// Pause between bursts. Default 100 ms.
     pub pause: Duration,
     /// How long it keeps them after the last. Default 0.
     pub keep: Duration,
-    /// Whether it gives them back then. Default no.
+    /// Whether it gives the pages back then. Default no.
     pub gives_back: bool,
 }
 

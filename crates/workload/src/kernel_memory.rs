@@ -12,7 +12,7 @@ use crate::spaces::{Spaces, check_share};
 use crate::spec::Kind;
 use crate::{BuildContext, WorkloadError};
 
-/// Takes kernel memory bit by bit, as opening many files does, and gives most of it back soon.
+/// Takes kernel memory bit by bit, as opening many files does, and gives most of the memory back soon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct KernelMemorySpec {
@@ -24,7 +24,7 @@ pub struct KernelMemorySpec {
     pub burst: u64,
     /// log2 of the pages of an allocation, 0 to 3. Default 0.
     pub order: u32,
-    /// Share of the allocations that nobody can move and no cache gives back; all others are caches. Default 8 %.
+    /// Share of the allocations that cannot be moved and that no cache gives back; all others are caches. Default 8 %.
     pub unmovable: Ratio,
     /// Share of the allocations that are never given back. Default 1 %.
     pub immortal: Ratio,
@@ -96,12 +96,12 @@ struct Kernel {
     in_burst: u64,
     /// Caches and buffers that will be given back.
     live: [u64; 2],
-    /// The kind whose oldest is given back next.
+    /// Kind whose oldest allocation is given back next.
     due: Option<u32>,
     is_kept: bool,
 }
 
-/// By kind, those given back and those that stay.
+/// By kind: the tag of allocations that are given back, and the tag of those that stay.
 const TAGS: [[u32; 2]; 2] = [[0, 2], [1, 3]];
 
 impl Stream for Kernel {

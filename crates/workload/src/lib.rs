@@ -1,8 +1,8 @@
-//! Workloads: what a program touches, as accesses that a simulated machine plays.
+//! Workloads: the memory that a program touches, as accesses that a simulated machine plays.
 //!
-//! A [`WorkloadSpec`] is a workload as written in a scenario file; [`WorkloadSpec::build`] makes an
-//! [`isotherm_units::access::Program`] of it. Generators are seeded: equal specs and seeds give equal accesses on every
-//! machine. A new kind of workload is one file and one line in `spec.rs`.
+//! A [`WorkloadSpec`] is a workload as written in a scenario file; [`WorkloadSpec::build`] makes an [`isotherm_units::access::Program`]
+//! from the spec. Generators are seeded: equal specs and seeds give equal accesses on every machine. A new kind of workload is one file and
+//! one line in `spec.rs`.
 //!
 //! Usage of each kind: `docs/use/scenarios.md#workloads`.
 

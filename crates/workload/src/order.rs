@@ -1,8 +1,8 @@
 //! The accesses of a program in order, without a machine: for differential tests, exporters, and for knowing the future.
 //!
-//! Threads take turns batch by batch: the one whose own clock is least goes next (the lower index among equals). Clocks
-//! count computing, sleeping and, for generators, 100 ns a page; there are no faults. One thread's order is exactly what
-//! a machine plays; how threads interleave is one plausible way among many.
+//! Threads take turns batch by batch: the one whose own clock is least goes next (the lower index among equals). Clocks count computing,
+//! sleeping and, for generators, 100 ns a page; there are no faults. The order of one thread is exact; the interleaving of threads is one
+//! plausible way among many.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -13,7 +13,7 @@ use isotherm_units::{Instant, PageRange};
 use crate::WorkloadError;
 use crate::layout::AddressSpace;
 
-/// What a page costs on the clock of a generator's thread.
+/// Cost of a page on the clock of a generator's thread.
 const PAGE_NS: u64 = 100;
 
 /// One step of a program.
@@ -28,7 +28,7 @@ pub enum Step<'a> {
         /// The touched pages.
         batch: &'a Batch,
     },
-    /// A thread does something else; comes after its accesses. [`After::Continue`] is left out.
+    /// An event of a thread; comes after its accesses. [`After::Continue`] is left out.
     After {
         /// Index in [`Program::threads`].
         thread: usize,
@@ -47,9 +47,9 @@ pub struct PageUse {
     pub owner: Owner,
     /// Number of the page: virtual if the owner is a process, in the file otherwise.
     pub page: u64,
-    /// Whether it is stored to.
+    /// Whether the page is stored to.
     pub is_write: bool,
-    /// How it is reached.
+    /// Channel of the access.
     pub channel: Channel,
 }
 
@@ -148,7 +148,7 @@ impl Spaces {
         }
         self.spaces[process].as_mut().expect("made above")
     }
-    /// Applies what a thread of `process` did.
+    /// Applies the changes that a thread of `process` made.
     pub(crate) fn after(&mut self, process: usize, after: &After) {
         match after {
             After::Change(change) => self.get(process).change(*change),
@@ -191,10 +191,10 @@ pub(crate) fn future_of(
 /// 64-page blocks.
 const BLOCK_SHIFT: u32 = 6;
 
-/// Which pages are touched at all, so that sparse mappings do not cost memory per mapped page.
+/// Pages that are touched at all, so that sparse mappings do not cost memory per mapped page.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// One bit a page, by owner and page / 64.
+    /// One bit per page, by owner and page / 64.
     blocks: BTreeMap<(Owner, u64), u64>,
     last: Option<((Owner, u64), u64)>,
 }
@@ -252,9 +252,9 @@ pub(crate) mod testing {
     #[derive(Debug, Default)]
     pub(crate) struct Played {
         pub(crate) runs: Vec<Run>,
-        /// Of each run.
+        /// Process of each run.
         pub(crate) processes: Vec<usize>,
-        /// Of each run.
+        /// Thread of each run.
         pub(crate) threads: Vec<usize>,
         pub(crate) operations: u64,
         /// Everything but `Continue`.

@@ -5,9 +5,9 @@ use isotherm_units::{Duration, Instant};
 
 /// A program that wakes up once a `tick` and sleeps again, `ticks` times; `None`: without end.
 ///
-/// Kernel threads (read-copy-update, statistics, write-back) and other programs run for a moment now and then. They touch
-/// nothing of the measured program, but the task that runs after them is switched to. By that the Multi-Gen LRU knows
-/// which address spaces were in use (`include/linux/mm_types.h: lru_gen_use_mm`, 7.2).
+/// Kernel threads (read-copy-update, statistics, write-back) and other programs run for a moment now and then. They touch nothing of the
+/// measured program, but the task that runs after them is switched to. The Multi-Gen LRU learns from such switches which address spaces
+/// were in use (`include/linux/mm_types.h: lru_gen_use_mm`, 7.2).
 pub fn others(tick: Duration, ticks: Option<u64>) -> Program {
     Program {
         name: "others".to_owned(),

@@ -16,7 +16,7 @@ use crate::{BuildContext, WorkloadError, WorkloadSpec};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PhasesSpec {
-    /// The workloads in order, each a table as at the top level. At least one; no default.
+    /// The workloads in order, each a table as at the top level. Phases, at least one; no default.
     pub phases: Vec<WorkloadSpec>,
 }
 
@@ -51,7 +51,7 @@ impl Kind for PhasesSpec {
     }
 }
 
-/// Joins `programs` into one that plays them in order. Their futures are dropped.
+/// Joins `programs` into one that plays them in order. The futures of the programs are dropped.
 pub(crate) fn one_after_the_other(name: String, programs: Vec<Program>) -> Program {
     let mut joined = Program {
         name,

@@ -15,7 +15,7 @@ use crate::{BuildContext, WorkloadError};
 pub struct RegisteredSpec {
     /// The name that it was registered under.
     pub name: String,
-    /// What it is made with, as it understands it. Default: nothing.
+    /// Parameters of the workload, in its own terms. Default: nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Parameter>,
 }
@@ -37,7 +37,7 @@ pub trait WorkloadMaker: Send + Sync + std::fmt::Debug {
     /// The name in scenarios.
     fn name(&self) -> &str;
 
-    /// A program that touches the same pages for the same parameters and seed. `name`: that of the workload in its scenario.
+    /// A program that touches the same pages for the same parameters and seed. `name`: name of the workload in its scenario.
     ///
     /// # Errors
     /// The reason, as text.

@@ -24,11 +24,10 @@ pub struct SortSpec {
     pub jobs: usize,
     /// Threads of all jobs together, at least one a job, dealt out in turn. Default 4.
     pub threads: usize,
-    /// CPU time spent on a page in each pass over it, up to 1 ms, in addition to the latency of its memory; in passes that sort
-    /// 50 % to 150 % of it, as the data fall. Default 5 µs.
+    /// CPU time spent on a page in each pass over it, up to 1 ms, in addition to the latency of its memory; in passes that sort 50 % to 150
+    /// % of this time, depending on the data. Default 5 µs.
     pub compute: Duration,
-    /// What the processor's cache holds for a thread: sorting passes over the buffer until the pieces fit into it.
-    /// Default 1 MiB.
+    /// Part of the processor's cache that a thread gets: sorting passes over the buffer until the pieces fit into it. Default 1 MiB.
     pub cache: Bytes,
 }
 

@@ -29,7 +29,7 @@ use crate::{WorkloadError, order};
 pub(crate) trait Kind {
     /// The value of the `kind` key.
     const NAME: &'static str;
-    /// One line for lists.
+    /// One line of description.
     const SUMMARY: &'static str;
     /// A workload table as in a scenario file, with every field worth showing.
     const EXAMPLE: &'static str;
@@ -38,7 +38,7 @@ pub(crate) trait Kind {
     /// than by generating their accesses twice.
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError>;
 
-    /// Why the accesses depend on how fast the machine is, and the way out; `None` if they do not.
+    /// Why the accesses depend on the speed of the machine, and the way out; `None` if they do not.
     fn depends_on_time(&self) -> Option<String>;
 }
 
@@ -47,7 +47,7 @@ pub(crate) trait Kind {
 pub struct KindEntry {
     /// The value of the `kind` key.
     pub name: &'static str,
-    /// One line for lists.
+    /// One line of description.
     pub summary: &'static str,
     /// A workload table as in a scenario file, with every field worth showing.
     pub example: &'static str,
@@ -63,7 +63,7 @@ macro_rules! kinds {
             $(#[doc = concat!("See [`", stringify!($config), "`].")] $variant($config),)+
         }
 
-        /// Every kind of workload. A new one is a file and a line here; CLI, scenarios and tests read this table.
+        /// Every kind of workload. To add a kind: a file and a line here; CLI, scenarios and tests read this table.
         pub const KINDS: &[KindEntry] = &[
             $(KindEntry {
                 name: <$config as Kind>::NAME,
@@ -73,7 +73,7 @@ macro_rules! kinds {
         ];
 
         impl WorkloadSpec {
-            /// Its row in [`KINDS`].
+            /// The kind's row in [`KINDS`].
             pub fn entry(&self) -> &'static KindEntry {
                 fn of<K: Kind>(_: &K) -> &'static KindEntry {
                     kind_named(K::NAME).expect("the table is made from the same list")
@@ -200,7 +200,7 @@ impl BuildContext {
     }
 }
 
-/// What a generator does to a page.
+/// Kind of a generator's access to a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {

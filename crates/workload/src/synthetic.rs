@@ -1,8 +1,8 @@
 //! Synthetic page traces of any length and size, for measuring readers and replays of recordings.
 //!
-//! The program is a service. At first it fills its memory, page after page; then it answers requests. Their pages are drawn by a
-//! Zipf distribution that is scattered over all memory and drifts: the popular pages at the end are not those at the beginning.
-//! Now and then a scan goes over a part. Equal seeds give equal traces.
+//! The program is a service. At first it fills its memory, page after page; then it answers requests. Pages are drawn by a Zipf
+//! distribution that is scattered over all memory and drifts: the popular pages at the end differ from those at the beginning. Now and then
+//! a scan goes over a part. Equal seeds give equal traces.
 
 use crate::chance::{Permutation, Random, Ranked, Weight, random};
 use isotherm_trace::{EventKind, MapKind, MapRange, PageRun, TraceError, TraceMeta, TraceWriter};
@@ -13,7 +13,7 @@ use std::path::Path;
 /// Shape of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MadeTrace {
-    /// Memory of the program; it touches all of it.
+    /// Memory of the program, all of which it touches.
     pub footprint: Bytes,
     /// Page touches in all, epoch by epoch each page once; the filling is among them.
     pub touches: u64,
@@ -26,15 +26,15 @@ pub struct MadeTrace {
 
 /// Length of an epoch, as of recordings.
 const EPOCH: Duration = Duration::from_ms(10);
-/// Its memory begins here: a page number as of a heap.
+/// Start of its memory: a page number as of a heap.
 const FIRST_PAGE: u64 = 0x5555_5555_6000 / PAGE_BYTES;
-/// Its memory is filled in this part of its life.
+/// The program fills its memory in this part of its life.
 const FILLED_AFTER: u64 = 20;
 /// Popularity drifts over this part of its memory.
 const DRIFT: u64 = 8;
-/// One epoch in this number is a scan.
+/// One epoch in this number of epochs is a scan.
 const SCAN_EVERY: u64 = 64;
-/// One touch in this number is a write.
+/// One touch in this number of touches is a write.
 const WRITE_EVERY: u64 = 4;
 
 impl MadeTrace {

@@ -79,15 +79,15 @@ impl Kind for ThpscaleSpec {
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    /// With operations of 2 MiB or without.
+    /// A touch of a range, with operations of 2 MiB or without.
     Touch(PageRange, Access, bool),
     Holes(PageRange),
 }
 
 struct Work {
-    /// Those to come; the one at work is the first.
+    /// Remaining operations; the present one is the first.
     steps: Vec<Operation>,
-    /// Pages of it that are done.
+    /// Number of its pages that are done.
     at: u64,
     page_ns: u32,
 }

@@ -13,7 +13,7 @@ use crate::verbs::Verb;
 
 /// Plays in real kernels what isotherm simulates, and lays both side by side.
 ///
-/// For who works on isotherm; `isotherm advise --verify` runs it too. Results go to standard output, everything else to standard error.
+/// For developers of isotherm; `isotherm advise --verify` runs it too. Results go to standard output, everything else to standard error.
 #[derive(Parser)]
 #[command(name = "isotherm-lab", version, max_term_width = 110, arg_required_else_help = true)]
 #[command(after_help = format!("{EXIT_CODES}\n\nEach verb has examples: isotherm-lab VERB --help"))]

@@ -53,9 +53,9 @@ pub struct Residency {
     pub policy: String,
     /// Limit in percent of the peak.
     pub limit_percent: u32,
-    /// Jaccard index of the simulated resident pages with those of the first boot.
+    /// Jaccard index of the simulated resident pages and those of the first boot.
     pub overlap: f64,
-    /// The same of exact LRU's.
+    /// The same index for exact LRU.
     pub naive_overlap: f64,
     /// Least Jaccard index of another boot with the first: the similarity of two runs of one kernel.
     pub boots_overlap: Option<f64>,

@@ -10,7 +10,7 @@ pub enum FidelityError {
     /// The list of workloads cannot be parsed.
     #[error("{place}: {source}")]
     Workloads {
-        /// Its file.
+        /// File of the workloads.
         place: String,
         source: toml::de::Error,
     },
@@ -33,7 +33,7 @@ pub enum FidelityError {
     Unfinished {
         workload: String,
         policy: String,
-        /// What happened instead.
+        /// The unexpected event.
         what: String,
     },
     /// The simulated machine refuses the run that is to be compared with a real kernel.
@@ -54,7 +54,7 @@ pub enum FidelityError {
     #[error("kernel {kernel} counts no `{counter}`, neither of groups nor of the machine; nothing was stored")]
     NoCounter {
         kernel: String,
-        /// Its name in the kernel.
+        /// Name of the counter in the kernel.
         counter: &'static str,
     },
     /// Stored runs cannot be read or written.
@@ -63,13 +63,13 @@ pub enum FidelityError {
     /// Stored runs are damaged.
     #[error("{place}: {source}")]
     Stored { place: String, source: serde_json::Error },
-    /// A list names something twice.
+    /// A list has a name twice.
     #[error("{place}: `{name}` is listed twice")]
     Twice { place: String, name: String },
     /// Stored plays are damaged, or of another kernel or guest.
     #[error("{place}: {reason}")]
     Store { place: String, reason: String },
-    /// Stored runs are of another script than the one that is played now.
+    /// Stored runs belong to another script than the present one.
     #[error(
         "the stored runs of workload `{workload}` in kernel {kernel} are of another script or limit than the present one; make them \
          anew: isotherm-lab fidelity --refresh --kernel {kernel} --workload {workload}. The data that come with isotherm-lab are part \

@@ -109,7 +109,7 @@ pub struct Workload {
     pub set: Set,
     /// The script that both worlds play.
     pub script: Script,
-    /// Group of each process below the one with the limit; empty: all in that one.
+    /// Group of each process below the group with the limit; empty: all are in the group with the limit.
     pub subgroups: Vec<u16>,
     /// Most pages charged at a time, without a limit, in the simulated machine.
     pub peak: Pages,
@@ -117,7 +117,7 @@ pub struct Workload {
     pub digest: String,
 }
 
-/// One row of the matrix before its counters.
+/// The columns of a row that come before the counters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cell {
     pub workload: String,
@@ -142,7 +142,7 @@ fn is_in<T: PartialEq<U>, U>(list: &[T], item: &U) -> bool {
 }
 
 impl Selection {
-    /// Fails if it names something unknown.
+    /// Fails if it has an unknown name.
     ///
     /// # Errors
     /// The first such name.
@@ -172,7 +172,7 @@ impl Selection {
         is_in(&self.workloads, &name.to_owned())
     }
 
-    /// Its cells of one workload, in order.
+    /// Cells of one workload, in order.
     pub fn cells_of<'a>(&'a self, workload: &'a str) -> impl Iterator<Item = Cell> + 'a {
         let policies = POLICIES.iter().filter(|policy| is_in(&self.policies, &(**policy).to_owned()));
         policies.flat_map(move |policy| {
@@ -211,8 +211,8 @@ impl Workloads {
         self.raw.iter().map(|raw| (raw.name.as_str(), raw.set, raw.what.as_str()))
     }
 
-    /// Makes the scripts of those selected and plays each without a limit, which gives the base of limits. Paths of recordings
-    /// are relative to `folder`.
+    /// Makes the scripts of the selected workloads and plays each without a limit, which gives the base of limits. Paths of recordings are
+    /// relative to `folder`.
     ///
     /// # Errors
     /// A workload that cannot be built or played.

@@ -35,7 +35,7 @@ pub(crate) fn programs_of(script: &Arc<Script>, at: &Arc<AtomicUsize>, subgroups
     members.into_iter().map(|(group, members)| (group, program_of(script, at, &members, &processes))).collect()
 }
 
-/// Whether a script has come to its first mark, or to its end if it has none; otherwise the position reached, and that of the mark.
+/// Whether a script has reached its first mark, or its end if it has none; otherwise the position reached, and the mark's position.
 pub(crate) fn at_mark(script: &Script, at: &AtomicUsize) -> Result<(), (usize, usize)> {
     let mut operations = script.operations.iter();
     let mark = operations.position(|operation| matches!(operation.action, Action::Mark { .. }));

@@ -28,7 +28,7 @@ const UNTIL: Duration = Duration::from_secs(1_000);
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
-    /// By name of the metric.
+    /// Counters by name of the metric.
     pub counters: BTreeMap<&'static str, u64>,
     /// Resident pages at the mark: lengths of alternating runs, absent first, over [`universe`].
     pub residency: Vec<u64>,
@@ -77,7 +77,7 @@ pub fn run(
     })
 }
 
-/// The same, with the machine's whole outcome.
+/// The same run, with the machine's whole outcome.
 ///
 /// # Errors
 /// The machine cannot play it to its mark.
@@ -160,7 +160,7 @@ pub(crate) enum Place {
     Process(u16),
 }
 
-/// All pages that a script may have resident, in the order of residency: those of files, then those that processes touch.
+/// All pages that a script may have resident, in the order of residency: pages of files, then pages that processes touch.
 pub(crate) fn universe(script: &Script) -> Vec<(Place, PageRange)> {
     let files = (0u32..).zip(&script.files).map(|(index, file)| (Place::File(index), PageRange::new(0, file.pages)));
     let watched = script.watched.iter();

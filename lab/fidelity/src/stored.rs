@@ -13,7 +13,7 @@ use crate::matrix::Cell;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelData {
-    /// Its name in the rig.
+    /// Name of the kernel in the rig.
     pub kernel: String,
     /// `uname -r` of the guest.
     pub release: String,
@@ -39,7 +39,7 @@ pub struct StoredRun {
     pub counters: BTreeMap<String, Vec<u64>>,
     /// Resident pages at the mark of the first boot: lengths of alternating runs, absent first.
     pub residency: Vec<u64>,
-    /// Jaccard index of each other boot's resident pages with those of the first, in 1/10 000.
+    /// Jaccard index of each other boot's resident pages and those of the first boot, in 1/10 000.
     pub overlap_of_boots: Vec<u32>,
 }
 

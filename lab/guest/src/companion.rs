@@ -16,7 +16,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Starts a program, given by its absolute path and arguments, and waits for `settle`. Without a program it only waits.
+    /// Starts a program, given by its absolute path and arguments, and waits for `settle`. Without a program the companion only waits.
     pub(crate) fn start(program: &[String], settle: Duration) -> Result<Self, String> {
         let child = match program.split_first() {
             None => None,

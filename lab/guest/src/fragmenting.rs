@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fragments {
-    /// In order; each is answered by a report of its own.
+    /// Runs in order; each is answered by a report of its own.
     pub runs: Vec<Fragment>,
 }
 
-/// One run: fill memory, free three quarters of each 2 MiB of it, let the kernel compact, then ask for huge pages.
+/// One run: fill memory, free three quarters of each 2 MiB, let the kernel compact, then ask for huge pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fragment {
@@ -26,11 +26,11 @@ pub struct Fragment {
     pub program: Vec<String>,
     /// Memory that is left free when the rest is filled.
     pub spare_bytes: u64,
-    /// Huge pages to ask for, as a share of those that the freed memory would make, in percent.
+    /// Huge pages to ask for, in percent of the huge pages that the freed memory would make.
     pub huge_percent: u32,
 }
 
-/// Which three quarters of a section are freed.
+/// The three quarters of a section that are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Holes {

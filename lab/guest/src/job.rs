@@ -72,7 +72,7 @@ pub enum Task {
     Tier(Tierings),
     /// Run a program next to workloads.
     Live(Live),
-    /// End a program at random moments, and check what is left changed.
+    /// End a program at random moments, and check for changes that it left behind.
     Kill(Kills),
     /// Kill a program at random moments, bring the machine into states, and check what a restore makes of them.
     Restore(Restores),
@@ -97,7 +97,7 @@ pub struct Play {
     pub seconds_max: u64,
 }
 
-/// Replays one after the other. Between two of them the page cache is emptied, and files, swap and the group are recreated.
+/// Replays one after the other. Between two runs the page cache is emptied, and files, swap and the group are recreated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
@@ -118,8 +118,8 @@ pub struct SeriesRun {
     /// Swap on a compressed RAM disk of this many bytes.
     pub zram_bytes: Option<u64>,
     pub play: Play,
-    /// Group of each process of the script, below the one that has the limit. Empty: all are in that one. Forked processes are in the
-    /// group of their parent.
+    /// Group of each process of the script, below the group that has the limit. Empty: all are in the group with the limit. Forked
+    /// processes are in the group of their parent.
     pub subgroups: Vec<u16>,
 }
 
@@ -207,11 +207,11 @@ pub struct Observation {
     pub lru_gen: String,
     /// Resident pages of processes, among those the script watches.
     pub resident: Vec<ResidentProcess>,
-    /// Those of them that are anonymous, the zero page included.
+    /// Anonymous pages among them, the zero page included.
     pub anonymous: Vec<ResidentProcess>,
     /// Resident pages of files.
     pub cached: Vec<CachedFile>,
-    /// Of each eighth resident page of processes, the number that belong to a folio of several pages.
+    /// Of each eighth resident page of processes, the number of pages that belong to a folio of several pages.
     pub nr_in_large_folios: u64,
 }
 

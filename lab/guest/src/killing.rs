@@ -29,7 +29,7 @@ pub struct Kills {
 /// Result of the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Killed {
-    /// Rounds that ended by SIGKILL, by SIGTERM and SIGKILL soon after it, and by SIGTERM alone.
+    /// Rounds that ended by SIGKILL, by SIGTERM and SIGKILL soon after it, and only by SIGTERM.
     pub rounds: [u64; 3],
     /// Rounds in which the program had changed some knob when it was killed.
     pub changed_when_killed: u64,

@@ -1,4 +1,4 @@
-//! Kills a program at random moments, and checks what it left changed.
+//! Kills a program at random moments, and checks for changes that it left behind.
 
 use isotherm_guest::job::Report;
 use isotherm_guest::killing::{Killed, Kills};

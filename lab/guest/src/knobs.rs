@@ -1,4 +1,4 @@
-//! Reads all knobs of the machine, to find those that a program left changed.
+//! Reads all knobs of the machine, to find knobs that a program left changed.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -8,7 +8,7 @@ use crate::sys;
 pub(crate) const NAME: &str = "least-capabilities";
 /// CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SYS_NICE (linux/capability.h).
 const KEPT: [u32; 3] = [19, 21, 23];
-/// Above the last one of any kernel.
+/// Above the last capability of any kernel.
 const CAPABILITIES: u32 = 64;
 
 /// Arguments: the program and its arguments. Returns only if that cannot be run.

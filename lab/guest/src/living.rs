@@ -33,7 +33,7 @@ pub struct LiveWorkload {
     /// The control group that it is in, for example `app/web`; made if need be.
     pub group: String,
     pub pattern: Pattern,
-    /// Time from the start of one pass to that of the next.
+    /// Time from the start of one pass to the start of the next.
     pub pass_us: u64,
     /// `memory.high` of its group once it has touched everything.
     pub high_bytes: Option<u64>,
@@ -43,12 +43,12 @@ pub struct LiveWorkload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveProgram {
-    /// The control group that it is in; made if need be. `None`: that of the first process.
+    /// The control group that it is in; made if need be. `None`: the group of the first process.
     pub group: Option<String>,
     /// Absolute path.
     pub program: String,
     pub arguments: Vec<String>,
-    /// Its working folder; made if need be.
+    /// Working folder of the program; made if need be.
     pub folder: String,
 }
 
@@ -66,7 +66,7 @@ pub struct LiveEnded {
 pub struct Lived {
     /// `None`: a signal ended it.
     pub exit_code: Option<i32>,
-    /// Whether it was killed because its time was over.
+    /// Whether the program was killed because its time was over.
     pub timed_out: bool,
     pub stdout: String,
     pub stderr: String,
@@ -78,9 +78,9 @@ pub struct Lived {
     pub knobs_read: u64,
     /// Knobs among these that the program left changed, a line each.
     pub knobs_changed: Vec<String>,
-    /// By workload.
+    /// Players by workload.
     pub players: Vec<LivePlayer>,
-    /// By program.
+    /// Ends by program.
     pub programs: Vec<LiveEnded>,
 }
 

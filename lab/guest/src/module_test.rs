@@ -153,8 +153,8 @@ fn active(pid: i32, pages: u64) -> Result<usize, String> {
     Ok(active)
 }
 
-/// Lines of the kernel's log at warning level and above.
-/// Prefixes of lines about the clocks of an emulated machine whose processors have to wait for those of the host.
+/// Lines of the kernel's log at warning level and above. Prefixes of lines about the clocks of an emulated machine whose processors have to
+/// wait for the host's processors.
 const ABOUT_CLOCKS: [&str; 3] = ["clocksource: ", "hrtimer: interrupt took ", "TSC found unstable after boot"];
 
 fn warnings() -> Result<Vec<String>, String> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::patterns::Pattern;
 
-/// First page of the arena that a pattern is played in: 512 GiB, with nothing else near.
+/// First page of the arena that a pattern is played in: 512 GiB, with no other mapping near.
 pub const ARENA_PAGE: u64 = 1 << 27;
 /// Most passes of one run.
 pub const PASSES_MAX: usize = 1 << 16;
@@ -20,7 +20,7 @@ pub enum Addresses {
 }
 
 impl Addresses {
-    /// As the kernel writes it.
+    /// Name as the kernel writes it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vaddr => "vaddr",
@@ -33,7 +33,7 @@ impl Addresses {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watches {
-    /// In order; each is answered by a report of its own.
+    /// Runs in order; each is answered by a report of its own.
     pub runs: Vec<Watch>,
 }
 
@@ -42,7 +42,7 @@ pub struct Watches {
 #[serde(deny_unknown_fields)]
 pub struct Watch {
     pub pattern: Pattern,
-    /// Time from the start of one pass to that of the next.
+    /// Time from the start of one pass to the start of the next.
     pub pass_us: u64,
     /// Kind of addresses.
     pub addresses: Addresses,
@@ -65,7 +65,7 @@ pub struct Watched {
     pub mappings: Vec<(u64, u64)>,
     /// When each pass began.
     pub passes_ns: Vec<u64>,
-    /// In order.
+    /// Snapshots in order.
     pub snapshots: Vec<Snapshot>,
 }
 

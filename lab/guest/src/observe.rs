@@ -77,7 +77,7 @@ const PRESENT: u64 = 1 << 63;
 /// Page of a file or of shared memory.
 const OF_FILE: u64 = 1 << 61;
 
-/// Pages of processes that are mapped to memory, of those the script watches: all, and the anonymous ones.
+/// Pages of processes that are mapped to memory, among the pages that the script watches: all such pages, and the anonymous ones.
 fn resident(script: &Script, control: &Control) -> Result<(Vec<ResidentProcess>, Vec<ResidentProcess>), String> {
     type Found = BTreeMap<u16, Vec<(u64, u64)>>;
     let (mut found, mut anonymous) = (Found::new(), Found::new());

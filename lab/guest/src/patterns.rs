@@ -1,7 +1,7 @@
 //! Access patterns that a guest plays while a kernel's monitor watches, and that the simulated machine plays in the same way.
 //!
-//! A pattern is a list of [`Part`]s of an arena, and time is counted in *passes*: which pages a pass touches depends on its number
-//! alone, so the times of passes determine the pages used. All random numbers are derived from the pattern.
+//! A pattern is a list of [`Part`]s of an arena, and time is counted in *passes*: the pages that a pass touches depend only on its number,
+//! so the times of passes determine the pages used. All random numbers are derived from the pattern.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +19,9 @@ pub struct Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Its first page, counted from the arena's.
+    /// First page, counted from the arena's first page.
     pub first: u32,
-    /// Its pages; never 0.
+    /// Number of pages; never 0.
     pub pages: u32,
     pub motion: Motion,
 }
@@ -30,14 +30,14 @@ pub struct Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Motion {
-    /// All of it in each `passes`-th pass.
+    /// All pages in each `passes`-th pass.
     Every {
         /// 1: in each.
         passes: u32,
     },
     /// Each `step`-th page, in each pass.
     Strided {
-        /// In pages.
+        /// Step in pages.
         step: u32,
     },
     /// The next `per_pass` pages, wrapping around.
@@ -69,7 +69,7 @@ pub enum Motion {
     },
 }
 
-/// An odd number, so that multiplying by it scatters the numbers below a power of two over all of them.
+/// An odd number, so that multiplying by it scatters the numbers below a power of two over all these numbers.
 const STREW: u64 = 0x9e37_79b1;
 
 impl Pattern {

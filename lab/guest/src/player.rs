@@ -26,7 +26,7 @@ pub(crate) const END_PAGE: u64 = (1 << 35) - (1 << 27);
 const STATISTICS_PATH: &str = "/sys/fs/cgroup/play/memory.stat";
 /// Least decrease of the kernel's memory before the limit follows.
 const LOWERED_BYTES: u64 = 256 << 10;
-/// This number of changes makes a read add them up, on one processor: they are noted in batches of 64, and more than 64 noted changes
+/// After this number of changes a read adds them up, on one processor: changes are noted in batches of 64, and more than 64 noted changes
 /// count.
 const FAULTS_TO_BE_READ: u32 = 3 * 64;
 /// More than the page tables of a script's process.
@@ -36,11 +36,11 @@ const FORK_BYTES: u64 = 8 << 20;
 pub(crate) struct Stage<'a> {
     pub(crate) script: &'a Script,
     pub(crate) control: &'static Control,
-    /// By index of the script's files.
+    /// Descriptors by index of the script's files.
     pub(crate) files: &'a [OwnedFd],
     /// Pages touched, and other operations, between two reads of the group's statistics; the largest number means never.
     pub(crate) read_stat_every: u64,
-    /// The limit in bytes, if it is for pages of the script alone.
+    /// The limit in bytes, if it is only for pages of the script.
     pub(crate) topped_up: Option<u64>,
 }
 
@@ -136,8 +136,8 @@ fn give_up(stage: &Stage<'_>, operation: &Operation, message: &str) -> ! {
     sys::exit_now(1)
 }
 
-/// Anonymous memory of this process that is the player's own: below and above the pages of scripts. Pages that it shares with the
-/// process it was copied from are charged to that one.
+/// Anonymous memory of this process that is the player's own: below and above the pages of scripts. Pages that it shares with the process
+/// it was copied from are charged to that process.
 fn own_anonymous_bytes() -> u64 {
     let Ok(file) = File::open("/proc/self/smaps") else { return 0 };
     // Line by line: the text of a process with many mappings is memory of the player too.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Name of the tool on the command line of this program.
 pub(crate) const NAME: &str = "pressure-loop";
 
-/// Arguments: `FOLDER RATIO_PPM THRESHOLD_PPM INTERVAL_MS SECONDS FILE`. At its end FILE has a line like that of isotherm's audit.
+/// Arguments: `FOLDER RATIO_PPM THRESHOLD_PPM INTERVAL_MS SECONDS FILE`. At the end FILE has a line like a line of isotherm's audit.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [folder, ratio, threshold, interval, seconds, file] = arguments else {
         return Err(format!("{NAME} FOLDER RATIO_PPM THRESHOLD_PPM INTERVAL_MS SECONDS FILE"));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Pricing {
     /// Pages of 4 KiB of the processes with small and with huge pages; a multiple of 4096.
     pub pages: u64,
-    /// Measurements of each act, after one that is not counted; at least 1.
+    /// Measurements of each act, after a first one that is not counted; at least 1.
     pub repeats: u32,
 }
 
@@ -20,12 +20,12 @@ pub enum PricedMemory {
     Small,
     /// All memory in pages of 2 MiB.
     Huge,
-    /// One page of 4 KiB in each of 512 GiB in a row, and one in each 512 GiB of the 31.5 TiB after them.
+    /// A page of 4 KiB in each of 512 consecutive GiB, and a page in each 512 GiB of the 31.5 TiB after them.
     Sparse,
 }
 
 impl PricedMemory {
-    /// In tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Small => "4 KiB pages",
@@ -66,7 +66,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// In tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -91,7 +91,7 @@ impl Act {
 pub struct Price {
     pub memory: PricedMemory,
     pub act: Act,
-    /// Level of the entries that were asked for: 0 for those of 4 KiB.
+    /// Level of the entries that were asked for: 0 for entries of 4 KiB.
     pub level: u8,
     /// Entries of page tables that were read. A huge page is one, also when asked for in parts. For acts that read none: the number of
     /// acts.
@@ -108,6 +108,6 @@ pub struct Price {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Priced {
-    /// In the order in which they were measured. A kernel without `PAGEMAP_SCAN` has no such line.
+    /// Prices, in the order in which they were measured. A kernel without `PAGEMAP_SCAN` has no such line.
     pub prices: Vec<Price>,
 }

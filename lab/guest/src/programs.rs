@@ -28,7 +28,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Starts all of them.
+    /// Starts all programs.
     pub(crate) fn all(programs: &[LiveProgram], environment: &BTreeMap<String, String>) -> Result<Self, String> {
         let gate: &'static Gate = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
         if !programs.is_empty() {
@@ -38,7 +38,7 @@ impl Held {
         Ok(Self { gate, programs: programs.iter().enumerate().map(hold).collect::<Result<_, _>>()? })
     }
 
-    /// Releases all of them, once.
+    /// Releases all programs, once.
     pub(crate) fn begin(&self) {
         if self.gate.open.swap(1, Ordering::AcqRel) == 0 {
             sys::wake_all(&self.gate.open);

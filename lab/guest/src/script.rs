@@ -22,7 +22,7 @@ const KIND_BITS: u32 = 4;
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its process: index, or [`CONDUCTOR`].
+    /// Process of the operation: index, or [`CONDUCTOR`].
     pub process: u16,
     pub action: Action,
 }
@@ -132,7 +132,7 @@ const ADVICE: [Advice; 8] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptFile {
-    /// Its length in pages.
+    /// Length of the file in pages.
     pub pages: u64,
     /// Shared memory (tmpfs) rather than a file on a disk.
     pub shared_memory: bool,
@@ -158,7 +158,7 @@ pub struct ScriptError {
 }
 
 impl Script {
-    /// As bytes: a header, then words of 64 bits, least byte first.
+    /// The script as bytes: a header, then words of 64 bits, least byte first.
     pub fn encode(&self) -> Vec<u8> {
         let mut words = vec![self.files.len() as u64, self.watched.len() as u64, self.operations.len() as u64];
         words.extend(self.files.iter().map(|file| file.pages << 1 | u64::from(file.shared_memory)));
@@ -176,7 +176,7 @@ impl Script {
     /// Parses the output of [`Script::encode`].
     ///
     /// # Errors
-    /// A wrong header, a truncated file, an unknown operation, or one that refers to a missing file or process.
+    /// A wrong header, a truncated file, an unknown operation, or an operation that refers to a missing file or process.
     pub fn decode(bytes: &[u8]) -> Result<Self, ScriptError> {
         if bytes.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
             return Err(ScriptError { at: 0, what: "it does not begin as one" });

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// In memory shared by all processes of a replay. All zero at first, which means process 0's turn, so set the turn before the
-/// first process starts.
+/// State in memory shared by all processes of a replay. All zero at first, which means process 0's turn, so set the turn before the first
+/// process starts.
 pub(crate) struct Control {
     /// Index of the process whose turn it is.
     turn: AtomicU32,
@@ -25,7 +25,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Whose turn it is.
+    /// The process whose turn it is.
     pub(crate) fn turn(&self) -> u16 {
         u16::try_from(self.turn.load(Ordering::Acquire)).unwrap_or(CONDUCTOR)
     }

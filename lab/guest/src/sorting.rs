@@ -10,7 +10,7 @@ use crate::patterns::Pattern;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sorts {
-    /// In order; each is answered by a report of its own.
+    /// Runs in order; each is answered by a report of its own.
     pub runs: Vec<Sort>,
 }
 
@@ -19,7 +19,7 @@ pub struct Sorts {
 #[serde(deny_unknown_fields)]
 pub struct Sort {
     pub pattern: Pattern,
-    /// Time from the start of one pass to that of the next; passes that come late follow at once.
+    /// Time from the start of one pass to the start of the next; late passes follow at once.
     pub pass_us: u64,
     pub passes: u64,
     /// The group's limit, from the first pass on.
@@ -40,7 +40,7 @@ pub struct Sort {
 pub struct Pressure {
     /// Limit at the beginning of each period.
     pub low_bytes: u64,
-    /// Limit for the rest of it.
+    /// Limit for the rest of the run.
     pub high_bytes: u64,
     /// Time that it stays low.
     pub low_us: u64,
@@ -51,7 +51,7 @@ pub struct Pressure {
 /// Result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sorted {
-    /// From the first pass to the end of the last.
+    /// Time from the first pass to the end of the last.
     pub took_us: u64,
     /// The group's `memory.stat` at the end, minus its values before the first pass.
     pub memory_stat: BTreeMap<String, i64>,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Bytes a page.
 pub(crate) const PAGE: u64 = 4096;
-/// The same as a length in memory.
+/// The page size as a length in memory.
 pub(crate) const PAGE_LEN: usize = 4096;
 
 fn check(result: libc::c_int) -> io::Result<()> {
@@ -247,7 +247,7 @@ pub(crate) fn touch(page: u64, pages: u64, write: bool, value: u8) {
     }
 }
 
-/// Tells for each page of a file whether it is in the page cache.
+/// Returns for each page of a file whether it is in the page cache.
 pub(crate) fn cached_pages(file: &OwnedFd, pages: u64) -> io::Result<Vec<bool>> {
     let (_, length) = place(0, pages)?;
     if length == 0 {
@@ -431,7 +431,7 @@ pub(crate) fn shared<T: SharedMemory>() -> io::Result<&'static T> {
     Ok(unsafe { &*mapped.cast::<T>() })
 }
 
-/// Types for which zeroed memory is a value and that many processes may change at once: atomics and arrays of them.
+/// Types for which zeroed memory is a value and that many processes may change at once: atomics and arrays of atomics.
 ///
 /// # Safety
 /// Zeroed memory is a value, and all fields are atomics.

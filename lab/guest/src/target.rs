@@ -33,7 +33,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A new process with these areas, after it has written to all of them.
+    /// A new process with these areas, after it has written to all areas.
     pub(crate) fn start(areas: &[Area]) -> Result<Self, String> {
         let orders: &'static Orders = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
         let pid = match sys::fork().map_err(|error| format!("fork: {error}"))? {

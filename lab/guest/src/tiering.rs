@@ -9,7 +9,7 @@ use crate::patterns::Pattern;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tierings {
-    /// In order; each is answered by a report of its own.
+    /// Runs in order; each is answered by a report of its own.
     pub runs: Vec<Tiering>,
 }
 
@@ -18,7 +18,7 @@ pub struct Tierings {
 #[serde(deny_unknown_fields)]
 pub struct Tiering {
     pub pattern: Pattern,
-    /// Time from the start of one pass to that of the next; passes that come late follow at once.
+    /// Time from the start of one pass to the start of the next; late passes follow at once.
     pub pass_us: u64,
     pub passes: u64,
     /// `kernel.numa_balancing` while it is played.
@@ -47,7 +47,7 @@ pub struct Tiered {
     pub vmstat: BTreeMap<String, i64>,
     /// (passes done, pages of the arena on each node).
     pub nodes: Vec<(u64, Vec<u64>)>,
-    /// The same for the part that is used, if it is known.
+    /// The same for the part that is used, if that part is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot_nodes: Vec<(u64, Vec<u64>)>,
     /// Exit and output of the program.

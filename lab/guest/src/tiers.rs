@@ -27,7 +27,7 @@ pub(crate) struct Ledger {
     /// 0 not begun, 1 everything touched, 2 released, 3 done.
     step: AtomicU32,
     samples: AtomicU64,
-    /// Passes done, then pages on each node, then those of the part that is used.
+    /// Passes done, then pages on each node, then pages of the used part.
     rows: [Row; LOOKS_MAX],
 }
 

@@ -14,11 +14,11 @@ pub struct AtHand {
 }
 
 impl AtHand {
-    /// The kernel called `name` and the guest's program below the folder `target` that cargo builds into. `None`, after a message
-    /// through `say`: this machine lacks something, and `is_required` (CI) is false.
+    /// The kernel called `name` and the guest's program below the folder `target` that cargo builds into. `None`, after a message through
+    /// `say`: this machine lacks a part, and `is_required` (CI) is false.
     ///
     /// # Errors
-    /// Something is lacking although it is required; other failures.
+    /// A part is missing although it is required; other failures.
     pub fn find(target: &Path, name: &str, is_required: bool, say: &dyn Fn(&str)) -> Result<Option<Self>, RigError> {
         let find = || {
             vm::check()?;

@@ -1,4 +1,4 @@
-//! From a program with threads and clocks to one list of operations.
+//! Turns a program with threads and clocks into one list of operations.
 
 use isotherm_guest::script::{Action, Advice, CONDUCTOR, Operation, PROCESSES_MAX, Script, ScriptFile};
 use isotherm_units::access::{self, After, Backing, Channel, FileKind, LayoutChange, Mapping, Program, Run, Sharing};
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::RigError;
 
-/// log2 of the pages that an entry of the topmost of four page-table levels spans: 512 GiB. Pages that share one stay together, so
-/// that the page tables of the guest have the shape of those of the program.
+/// log2 of the pages that an entry of the topmost of four page-table levels spans: 512 GiB. Pages that share an entry stay together, so
+/// that the page tables of the guest have the shape of the program's.
 const SLOT_SHIFT: u32 = 27;
 /// Slots that a script may use: not the first, which has the guest's program, and not the last, which the kernel chooses from.
 const SLOTS: std::ops::Range<u64> = 1..255;
@@ -18,8 +18,8 @@ const WATCH_GAP: u64 = 16;
 /// Most operations of a script.
 const OPERATIONS_MAX: usize = 8 << 20;
 
-/// The script of a program: its threads take turns as in [`for_each_step`], its computing and sleeping are left out, its address
-/// spaces are moved to where the guest has room. Before its last process ends there is a mark with number 1.
+/// The script of a program: its threads take turns as in [`for_each_step`], its computing and sleeping are left out, its address spaces are
+/// moved to where the guest has room. Before the last process of the program ends there is a mark with number 1.
 ///
 /// # Errors
 /// More processes, operations, files' pages or address space than a guest can have, or a stream that fails.
@@ -57,7 +57,7 @@ struct Flattening {
     script: Script,
     processes: Vec<access::Process>,
     process_of: Vec<usize>,
-    /// Of live processes.
+    /// Spaces of live processes.
     spaces: Vec<Option<Layout>>,
     threads_left: Vec<usize>,
     /// Touched pages by process: first page to end, disjoint.

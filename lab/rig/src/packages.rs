@@ -1,7 +1,7 @@
 //! Kernels from the system's package manager.
 //!
-//! Package lists and packages go into the cache folder: the system's own lists and packages stay as they are. The mirror is the
-//! one that the system itself is configured with. Checksums and signatures are the package manager's affair.
+//! Package lists and packages go into the cache folder: the system's own lists and packages stay as they are. The system's own configured
+//! mirror is used. Checksums and signatures are the package manager's affair.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::RigError;
 /// A kernel that the rig can fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEntry {
-    /// Its release, major and minor number.
+    /// Release of the kernel, major and minor number.
     pub name: &'static str,
     /// A further name that is accepted.
     pub alias: Option<&'static str>,
     /// The distribution's suite that has it.
     pub suite: &'static str,
-    /// One line for lists.
+    /// One line of description.
     pub summary: &'static str,
 }
 
-/// All kernels. A new one is a line here.
+/// All kernels. To add a kernel: a line here.
 pub const KERNELS: &[KernelEntry] = &[
     KernelEntry { name: "6.1", alias: None, suite: "bookworm", summary: "Debian 12" },
     KernelEntry { name: "6.12", alias: None, suite: "trixie", summary: "Debian 13" },
@@ -184,7 +184,7 @@ impl<'a> Apt<'a> {
         Ok(Self { entry, options })
     }
 
-    /// The image's package, then those that hold the rest of it.
+    /// The image's package, then the packages that hold the rest of the kernel.
     fn packages(&self) -> Result<Vec<String>, RigError> {
         let meta = self.depends("linux-image-amd64")?;
         let Some(image) = meta.into_iter().find(|name| name.starts_with("linux-image-")) else {

@@ -48,7 +48,7 @@ pub struct Extra {
     pub from: PathBuf,
     /// Path in the guest, absolute.
     pub to: String,
-    /// Whether it can be run.
+    /// Whether the file can be run.
     pub is_program: bool,
 }
 

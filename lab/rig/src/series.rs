@@ -1,7 +1,7 @@
 //! Many replays in one boot.
 //!
 //! Files are on a RAM disk, which is synchronous: a read completes when it is submitted, so that nothing depends on the speed of an
-//! emulated disk. Its file system keeps pages of files single (see [`FEATURES`]).
+//! emulated disk. The guest's file system keeps pages of files single (see [`FEATURES`]).
 
 use isotherm_guest::script::ScriptFile;
 use std::fs;
@@ -56,7 +56,7 @@ pub struct SeriesOutcome {
 /// Result of a series that did not finish.
 #[derive(Debug)]
 pub struct CutSeries {
-    /// Why it did not finish.
+    /// Why the series did not finish.
     pub error: RigError,
     /// `uname -r` of the guest; `None` if it did not reach user space.
     pub kernel: Option<String>,
@@ -68,7 +68,7 @@ impl SeriesPlay<'_> {
     /// Boots, waits, reads. `progress` is called from time to time with the number of finished runs.
     ///
     /// # Errors
-    /// As for a single run; also scripts that the guest has no room for. A run that fails is no error of the series.
+    /// Errors of a single run, and scripts that the guest has no room for. A run that fails is no error of the series.
     pub fn go(&self, progress: &dyn Fn(u64)) -> Result<SeriesOutcome, RigError> {
         self.go_as_far(progress).map_err(|cut| cut.error)
     }

@@ -25,11 +25,12 @@ pub struct Machine {
     pub time_limit: Duration,
     /// Source of the guest's clock.
     pub clock: Clock,
-    /// Whether user and kernel have page tables of their own (`pti=on`). An emulated processor keeps translations much longer than a
-    /// real one, and sets accessed bits only when it walks: a page that reclaim has scanned seems idle however often it is used.
-    /// With separate tables each entry into the kernel drops all translations.
+    /// Whether user and kernel have page tables of their own (`pti=on`). An emulated processor keeps translations much longer than a real
+    /// one, and sets accessed bits only when it walks: a page that reclaim has scanned seems idle however often it is used. With separate
+    /// tables each entry into the kernel drops all translations.
     pub isolated_tables: bool,
-    /// Size of a second node without processors, which the firmware declares as slow. Its memory follows that of the first.
+    /// Size of a second node without processors, which the firmware declares as slow. Memory of the slow node follows the memory of the
+    /// first.
     pub slow_bytes: Option<u64>,
 }
 
@@ -146,8 +147,8 @@ fn command(
     command
 }
 
-/// Kind of machine, memory and nodes. The slow node's figures are those of a CXL expander; they slow nothing down, but the kernel
-/// puts the node into a lower tier.
+/// Kind of machine, memory and nodes. The slow node's figures are those of a CXL expander; they slow nothing down, but the kernel puts the
+/// node into a lower tier.
 fn memory(machine: &Machine) -> Vec<String> {
     let own = machine.memory_bytes >> 20;
     let Some(slow) = machine.slow_bytes.map(|bytes| bytes >> 20) else {

@@ -12,7 +12,7 @@ use isotherm_units::{Bytes, Duration};
 
 use super::{tables, views, words};
 
-/// The page. At least one answer; the first supplies all that does not depend on the release. `file`: the scenario that is written.
+/// The page. At least one answer; the first supplies all facts that do not depend on the release. `file`: the scenario that is written.
 pub fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> isotherm_trace::Result<String> {
     let advice = &answers[0];
     let title = format!("How much memory does {} need?", advice.program);
@@ -79,7 +79,7 @@ fn release_page(advice: &Advice) -> (String, String) {
     (format!("linux-{}", advice.kernel), format!("Linux {}", advice.kernel))
 }
 
-/// One release's answer, on a page of its own if there are several. Every heading then names the release.
+/// Adds the answer of one release, on a page of its own if there are several. Every heading then names the release.
 fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     if is_one_of_several {
         let (id, name) = release_page(advice);

@@ -181,7 +181,7 @@ pub fn schemes(advice: &Advice) -> Table {
     table
 }
 
-/// How much of the program's memory could be huge pages. Empty where none could, and where the recording does not say.
+/// How much of the program's memory could be huge pages. Empty if no memory could be huge, and if the recording gives no answer.
 pub fn huge_pages(huge: &HugePages) -> Table {
     let columns = vec![
         Column::text("touched at least"),
@@ -219,7 +219,7 @@ pub fn narrow_latencies(huge: &HugePages) -> Table {
     latencies(huge).only(&shown)
 }
 
-/// How long the program would wait for huge pages on fragmented memory. Empty where nothing could be huge.
+/// How long the program would wait for huge pages on fragmented memory. Empty if no memory could be huge.
 pub fn latencies(huge: &HugePages) -> Table {
     let columns = vec![
         Column::text("proactive compaction"),

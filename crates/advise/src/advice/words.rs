@@ -14,13 +14,13 @@ pub fn machine(advice: &Advice) -> String {
     format!("Linux {}, files on {}, swap on {}", advice.kernel, device_name(advice.storage), device_name(advice.swap))
 }
 
-/// The answer in a sentence or two; before it, what the program does most of the time.
+/// The answer in a sentence or two; if the program waits most of the time, a sentence on that precedes it.
 pub fn verdict(advice: &Advice) -> String {
     let waits = waits(advice).filter(|_| advice.withheld.is_none());
     waits.map_or_else(String::new, |waits| waits + " ") + &answer(advice)
 }
 
-/// That the program waits most of the time, and what a slow-down means then.
+/// A sentence that the program waits most of the time, and that slow-downs refer to its work; `None` if it does not.
 fn waits(advice: &Advice) -> Option<String> {
     let time = |ns: u64| Duration::from_ns(ns).approx();
     waits_mostly(advice).then(|| {
@@ -139,7 +139,7 @@ pub fn now(advice: &Advice, written: Option<&Path>, platform: &Platform) -> Vec<
     lines
 }
 
-/// How much of the recording was played, if not just the whole of it.
+/// A sentence on the sample that was played; `None` if only the whole recording was.
 pub fn sample(advice: &Advice) -> Option<String> {
     let rate = format!("1/{}", advice.sample?);
     Some(if advice.replays > 0 {
@@ -315,7 +315,7 @@ pub fn huge_pages(huge: &HugePages) -> String {
     }
 }
 
-/// How long the program would wait for huge pages, in sentences. Empty where nothing could be huge.
+/// How long the program would wait for huge pages, in sentences. Empty if no memory could be huge.
 pub fn latencies(huge: &HugePages) -> String {
     let Some(fragmented) = &huge.fragmented else { return String::new() };
     let time = |ns: u64| Duration::from_ns(ns).approx();
@@ -391,7 +391,7 @@ pub fn configurations(advice: &Advice) -> Vec<String> {
     groups.into_iter().map(|(presets, names)| format!("{}: `{}`", names.join(", "), presets.join("`, `"))).collect()
 }
 
-/// Why a row is special, in a word or two.
+/// A word or two on why a row is special.
 pub fn note(advice: &Advice, row: &AdviceRow) -> String {
     let plain = plain_note(advice, row);
     if row.sample == 1 {

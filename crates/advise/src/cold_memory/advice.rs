@@ -1,4 +1,4 @@
-//! From steps to advice.
+//! Makes advice from steps.
 
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Duration, PAGE_BYTES, Ratio};
@@ -49,7 +49,7 @@ pub struct AgeRow {
     pub kind: &'static str,
     /// Least idle time; the mean over samples.
     pub age_ns: u64,
-    /// At the last sample that shows this age.
+    /// Cold bytes at the last sample that shows this age.
     pub cold_last_bytes: u64,
     /// Mean over samples.
     pub cold_mean_bytes: u64,
@@ -75,7 +75,7 @@ pub struct CurvePoint {
 pub struct Recommendation {
     /// `memory.high`: with high figures, both goals are kept from here on.
     pub high_bytes: u64,
-    /// With middle figures, goals are kept from here on already. Not recommended: the source cannot support it.
+    /// With middle figures, goals are already kept from this size on. It is not recommended: the source cannot support it.
     pub middle_bytes: u64,
     /// Predicted at `high_bytes`, together with refaults seen without it.
     pub refaults_per_s: Bounds,
@@ -90,7 +90,7 @@ pub struct ColdAdvice {
     pub source: Source,
     /// Samples or snapshots.
     pub looks: u64,
-    /// From the first to the last.
+    /// Time from the first to the last sample.
     pub observed_ns: u64,
     /// The most memory in any sample.
     pub memory_peak_bytes: u64,
@@ -102,9 +102,9 @@ pub struct ColdAdvice {
     pub refaults_seen_per_s: Option<f64>,
     /// Share of the time watched, in parts per million, that some task was stalled; `None`: not read.
     pub pressure_seen_ppm: Option<f64>,
-    /// By kind, then by age.
+    /// Rows by kind, then by age.
     pub ages: Vec<AgeRow>,
-    /// From `floor_bytes` to `memory_peak_bytes`.
+    /// Curve from `floor_bytes` to `memory_peak_bytes`.
     pub curve: Vec<CurvePoint>,
     /// Memory that a limit counts although it is on no list (page tables, kernel stacks); part of the recommendation, and of no other
     /// figure. 0 where it was not read.
@@ -115,9 +115,9 @@ pub struct ColdAdvice {
     pub notes: Vec<String>,
 }
 
-/// The recommendation is an eighth above the memory that must stay: a group that is limited to exactly what it uses has no page to
-/// spare while one is brought back, and thrashes (docs/evidence/live.md#advice-without-addresses). A rule of caution; it was not fitted
-/// to anything.
+/// The recommendation is an eighth above the memory that must stay: a group that is limited to exactly its used memory has no page to spare
+/// while another is brought back, and thrashes (docs/evidence/live.md#advice-without-addresses). A rule of caution, which was not fitted to
+/// data.
 const ROOM: u64 = 8;
 
 pub(super) fn of(observed: &Observed, goals: Goals) -> ColdAdvice {
@@ -163,7 +163,7 @@ pub(super) fn of(observed: &Observed, goals: Goals) -> ColdAdvice {
     }
 }
 
-/// Refaults a second with `memory` kept over all steps; `None` if one of them supports no figure.
+/// Refaults a second with `memory` kept over all steps; `None` if a step supports no figure.
 fn rate(steps: &[Step], memory: u64) -> Option<Bounds> {
     let mut sum = Bounds::default();
     let mut duration_ns = 0u64;

@@ -31,7 +31,7 @@ fn settled(mut steps: Vec<Step>) -> Vec<Step> {
 pub struct GroupRecord {
     /// Metadata of the record.
     pub meta: GroupMeta,
-    /// By time.
+    /// Samples by time.
     pub looks: Vec<Look>,
 }
 
@@ -114,7 +114,7 @@ fn notes(meta: &GroupMeta, looks: &[Look], refaults_seen: Option<u64>) -> Vec<St
     notes
 }
 
-/// Memory charged to the group that is on none of its lists.
+/// Memory charged to the group that is on no list of the group.
 fn outside(look: &Look) -> Option<u64> {
     Some(look.gauges.memory_current_bytes?.saturating_sub(look.total_bytes()))
 }
@@ -147,7 +147,8 @@ fn step(before: &Look, after: &Look, bytes: Bytes) -> Option<Step> {
     sum.map(|step| Step { duration_ns, ..step })
 }
 
-/// Nodes are aged one right after the other, so that their cuts match, counted from the youngest. A cut that one of them lacks is left out.
+/// Nodes are aged one right after the other, so that their cuts match, counted from the youngest. A cut that one of the two lacks is left
+/// out.
 fn add(mut sum: Step, other: &Step) -> Step {
     sum.total_bytes = sum.total_bytes.saturating_add(other.total_bytes);
     sum.cuts.truncate(other.cuts.len());

@@ -1,5 +1,5 @@
 //! Advice from data of a stock kernel on a running program: how much of its memory is cold, how often such memory is used again, and the
-//! least `memory.high` that this supports. From [group records](isotherm_trace::group) (generations of the Multi-Gen LRU) and from
+//! least `memory.high` that this supports. The data are [group records](isotherm_trace::group) (generations of the Multi-Gen LRU) or
 //! [region records](isotherm_trace::region) (DAMON). The method and its limits: `docs/use/advise.md#records-of-a-running-program`.
 
 mod advice;
@@ -31,7 +31,7 @@ pub enum ColdnessError {
 /// Advice from samples of the generations of a group.
 ///
 /// # Errors
-/// If the samples support no figure: names what is missing.
+/// The samples support no figure: the error names the missing ones.
 pub fn advise_group(record: &GroupRecord, goals: Goals) -> Result<ColdAdvice, ColdnessError> {
     let observed = groups::observe(record)?;
     Ok(advice::of(&observed, goals))
@@ -40,7 +40,7 @@ pub fn advise_group(record: &GroupRecord, goals: Goals) -> Result<ColdAdvice, Co
 /// Advice from the snapshots of a monitor. Reads the record once, with the memory of two snapshots.
 ///
 /// # Errors
-/// When it cannot be read, or supports no figure: names what is missing.
+/// The record cannot be read, or supports no figure: the error names what is missing.
 pub fn advise_regions(store: &mut RegionStore, goals: Goals) -> Result<ColdAdvice, ColdnessError> {
     let observed = regions::observe(store)?;
     Ok(advice::of(&observed, goals))

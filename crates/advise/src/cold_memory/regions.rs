@@ -183,7 +183,7 @@ fn unused(cut: &Cut) -> u64 {
     cut.cold_bytes.saturating_sub(cut.again_bytes.high as u64)
 }
 
-/// Two steps in a row as one. Ages that only the later one reaches are taken from it alone.
+/// Two steps in a row as one. Ages that only the later step reaches are taken from it.
 fn together(mut one: Step, next: &Step) -> Step {
     one.duration_ns = one.duration_ns.saturating_add(next.duration_ns);
     one.total_bytes = one.total_bytes.max(next.total_bytes);

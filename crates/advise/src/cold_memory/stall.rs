@@ -14,7 +14,8 @@ pub struct StallRange {
 }
 
 impl StallRange {
-    /// With anonymous memory on `swap` and files on `storage`. Which of them a refault reads from is not known beforehand.
+    /// Stall of refaults with anonymous memory on `swap` and files on `storage`. It is not known beforehand which of the two a refault
+    /// reads from.
     pub fn of(swap: DeviceKind, storage: DeviceKind) -> Self {
         let costs = Costs::default();
         let cost = |name: &str| costs.entry(name).map_or(0, |entry| entry.value);

@@ -36,17 +36,17 @@ pub(super) struct Cut {
     pub(super) cold_bytes: u64,
     /// All other memory at the first sample.
     pub(super) hot_low_bytes: u64,
-    /// Most memory that was idle for less than that at any time up to the second sample.
+    /// Largest amount, up to the second sample, of memory that was idle for less than `age_ns`.
     pub(super) hot_high_bytes: u64,
-    /// How much of it was used again.
+    /// Bytes of it that were used again.
     pub(super) again_bytes: Bounds,
 }
 
-/// From one sample to the next.
+/// The changes from one sample to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Step {
     pub(super) duration_ns: u64,
-    /// By age, youngest first: the younger a cut, the less memory stays and the more is used again.
+    /// Cuts by age, youngest first: the younger a cut, the less memory stays and the more is used again.
     pub(super) cuts: Vec<Cut>,
     /// The larger of all memory at the first sample and at the second.
     pub(super) total_bytes: u64,
@@ -66,7 +66,7 @@ impl Step {
         Some(Bounds { low, middle: self.middle(memory_bytes).clamp(low, high), high })
     }
 
-    /// On the straight line between the cuts on either side; beyond the last cut, on the line to 0 at all memory.
+    /// On the straight line between the two neighbouring cuts; after the last cut, on the line to 0 at all memory.
     fn middle(&self, memory_bytes: u64) -> f64 {
         let mut below = None;
         let points = self.cuts.iter().map(|cut| (cut.hot_high_bytes, cut.again_bytes.middle));
@@ -97,13 +97,13 @@ pub(super) fn ratio(part: u64, whole: u64) -> f64 {
 pub(super) struct Observed {
     pub(super) source: super::Source,
     pub(super) steps: Vec<Step>,
-    /// The same for anonymous and file memory separately, where the source has them.
+    /// The same for anonymous and file memory separately, if the source has them.
     pub(super) by_kind: Vec<(&'static str, Vec<Step>)>,
     pub(super) looks: u64,
     pub(super) span_ns: u64,
     /// Memory that a limit counts and that is on no list: page tables, kernel stacks, charges made in advance.
     pub(super) outside_bytes: u64,
-    /// Refaults that happened while watching: predictions are on top of them. `None`: not counted.
+    /// Refaults while watching: predictions come on top of these. `None`: not counted.
     pub(super) refaults_seen: Option<u64>,
     /// Time that some task was stalled while watching. `None`: not read.
     pub(super) pressure_some_ns: Option<u64>,

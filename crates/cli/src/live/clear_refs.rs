@@ -33,7 +33,7 @@ pub(crate) struct Sweeping {
 
 #[derive(Debug)]
 struct Swept {
-    /// Its index, once it is announced.
+    /// Index of the target, once it is announced.
     target: Option<u32>,
     process: Process,
     sweeps: ClearRefs,

@@ -48,7 +48,7 @@ impl NoFaultAround {
         Ok(Self(Some(hands)))
     }
 
-    /// Restores it. Reports what could not be restored.
+    /// Restores it. Reports the knob that could not be restored.
     pub(crate) fn put_back(mut self, ui: &Ui) -> Result<(), CliError> {
         let Some(mut hands) = self.0.take() else { return Ok(()) };
         let Restored { changes, not_noted } = hands.restore_sections(&[SECTION.to_owned()]);

@@ -25,12 +25,12 @@ pub(crate) struct JournalFile {
     is_fixed: bool,
 }
 
-/// What to do with a journal.
+/// How a journal is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Make it if it is not there.
     Write,
-    /// Note what is undone. Where its file system can only be read, knobs are still undone.
+    /// Record the restored changes in it. Where its file system can only be read, knobs are still undone.
     Restore,
     Read,
 }
@@ -80,7 +80,7 @@ impl JournalFile {
         Ok(Some(Self { file, path: path.to_owned(), is_fixed }))
     }
 
-    /// Whether it can be written: the name still leads to this file.
+    /// Whether the file can be written: the name still leads to this file.
     fn check(&self) -> io::Result<()> {
         if self.is_fixed {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());

@@ -5,7 +5,7 @@ use isotherm_linux::Root;
 /// The switch of the Multi-Gen LRU (Documentation/admin-guide/mm/multigen_lru.rst).
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
 
-/// The policy that this machine runs; a kernel without the switch has the two lists alone.
+/// The policy that this machine runs; a kernel without the switch only has the two lists.
 pub(crate) fn running_policy(root: &Root) -> &'static str {
     root.read(LRU_GEN).map_or("classic", |text| policy_of(text.trim()))
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 /// Opens a regular file, with mode 0600 if it is new.
 ///
 /// # Errors
-/// A link or anything else than a regular file; a file of another user than root and this one, or that others can write; those of `open`.
+/// The path is a link or not a regular file; the file belongs to a user other than root and this one, or others can write it; the errors of
+/// `open`.
 pub(crate) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     // A FIFO in its place would be waited for.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -31,11 +32,11 @@ pub(crate) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file that root acts on, and whether others can decide what is in it: its text is of the file that was judged, whatever its name leads
-/// to afterwards.
+/// A file that root acts on, and whether other users can change its contents. The text belongs to the checked file, even if its name leads
+/// elsewhere afterwards.
 ///
 /// # Errors
-/// No regular file, or one of more than `bytes_max`; those of `open` and `read`.
+/// Not a regular file, or larger than `bytes_max`; the errors of `open` and `read`.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<(String, bool)> {
     let flags = rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;

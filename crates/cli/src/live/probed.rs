@@ -5,7 +5,7 @@ use isotherm_linux::doctor::{Child, Context, Finding, watchers};
 
 use super::undo;
 
-/// Starts the process for probes: this command, as `doctor --child`. `Err` says why it cannot be started.
+/// Starts the process for probes: this command, as `doctor --child`. `Err`: why it cannot be started.
 pub(crate) fn child() -> Result<Child, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     Child::start(&program, &["doctor", "--child"]).map_err(|error| error.to_string())

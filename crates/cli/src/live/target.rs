@@ -8,7 +8,7 @@ use isotherm_linux::{Family, Process, Root};
 use super::to_cli;
 use crate::error::CliError;
 
-/// For `#[command(flatten)]` in verbs that watch.
+/// Flattened into the arguments of verbs that watch.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "What to watch, live")]
 pub(crate) struct TargetArgs {
@@ -48,7 +48,7 @@ impl Started {
         self.0.id()
     }
 
-    /// Its exit status, if it has ended.
+    /// Exit status of the program, if it has ended.
     pub(crate) fn wait(&mut self) -> Option<std::process::ExitStatus> {
         self.0.try_wait().ok().flatten()
     }

@@ -36,13 +36,13 @@ impl Meter for OwnCpu {
     }
 }
 
-/// How long, and at what cost.
+/// Length and cost limits.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct BudgetArgs {
     /// How long to watch [default: until Ctrl-C, or until the target ends].
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Duration>,
-    /// Share of one processor that watching may take, threads of the kernel included. Above it looks come less often.
+    /// Share of one processor that watching may take, threads of the kernel included. Above this share, samples are taken less often.
     #[arg(long, value_name = "SHARE", default_value = "1%")]
     max_cpu: Ratio,
 }

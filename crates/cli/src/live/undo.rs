@@ -1,4 +1,4 @@
-//! Notes what a session of DAMON changes: `isotherm restore` undoes it after the program was killed.
+//! Notes the changes that a session of DAMON makes, so that `isotherm restore` undoes them if the program was killed.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::error::CliError;
 /// Section name in the journal.
 const SECTION: &str = "watch";
 
-/// The journal of what watches, below a root. A reboot ends all that it notes. The daemon holds a journal of its own meanwhile.
+/// Journal of the verbs that watch, below a root. A reboot ends all that it notes. While the daemon runs it has its own journal.
 pub(crate) fn watch_journal(root: &Root) -> PathBuf {
     root.path("/run/isotherm-watch.journal")
 }
@@ -20,7 +20,7 @@ pub(crate) fn watch_journal(root: &Root) -> PathBuf {
 #[derive(Debug)]
 struct Notes(MachineKnobs);
 
-/// What notes the changes of one session.
+/// The journal that notes the changes of one session.
 ///
 /// # Errors
 /// Another session holds the journal, or it cannot be written.

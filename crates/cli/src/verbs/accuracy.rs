@@ -19,17 +19,17 @@ use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
 
-/// Judge a monitor against what was really used, page by page.
+/// Judge a monitor against the pages that were really used.
 ///
-/// Precision and recall for several definitions of "hot", the error of nr_accesses, the time it takes to converge, and what it
-/// costs. With --advise, a table of settings is tried and the cheapest that reaches 90 % precision and 90 % recall is named.
-/// Definitions and what is compared with what: docs/mechanism/monitoring.md#accuracy.
+/// Shows precision and recall for several definitions of "hot", the error of nr_accesses, the time to convergence, and the cost. With
+/// --advise, a table of settings is tried and the cheapest that reaches 90 % precision and 90 % recall is named. Definitions and
+/// comparisons: docs/mechanism/monitoring.md#accuracy.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     source: SourceArgs,
-    /// Look for the cheapest setting that is good enough.
+    /// Find the cheapest setting that is good enough.
     #[arg(long)]
     advise: bool,
     /// The definition of "hot" that advice goes by.
@@ -203,7 +203,7 @@ fn all_settings(source: &Source) -> Vec<Setting> {
     tried
 }
 
-/// Settings that no other one beats in both cost and F1: what there is to choose between.
+/// Settings that no other setting beats in both cost and F1: the candidates for a choice.
 fn is_worth_it(search: &Search, index: usize) -> bool {
     let one = &search.tried[index];
     let beats = |other: usize| {

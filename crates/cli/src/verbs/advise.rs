@@ -41,15 +41,15 @@ mod verify;
 
 /// Find out how much memory a program needs, and under which configuration, with evidence.
 ///
-/// Replays a recording under every page-replacement policy, alone and with proactive sorting or reclaim beside it, at many memory
-/// sizes on a simulated machine. Each replay differs in what chance decides: limit, timing, processors, devices. Recommends the
-/// smallest memory from which on the program surely stays within `--slowdown` of its speed with unlimited memory. With `-- COMMAND`
-/// the program is recorded first.
+/// Replays a recording under every page-replacement policy, alone and together with proactive sorting or reclaim, at many memory sizes on a
+/// simulated machine. Replays differ in the values that chance decides: limit, timing, processors, devices. Recommends the smallest memory
+/// from which on the program surely stays within `--slowdown` of its speed with unlimited memory. With `-- COMMAND` the program is recorded
+/// first.
 ///
 /// A record of regions (`isotherm monitor`) or generations cannot be replayed. From such a file come how much memory was cold, how often
 /// it was used again, and the least `memory.high` that this supports: docs/use/advise.md#records-of-a-running-program.
 ///
-/// With `--fast` and `--slow` it asks something else: on a machine whose fast memory holds only a part of the program's peak, which
+/// With `--fast` and `--slow` it answers another question: on a machine whose fast memory holds only a part of the program's peak, which
 /// policy keeps the right pages there? Every policy over tiers is played, and compared with all memory fast.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -63,8 +63,8 @@ pub(crate) struct Args {
     /// Memory sizes to try: shares of peak memory, or sizes [default: 40%,50%,60%,70%,80%,90%,100%].
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     memory: Option<Vec<Amount>>,
-    /// Which release's rules the simulated kernel follows: 6.12, 7.2, host or all [default: the release that runs here if it has
-    /// rules, else the newest]. With `all` a configuration is recommended only if it holds on each.
+    /// Release whose rules the simulated kernel follows: 6.12, 7.2, host or all [default: the release that runs here if it has rules, else
+    /// the newest]. With `all` a configuration is recommended only if it holds under the rules of each release.
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<KernelArg>,
     /// The disk under files.
@@ -93,8 +93,7 @@ pub(crate) struct Args {
     /// Size of the fast tier, on a machine with two: a share of peak memory, or a size.
     #[arg(long, help_heading = TIERS, value_name = "SIZE", requires = "slow", conflicts_with_all = ["memory", "slowdown", "rows"])]
     fast: Option<Amount>,
-    /// What the slow tier is.
-    /// cxl-near, cxl or cxl-far.
+    /// Kind of memory of the slow tier. cxl-near, cxl or cxl-far.
     #[arg(long, help_heading = TIERS, value_name = "KIND", requires = "fast", value_parser = tiers::kind_of)]
     slow: Option<MemoryKind>,
     /// Page-replacement policy that the recommendation is for, classic or mglru [default: of this machine for COMMAND and with --here, else
@@ -115,9 +114,9 @@ pub(crate) struct Args {
     /// two replays of everything at every size too.
     #[arg(long, help_heading = RARE, value_name = "EFFORT", default_value = "normal", conflicts_with = "fast")]
     effort: Effort,
-    /// What of the recording is played: auto, off, scout:1/N, or 1/N, a sample of its memory in place of the whole.
-    /// auto: the whole; of a long recording with much memory, a sample finds out first where to look. off: the whole alone.
-    /// scout:1/16: the whole, after this sample.
+    /// Part of the recording that is played: auto, off, scout:1/N, or 1/N. 1/N plays a sample of its memory in place of the whole. auto:
+    /// the whole recording; if it is long and has much memory, a sample first finds out which sizes are worth playing. off: only the whole
+    /// recording. scout:1/16: the whole, after this sample.
     #[arg(long, help_heading = RARE, value_name = "SAMPLE", default_value = "auto", conflicts_with = "fast")]
     sample: Sampling,
     /// Neither use nor keep replays of earlier questions (`~/.cache/isotherm/replays`, at most 256 MiB; ISOTHERM_NO_CACHE=1 too).
@@ -151,14 +150,14 @@ pub(crate) struct Args {
     anyway: bool,
     #[command(flatten)]
     format: FormatArg,
-    /// Run COMMAND once as it is before it is recorded, for its CPU time and memory (see `isotherm record --help`).
+    /// Run COMMAND once unchanged before it is recorded, for its CPU time and memory (see `isotherm record --help`).
     #[arg(long, help_heading = RARE, requires = "command")]
     native_first: bool,
     /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high: its
     /// path, or the name of a unit of systemd, or the number of a container.
     #[arg(long, help_heading = RUNNING, value_name = "GROUP", conflicts_with = "command")]
     cgroup: Option<String>,
-    /// With --cgroup: time between two looks [default: a sixtieth of --for, 2s to 60s].
+    /// With --cgroup: time between two samples [default: a sixtieth of --for, 2s to 60s].
     #[arg(long, help_heading = RUNNING, value_name = "TIME", requires = "cgroup")]
     interval: Option<Duration>,
     /// Keep the recording of COMMAND, or the record of --cgroup, in this file [default: a recording stays in
@@ -375,7 +374,7 @@ fn policy_named(name: &str) -> Result<&'static str, String> {
         .ok_or_else(|| format!("allowed: {}", known.collect::<Vec<_>>().join(", ")))
 }
 
-/// How the recorded program ended, if it failed, or was ended by a signal. What was cut out of a recording has no end of its own.
+/// How the recorded program ended, if it failed, or was ended by a signal. A part that was cut out of a recording has no end of its own.
 fn failure(trace: &Path) -> Option<String> {
     let reader = TraceReader::open(trace).ok()?;
     how_it_failed(reader.meta().exit_code?, reader.meta().complete)
@@ -418,7 +417,7 @@ fn keep() -> Option<Keep> {
     Some(Keep { folder: cache_folder()?.join("replays"), build })
 }
 
-/// The answers as JSON, with what a real kernel said of them, if it was asked.
+/// The answers as JSON, with the results of a real kernel, if it was asked.
 fn json(answers: &[Advice], verified: Option<&[verify::Verified]>) -> Result<String, CliError> {
     let mut value = document(answers).map_err(CliError::failed)?;
     if let (Some(verified), Some(object)) = (verified, value.as_object_mut()) {
@@ -487,7 +486,7 @@ fn beside(scenario: &Scenario, file: &Path) -> Scenario {
     scenario
 }
 
-/// The path of a file from a folder on, both full paths; unchanged if they have nothing but the root in common.
+/// The path of a file from a folder on, both full paths; unchanged if they have only the root in common.
 fn from(folder: &Path, file: &Path) -> PathBuf {
     let shared = folder.components().zip(file.components()).take_while(|(one, other)| one == other).count();
     if shared < 2 {
@@ -516,7 +515,7 @@ struct With<'a> {
     platform: &'a Platform,
 }
 
-/// One release's answer. What does not depend on the release is said with the `last`.
+/// One release's answer. Facts that do not depend on the release are printed with the `last` answer.
 fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Result<(), CliError> {
     let runtime = isotherm_units::Duration::from_ns(advice.unlimited_runtime_ns).approx();
     ui.print(format_args!(

@@ -23,15 +23,15 @@ mod module;
 
 /// Make settings of this machine out of a configuration that `isotherm advise --config` wrote.
 ///
-/// Shows the exact list of writes, and makes them with --yes alone. Each stands in a journal before it is made, is read back
-/// after it, and is taken back by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel
-/// reclaims and nobody is killed; with --max it becomes memory.max, as in the simulation. The modules DAMON_RECLAIM and DAMON_LRU_SORT
-/// for the presets `reclaim` and `lru-sort` are switches of the whole machine. So is the page-replacement policy: where the advice is
-/// for another one than this machine runs, it is refused, or switches with --switch-policy.
+/// Shows the exact list of writes, and makes them only with --yes. Each write is recorded in a journal before it is made, is read back
+/// after it, and is undone by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel reclaims and kills no
+/// process; with --max it becomes memory.max, as in the simulation. The modules DAMON_RECLAIM and DAMON_LRU_SORT for the presets `reclaim`
+/// and `lru-sort` are switches of the whole machine. So is the page-replacement policy: if the advice is for another policy than this
+/// machine runs, it is refused, or switches with --switch-policy.
 ///
-/// What has to be watched while it runs is work for the daemon: schemes over a group, generations, limits, compaction and
-/// tiering. --daemon-config FILE writes them as a configuration that `isotherm daemon check` and `isotherm daemon run` take, with targets
-/// in the group of --cgroup; presets then act on this group alone. Sections have enable = false, with --yes enable = true.
+/// Everything that needs watching at run time is work for the daemon: schemes over a group, generations, limits, compaction and tiering.
+/// --daemon-config FILE writes them as a configuration that `isotherm daemon check` and `isotherm daemon run` take, with targets in the
+/// group of --cgroup; presets then act on this group alone. Sections have enable = false, with --yes enable = true.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +42,7 @@ Examples:
   sudo isotherm daemon run isotherm.toml
   sudo isotherm restore")]
 pub(crate) struct Args {
-    /// What `advise --config` wrote.
+    /// File that `advise --config` wrote.
     #[arg(value_name = "ADVICE.toml")]
     advice: PathBuf,
     /// The control group (version 2) that the limit is for: its path, or the name of a unit of systemd or the number of a container.
@@ -51,14 +51,14 @@ pub(crate) struct Args {
     /// Set memory.max, above which processes are killed, in place of memory.high.
     #[arg(long, requires = "cgroup")]
     max: bool,
-    /// Switch the page-replacement policy of the whole machine to the one that the advice is for.
+    /// Switch the page-replacement policy of the whole machine to the policy of the advice.
     #[arg(long)]
     switch_policy: bool,
-    /// Write what the daemon has to do as a configuration for `isotherm daemon run`; `-` prints it.
+    /// Write the daemon's part as a configuration for `isotherm daemon run`; `-` prints it.
     #[arg(long, value_name = "FILE")]
     daemon_config: Option<PathBuf>,
-    /// The age from which on presets and tools over generations treat memory as cold, in place of the one that was fitted to the length of
-    /// the recording.
+    /// Age from which presets and tools over generations treat memory as cold, in place of the age that was fitted to the length of the
+    /// recording.
     #[arg(long, value_name = "TIME")]
     age: Option<Duration>,
     /// DAMON has one user at a time: switch DAMON_STAT off for the module, if it has DAMON.
@@ -78,7 +78,7 @@ pub(crate) struct Args {
 
 /// The Multi-Gen LRU's switch; hexadecimal, as the kernel prints it.
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
-/// All of its parts, and none.
+/// Values with all of its parts on, and with none.
 const ALL_ON: &str = "0x0007";
 const ALL_OFF: &str = "0x0000";
 
@@ -206,7 +206,7 @@ fn configuration(scenario: &Scenario, args: &Args, acts: bool) -> Result<(String
     daemon_config::text(scenario, &place, args.cgroup.as_deref(), acts)
 }
 
-/// Refuses what this command cannot do, with the command that can.
+/// Refuses scenarios that this command cannot apply, and names the command that can.
 fn refuse_what_needs_more(scenario: &Scenario, args: &Args, has_module: bool) -> Result<(), CliError> {
     let place = args.advice.display();
     // A variant that changes nothing is the file as it is: advice compares it with the program without limits.
@@ -233,7 +233,7 @@ fn refuse_what_needs_more(scenario: &Scenario, args: &Args, has_module: bool) ->
 /// Largest file of advice, in bytes: ours take some KiB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The file, which must not be somebody else's to write when it changes something.
+/// Reads the file. If it changes something, no other user may be able to write it.
 fn read(path: &Path, acts: bool) -> Result<Scenario, CliError> {
     let named = |error: std::io::Error| CliError::failed(error).while_doing(format!("cannot read {}", path.display()));
     let (text, is_shared) = private_file::read(path, BYTES_MAX).map_err(named)?;
@@ -315,7 +315,7 @@ fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, Cli
     Ok(writes)
 }
 
-/// The write that limits a group, if that can hurt nobody who must not be hurt.
+/// The write that limits a group, unless the group is protected or memory is guaranteed to it.
 fn limit_of(root: &Root, path: &str, limit: Bytes, max: bool) -> Result<Write, CliError> {
     let hierarchy = Hierarchy::unified(root).map_err(to_cli)?;
     let group = hierarchy.group(path).map_err(to_cli)?;

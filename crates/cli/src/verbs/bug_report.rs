@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::live::daemon::AUDIT;
 use crate::ui::Ui;
 
-/// Gather what helps to find an error: versions, what works here, the daemon's configuration and what it did.
+/// Gather the facts that help to find an error: versions, the features that work here, the daemon's configuration and its actions.
 ///
 /// Writes a folder of text files; nothing is sent. Names of control groups, processes and files are replaced in the audit and in tapes, as
 /// `isotherm convert scrub` does, and nothing holds addresses or command lines. The configuration is left out unless --with-names is given:
@@ -16,7 +16,7 @@ use crate::ui::Ui;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The folder to make; one that is there is refused.
+    /// Folder to make; an existing one is refused.
     #[arg(short, long, value_name = "FOLDER", default_value = "isotherm-bug-report")]
     output: PathBuf,
     /// The daemon's configuration.
@@ -76,7 +76,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What this program prints for other arguments, whatever its exit code.
+/// Output of this program for other arguments, for any exit code.
 fn said_by_us(arguments: &[&str]) -> Result<String, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new(own).args(arguments).args(["--color", "never", "-q"]).output();

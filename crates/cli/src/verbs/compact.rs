@@ -17,10 +17,10 @@ use crate::ui::Ui;
 
 /// Join free memory of a node into large blocks, once, down to a level of fragmentation.
 ///
-/// Shows by order how much free memory lies in blocks that are too small, and compacts with --yes alone: zones that are above --high, until
-/// they are at --low. The kernel compacts a whole node and knows no level, so a process of its own does it, and is ended at the mark. Pages in
-/// use move, and who touches one on its way waits for it. Nothing is left changed that `isotherm restore` would have to take back. Exit code 4:
-/// a zone is still above --low.
+/// Shows by order how much free memory lies in blocks that are too small, and compacts only with --yes: zones that are above --high, until
+/// they are at --low. The kernel compacts a whole node and has no level, so a separate process does it, and is ended at the mark. Pages in
+/// use move, and who touches one on its way waits for it. It leaves no change that `isotherm restore` would have to undo. Exit code 4: a
+/// zone is still above --low.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Compact.
     #[arg(long)]
     yes: bool,
-    /// Show what is and compact nothing, also with --yes.
+    /// Show the present state and compact nothing, also with --yes.
     #[arg(long)]
     dry_run: bool,
     /// Work on a tree of files in place of this machine.
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 
 /// This command as the process that compacts: the path of the file follows.
 pub(crate) const COMPACTOR: &[&str] = &["compact", "--only-write"];
-/// Time between two looks.
+/// Time between two reads of the progress.
 const POLL: Duration = Duration::from_ms(20);
 
 /// An order of a node.

@@ -16,15 +16,15 @@ use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
 
-/// Set two results of `isotherm simulate --format json` side by side: what has changed from A to B, with intervals.
+/// Compare two results of `isotherm simulate --format json`: changes from A to B, with intervals.
 ///
-/// Rows of the same workload, variant and metric are compared. The interval is that of a ratio of two independent means, at 95 %. Without
-/// --all only rows are shown whose interval leaves out "no difference"; where a side has one run there is no interval, and any difference
-/// is shown.
+/// Rows of the same workload, variant and metric are compared. The interval is the interval of a ratio of two independent means, at 95 %.
+/// Without --all only rows are shown whose interval leaves out "no difference"; where a side has one run there is no interval, and any
+/// difference is shown.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A result, the one to compare with.
+    /// The result that serves as the base.
     #[arg(value_name = "A.json")]
     a: PathBuf,
     /// The other result.
@@ -50,7 +50,7 @@ Examples:
 /// Longest result that is read.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// What of a result is read.
+/// The fields of a result that are read.
 #[derive(Deserialize)]
 struct Saved {
     scenario: String,
@@ -98,7 +98,7 @@ struct Document {
     a: String,
     b: String,
     pairs: Vec<Pair>,
-    /// Rows of one side alone.
+    /// Rows of only one side.
     only_a: usize,
     only_b: usize,
 }

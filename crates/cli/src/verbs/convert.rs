@@ -23,7 +23,7 @@ use super::{export, import, scrub};
 
 /// Take recordings from and to other formats; cut, filter, sample, merge and scrub them.
 ///
-/// The output is a finished file, also of one that was not. What was dropped is among its notes.
+/// The output is always a finished file, even if the input was not finished. Its notes say which rows were dropped.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -84,7 +84,7 @@ struct OutputArg {
 }
 
 impl OutputArg {
-    /// The path, unless its ending says another format than the one that is written.
+    /// The path, unless its ending names another format than the one that is written.
     fn path(&self) -> Result<&Path, CliError> {
         let name = self.output.to_string_lossy().to_lowercase();
         let is_other = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
@@ -104,7 +104,7 @@ fn say_trace(output: &Path, meta: &TraceMeta, ui: &Ui) {
     meta.notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
 }
 
-/// `warned`: what has been said as a warning, and is among the notes too.
+/// `warned`: text that was already printed as a warning, and is among the notes too.
 fn say_record(output: &Path, meta: &RecordMeta, warned: &[Warning], ui: &Ui) {
     ui.say(format_args!("{}: {} snapshots, {} regions", output.display(), meta.snapshots, meta.regions));
     let warned: Vec<String> = warned.iter().map(Warning::to_string).collect();

@@ -10,7 +10,7 @@ mod explain;
 
 /// Run the daemon, which applies a configuration while it runs, and ask it what it does.
 ///
-/// Only one runs at a time. What it changed is journaled, and put back when it ends: docs/use/operate.md.
+/// Only one runs at a time. Its changes are journaled, and restored when it ends: docs/use/operate.md.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

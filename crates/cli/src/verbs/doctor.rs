@@ -15,11 +15,11 @@ use crate::format::{Format, FormatArg};
 use crate::live::{child, undo};
 use crate::ui::Ui;
 
-/// Find out what isotherm can see and do on this machine, and what is missing for the rest.
+/// Find out which features of isotherm work on this machine, and what the others need.
 ///
-/// Each way of watching is tried on a process of our own: it touches half of its memory, and the half is looked for. Nothing that somebody
-/// else uses is touched; "busy" is the answer then. Exit code 0: a way to watch processes works, and pressure is told; 4: only in part, or
-/// in use by others; 3: nothing to watch with. What else is missing does not count.
+/// Each way of watching is tried on a process of our own: it touches half of its memory, and the check is whether that half is found.
+/// Nothing that another process uses is touched; the answer is "busy" then. Exit code 0: a way to watch processes works, and the kernel
+/// reports pressure; 4: only in part, or in use by others; 3: no way to watch works. Other missing features do not count.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,10 +31,10 @@ Every probe, what it changes and how to read it: docs/use/watch.md#doctor")]
 pub(crate) struct Args {
     #[command(flatten)]
     format: FormatArg,
-    /// Look at a tree of files in place of this machine.
+    /// Check a tree of files in place of this machine.
     #[arg(long, value_name = "DIR", hide = true)]
     root: Option<PathBuf>,
-    /// Be the process that probes look at.
+    /// Be the process that the probes watch.
     #[arg(long, hide = true)]
     child: bool,
 }

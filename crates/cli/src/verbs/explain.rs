@@ -30,14 +30,14 @@ use crate::ui::Ui;
 
 /// Say in words what the schemes of a run did, and what stopped them.
 ///
-/// The run is played with all its monitors: of a scenario one variant with one workload and the first seed, or a trace beside
-/// a preset on a machine of its own. A result that was saved (`isotherm simulate --format json`) holds it already, and nothing
-/// is played. Each region that a scheme was shown is counted by what became of it. What the reasons mean: docs/mechanism/schemes.md.
+/// The run is played with all its monitors: of a scenario one variant with one workload and the first seed, or a trace with a preset on a
+/// machine of its own. A saved result (`isotherm simulate --format json`) holds it already, and no run is played. Each region that a scheme
+/// was shown is counted by its result. Meaning of the reasons: docs/mechanism/schemes.md.
 ///
 /// With --live it reads the audit of the daemon: what each section did, what was refused, what was left alone, and why nothing happened.
 ///
-/// Of a scenario with `[[limits]]` it also shows the decisions on `memory.high`, with their reasons: docs/use/right-sizing.md. Saved
-/// results do not hold them. As CSV they are written if the run has no schemes.
+/// For a scenario with `[[limits]]` it also shows the decisions on `memory.high`, with their reasons: docs/use/right-sizing.md. Saved
+/// results do not hold them. CSV holds them if the run has no schemes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -49,13 +49,13 @@ pub(crate) struct Args {
         hide_default_value = true
     )]
     source: String,
-    /// Instead: what the daemon (`isotherm daemon run`) did, and what kept it from more, by its audit.
+    /// Instead: report from the audit what the daemon (`isotherm daemon run`) did, and what kept it from doing more.
     #[arg(long, conflicts_with_all = ["source", "variant", "workload", "monitor", "preset", "memory", "scheme", "seed"])]
     live: bool,
     /// Live: the audit.
     #[arg(long, value_name = "FILE", default_value = AUDIT, requires = "live")]
     audit: PathBuf,
-    /// Live: only the last so long.
+    /// Live: only events of the last DURATION.
     #[arg(long, value_name = "TIME", requires = "live")]
     since: Option<Duration>,
     /// Live: only this section, such as generations.cold.
@@ -73,13 +73,13 @@ pub(crate) struct Args {
     /// Traces: the schemes, by the name of their preset.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(PRESETS.iter().map(|entry| entry.name)))]
     preset: Option<String>,
-    /// Traces: memory of the machine, swap beside it [default: 256GiB].
+    /// Traces: memory of the machine; swap comes in addition [default: 256GiB].
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
     /// Only the scheme of this number, from 0.
     #[arg(long, value_name = "N")]
     scheme: Option<usize>,
-    /// Also tell where: by target with its control group, and by range of addresses. As CSV this takes the place of the sums.
+    /// Also report where: by target with its control group, and by range of addresses. As CSV these rows replace the sums.
     #[arg(long, conflicts_with = "live")]
     places: bool,
     /// Seed of chance [default: the scenario's; 1].
@@ -161,7 +161,7 @@ fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Reported<'a>, 
     })
 }
 
-/// Whether the file holds JSON, as far as its first character can say.
+/// Whether the file holds JSON, judged by its first character.
 fn is_json(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
@@ -170,7 +170,7 @@ fn is_json(path: &Path) -> bool {
     is_text || path.extension().is_some_and(|extension| extension == "json")
 }
 
-/// What of a result is read; the rest may differ from version to version.
+/// The fields of a result that are read; the others may differ from version to version.
 #[derive(Deserialize)]
 struct SavedResult {
     scenario: String,
@@ -183,7 +183,7 @@ struct SavedResult {
 /// Longest result that is read: a run with two schemes takes some 5 KiB.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
 
-/// What a result of `isotherm simulate --format json` holds.
+/// The contents of a result of `isotherm simulate --format json`.
 fn of_result(args: &Args) -> Result<Reported<'_>, CliError> {
     let source = &args.source;
     let given =
@@ -275,7 +275,7 @@ fn replay(scenario: &Scenario, base_dir: PathBuf, args: &Args) -> Result<Replay,
     Ok(Replay::of_scenario(scenario, &options, variant, workload)?)
 }
 
-/// Whether there is what was asked for, before time is spent on a run. `monitors`: names, and how many schemes each has.
+/// Checks, before time is spent on a run, that the requested monitor and scheme exist. `monitors`: names, and how many schemes each has.
 fn check(args: &Args, place: &str, monitors: &[(&str, usize)]) -> Result<(), CliError> {
     let refuse = |message: String| Err(CliError::usage(message));
     let names: Vec<&str> = monitors.iter().map(|(name, _)| *name).collect();
@@ -302,7 +302,7 @@ fn check(args: &Args, place: &str, monitors: &[(&str, usize)]) -> Result<(), Cli
     }
 }
 
-/// A run in the shape of its JSON.
+/// A run in the form of its JSON.
 #[derive(Serialize)]
 struct Reported<'a> {
     source: &'a str,
@@ -311,7 +311,7 @@ struct Reported<'a> {
     monitors: Vec<ExplainedMonitor>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitsOutcome>,
-    /// Where, if that was asked for.
+    /// Places, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     places: Vec<places::Place>,
 }
@@ -356,7 +356,7 @@ fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliErro
     }
 }
 
-/// What became of the regions that a scheme was shown, for people: reasons that occurred.
+/// Results of the regions that a scheme was shown, for people: only reasons that occurred.
 fn counts(report: &SchemeReport) -> Table {
     let columns = vec![
         Column::text("what became of regions"),

@@ -18,8 +18,8 @@ use crate::ui::Ui;
 /// Turn a page trace into a trace for another tool, a region record into one of damo's, or a scenario's monitors and schemes into
 /// damo's configuration.
 ///
-/// The format is told by the ending of the output's name unless --to says it; a name that ends in .zst is compressed. The
-/// output appears in one step, when all of it is written.
+/// The ending of the output's name decides the format unless --to does; a name that ends in .zst is compressed. The output appears in one
+/// step, once all of it is written.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -14,10 +14,10 @@ use super::region_files::{self, IntervalArgs};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Turn a trace of another tool into a page trace, or what damo and the kernel recorded into a region record.
+/// Turn a trace of another tool into a page trace, or a record of damo or the kernel into a region record.
 ///
-/// The format is told by content and name unless --from says it. Input compressed with zstd is decompressed on the way.
-/// Nothing is written when the input is damaged; the message says at which line or record.
+/// Content and name decide the format unless --from does. Input compressed with zstd is decompressed on the way. No file is written if the
+/// input is damaged; the message names the line or record.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -39,13 +39,13 @@ pub(crate) struct Args {
     /// Streams of requests (oracle-general, lcs, csv, text): time from one request to the next.
     #[arg(long, value_name = "TIME", default_value = "1us")]
     time_per_request: Duration,
-    /// Streams of requests: where their time comes from.
+    /// Streams of requests: source of their time.
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t)]
     clock: Clock,
-    /// --clock file: unit of the file's times. Without it a guess, which a note names.
+    /// --clock file: unit of the file's times. Without it the unit is guessed, and a note names the guess.
     #[arg(long, value_enum, value_name = "UNIT")]
     time_unit: Option<TimeUnitName>,
-    /// Streams of requests: what their ids are.
+    /// Streams of requests: meaning of their ids.
     #[arg(long, value_enum, value_name = "UNIT", default_value_t)]
     unit: Unit,
     /// Length of a sector.
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// text, csv: numbers without 0x are hexadecimal.
     #[arg(long)]
     hexadecimal: bool,
-    /// csv: columns in libCacheSim's words; they count from 1. Without it the header line names our own columns.
+    /// csv: columns in libCacheSim's words; they count from 1. Without it the header line names isotherm's own columns.
     #[arg(long, value_name = "SPEC")]
     columns: Option<String>,
     /// oracle-general, lcs, csv: a request touches all pages of its object, by the object's size, not one page.
@@ -149,7 +149,7 @@ enum SizeUnit {
     Sectors,
 }
 
-/// Formats of region records with their help. Which of them a file has is told by its content.
+/// Formats of region records with their help. The content of a file decides which of them it has.
 const RECORDS: [(&str, &str); 3] = [
     ("json_compressed", "damo's default: its json in a zlib stream"),
     ("json", "damo's json: a list of records with snapshots"),

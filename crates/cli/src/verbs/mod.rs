@@ -85,7 +85,7 @@ isotherm_terminal::verbs! {
     Trial => trial,
 }
 
-/// Verbs as `--help` shows them, by what they are for.
+/// Verbs in the groups that `--help` shows.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["record", "report", "monitor", "top"]),
     ("Decide", &["advise", "simulate", "sweep", "tune"]),

@@ -26,11 +26,11 @@ use source::{Source, SourceArgs};
 /// Watch which memory is used how often, and write it down as a region record: of a running process, group or machine, or of a replay
 /// on the simulated machine.
 ///
-/// What runs now is watched by DAMON, by the accessed-bit module or by clear_refs (--source). Nothing else on the machine is changed,
-/// and it costs at most --max-cpu of one processor.
+/// Running processes are watched by DAMON, by the accessed-bit module or by clear_refs (--source). No other state of the machine is
+/// changed, and it costs at most --max-cpu of one processor.
 ///
-/// A trace is replayed with memory for everything, so that the record shows the program and not its shortage. The record's
-/// format is told by the ending of its name: .parquet is our own, .json is damo's. Flags also have damo's spellings.
+/// A trace is replayed with memory for everything, so that the record shows the program and not its shortage. The ending of the record's
+/// name decides its format: .parquet is isotherm's own, .json is damo's. Flags also have damo's spellings.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A name tells the format of what is written: one that tells none is a slip.
+/// The name decides the format of the output, so a name without a known ending is taken for a slip.
 fn refuse_ending(output: &Path, is_live: bool) -> Result<(), CliError> {
     match RecordFormat::of(output) {
         None if output.extension().is_some() => Err(CliError::usage(format!(
@@ -104,7 +104,7 @@ fn refuse_ending(output: &Path, is_live: bool) -> Result<(), CliError> {
     }
 }
 
-/// A name for what is not finished, in the same folder.
+/// Name for the unfinished file, in the same folder.
 fn beside(output: &Path) -> PathBuf {
     let mut name = output.file_name().unwrap_or_default().to_owned();
     name.push(".part");
@@ -151,7 +151,7 @@ fn record(source: &Source, output: &Path, ui: &Ui) -> Result<MonitorReport, CliE
     Ok(report)
 }
 
-/// The refusal of a run in which no memory was ever looked at.
+/// The refusal of a run in which no memory was ever sampled.
 pub(crate) fn nothing_monitored(report: &MonitorReport) -> CliError {
     let events: Vec<&str> = report.events.iter().map(|(event, _)| event.as_str()).collect();
     let why = if events.is_empty() { "the target had no memory".to_owned() } else { events.join("; ") };
@@ -160,7 +160,7 @@ pub(crate) fn nothing_monitored(report: &MonitorReport) -> CliError {
     ))
 }
 
-/// What the record says about itself: also what the trace did.
+/// Metadata of the record, which include facts about the trace.
 fn meta_of(source: &Source) -> RecordMeta {
     let mut meta = source.watch.record_meta();
     if let Some(trace) = &source.trace {
@@ -183,7 +183,7 @@ struct LevelWork {
     accessed: u64,
 }
 
-/// The work of a monitor by level, without those it never looked at.
+/// The work of a monitor by level, without levels that it never sampled.
 fn levels(report: &MonitorReport) -> Vec<LevelWork> {
     let pairs = report.activity.clears.iter().zip(&report.activity.tests).enumerate();
     pairs
@@ -230,7 +230,7 @@ fn print(report: &MonitorReport, format: Format, ui: &Ui) -> Result<(), CliError
     }
 }
 
-/// What a monitor did and what it cost: a row.
+/// One row: the work of a monitor and its costs.
 pub(crate) fn cost_table(report: &MonitorReport) -> Table {
     let columns = vec![
         Column::number("watched", Unit::Ns),

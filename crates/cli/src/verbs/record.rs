@@ -14,7 +14,7 @@ use crate::ui::Ui;
 
 mod running;
 
-/// Run a program, or take one that runs, and write down which pages it touches.
+/// Run a program, or attach to a running one, and record which pages it touches.
 ///
 /// Exact and without root, for x86-64 programs with their threads and children, at about a tenth of their speed: the program
 /// runs under an engine that sees each access. It has this terminal, its exit code is passed on, and Ctrl-C is its own: the
@@ -32,14 +32,14 @@ pub(crate) struct Args {
     /// processes 100ms].
     #[arg(long, value_name = "TIME")]
     epoch: Option<Duration>,
-    /// Run the program twice: first as it is, for its CPU time and memory. The trace's clock follows that CPU time, and the figures stand in
-    /// the trace. Only for programs that do the same again.
+    /// Run the program twice: first unchanged, for its CPU time and memory. The trace's clock follows that CPU time, and the trace holds
+    /// the figures. This is only useful for programs that do the same again.
     #[arg(long)]
     native_first: bool,
-    /// Run the program once as it is, and print its CPU time and memory; record nothing.
+    /// Run the program once unchanged, and print its CPU time and memory; record nothing.
     #[arg(long, conflicts_with_all = ["output", "native_first", "pid", "cgroup"])]
     native_only: bool,
-    /// CPU time of 1000 instructions, where no native run sets the clock. Without it each kind of work is counted at its price.
+    /// CPU time of 1000 instructions, where no native run sets the clock. Without it each kind of work is counted at its own price.
     #[arg(long, value_name = "TIME")]
     time_per_kinstructions: Option<Duration>,
     /// Stop recording at this file size; the program runs on.
@@ -67,7 +67,7 @@ runs threads one at a time. It is made for x86-64 alone.
 
 The exit code is the program's (128 + n after signal n); 3 without a program run: this host lacks something.";
 
-/// Records and says what came out.
+/// Records, and reports the result.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let Some(output) = args.output else {
         let native = isotherm_recorder::run_native(&args.command).map_err(to_cli)?;
@@ -98,7 +98,7 @@ fn code(exit_code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(exit_code).unwrap_or(1))
 }
 
-/// What a native run used.
+/// Resources that a native run used.
 fn native_words(native: &NativeRun) -> Vec<String> {
     let size = |bytes| Bytes::new(bytes).approx();
     let time = |ns| Duration::from_ns(ns).approx();
@@ -202,7 +202,7 @@ fn to_cli(error: RecordError) -> CliError {
     }
 }
 
-/// What the user wants to know of a recording, line by line.
+/// Facts about a recording that the user wants to know, line by line.
 fn summary(recording: &Recording) -> Vec<String> {
     let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let touched = Bytes::new(recording.pages.saturating_mul(PAGE_BYTES)).approx();
@@ -240,7 +240,7 @@ fn summary(recording: &Recording) -> Vec<String> {
     lines
 }
 
-/// What the trace's clock is, and how far it may be off.
+/// The clock of the trace, and how far it may be off.
 fn clock_words(recording: &Recording) -> String {
     let kind = match recording.clock.kind {
         ClockKind::Native => "follows that CPU time",

@@ -10,13 +10,13 @@ use isotherm_units::Duration;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// What a record may not say of itself: for `#[command(flatten)]`.
+/// Facts that a record may lack about itself: flattened into the arguments of verbs.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct IntervalArgs {
-    /// Region records: how often regions were checked, where the file does not say.
+    /// Region records: time between two checks of a region, if the file does not give it.
     #[arg(long, value_name = "TIME", alias = "sample_us")]
     sample: Option<Duration>,
-    /// Region records: how long checks were counted, where the file does not say.
+    /// Region records: time over which checks were counted, if the file does not give it.
     #[arg(long, value_name = "TIME", alias = "aggr_us")]
     aggr: Option<Duration>,
 }
@@ -56,7 +56,7 @@ impl IntervalArgs {
     }
 }
 
-/// Whether the file is a region record: by its beginning, and what is both kinds' by its columns.
+/// Whether the file is a region record: decided by its first bytes, and for formats that both kinds share by its columns.
 pub(crate) fn is_record(path: &Path) -> bool {
     // Bytes read from a pipe would be missing in the import, and a record is never one.
     if !path.is_file() {
@@ -79,7 +79,7 @@ pub(crate) fn is_record(path: &Path) -> bool {
     }
 }
 
-/// Reads the record at `input` and writes it at `output`; what got lost is warned of.
+/// Reads the record at `input` and writes it at `output`; warns of lost data.
 pub(crate) fn convert(
     input: &Path,
     options: OpenOptions,

@@ -16,11 +16,11 @@ use crate::ui::Ui;
 /// A larger file is no tape that fits into memory.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// Play a tape of the daemon (`isotherm daemon run --tape FILE`): the same loop with what the machine answered then, without the machine.
-/// It must come to the same decisions.
+/// Play a tape of the daemon (`isotherm daemon run --tape FILE`): the same loop with the recorded answers of the machine, without the
+/// machine. It must come to the same decisions.
 ///
-/// With --config OTHER it runs with another configuration, up to the first call or line that differs: from there on the tape does not
-/// know what the machine would have answered.
+/// With --config OTHER it runs with another configuration, up to the first call or line that differs: after that the tape does not hold the
+/// answers of the machine.
 ///
 /// Exit code 0: all decisions are the same, or another configuration was asked for; 1: they are not.
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ Examples:
 pub(crate) struct Args {
     /// The tape.
     tape: PathBuf,
-    /// What to run in place of the recorded configuration.
+    /// Configuration to run in place of the recorded one.
     #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]

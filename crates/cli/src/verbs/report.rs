@@ -20,8 +20,7 @@ mod mrc;
 mod output;
 mod wss;
 
-/// Show what a page trace or a region record tells: which memory was in use, when, how often; and how far free memory is
-/// scattered.
+/// Show from a page trace or a region record which memory was in use, when and how often; or how far free memory is scattered.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -14,10 +14,10 @@ use crate::ui::Ui;
 
 /// Take back every change that isotherm made to this machine and did not take back itself.
 ///
-/// Each change stands in a journal before it is made, so this works after a crash, `kill -9` or a power cut. A knob that
-/// somebody else has written since is left alone, and told. Changes of another boot are gone with it, and closed. On a disk that is
-/// full, or that can only be read, knobs are put back all the same. Exit code 0: nothing of ours is left; 4: something was left
-/// alone, or could not be noted; 1: something could not be put back, and stays in the journal.
+/// Each change is in a journal before it is made, so this works after a crash, `kill -9` or a power cut. A knob that another program has
+/// written since is left alone, and reported. Changes of another boot vanished with it, and are closed. On a disk that is full, or that can
+/// only be read, knobs are put back all the same. Exit code 0: no change of ours is left; 4: a change was left alone, or could not be
+/// noted; 1: a change could not be restored, and stays in the journal.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,10 +26,10 @@ Examples:
   sudo isotherm restore --of-daemon     what `isotherm apply` set stays
   sudo isotherm restore --format json")]
 pub(crate) struct Args {
-    /// Say what would be put back, and write nothing.
+    /// Show what would be restored, and write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Only what the daemon changed. The unit of systemd calls this when the daemon has ended.
+    /// Restore only changes that the daemon made. The unit of systemd calls this when the daemon has ended.
     #[arg(long)]
     of_daemon: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ struct Row {
     section: String,
     /// Before the change, and so after this.
     old: String,
-    /// What was written.
+    /// Value that was written.
     new: String,
     result: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

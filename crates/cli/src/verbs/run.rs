@@ -20,7 +20,7 @@ use crate::live::{HandsArgs, OwnCpu, Use, hands};
 use crate::ui::Ui;
 use crate::verbs::compact::COMPACTOR;
 
-/// Watch and steer this machine as a live configuration says, until it is stopped.
+/// Watch and steer this machine by a live configuration, until it is stopped.
 ///
 /// Sections observe unless they say enable = true: they tell what they would do, and change nothing but what watching itself needs. With
 /// --dry-run none acts whatever the file says. What acts is written down before it is done, is read back after it, and pauses while memory is
@@ -37,7 +37,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     configuration: Configuration,
-    /// Decide and tell, and change nothing.
+    /// Decide and report, and change nothing.
     #[arg(long)]
     dry_run: bool,
     /// End after this time [default: when it is stopped].

@@ -25,8 +25,8 @@ use names::Names;
 ///
 /// Takes page traces, region records, group records, tapes of `isotherm daemon run --tape` and its audit. Names of control groups (part by
 /// part), processes, threads, commands, mapped files, paths, targets and sections each get one pseudonym for the whole file:
-/// /group-1/group-2, process-1, mapping-3. Numbers of processes are replaced by others. What a recording says of its host, and remarks, are
-/// replaced whole.
+/// /group-1/group-2, process-1, mapping-3. Numbers of processes are replaced by others. A recording's description of its host, and remarks,
+/// are replaced whole.
 ///
 /// Addresses, sizes, times and dates, counts, releases of kernels and knobs of the kernel stay. So do names of groups that every machine
 /// has, by which isotherm leaves groups alone: system.slice, ssh.service and others. A tape is played before and after: it is written only
@@ -119,7 +119,7 @@ fn scrub_lines(input: &Path, part: &Path, kind: Lines, names: &mut Names, ui: &U
     Ok(())
 }
 
-/// Refuses a tape that would be played otherwise than the one it was made of.
+/// Refuses a tape whose replay would differ from that of the original.
 fn same_decisions(before: &str, after: &str, place: &str) -> Result<(), CliError> {
     let play = |text: &str| -> Result<Played, CliError> {
         let (header, tape) = Tape::read(text).map_err(|error| CliError::failed(format!("{place}: {error}")))?;

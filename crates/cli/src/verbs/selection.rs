@@ -33,7 +33,7 @@ impl PlaceArgs {
         given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
     }
 
-    /// What is meant, at all times.
+    /// The selected memory, at all times.
     pub(crate) fn selection(&self) -> Selection {
         Selection { ranges: self.range.clone(), mappings: self.mapping.clone(), ..Selection::default() }
     }

@@ -32,14 +32,14 @@ pub(crate) struct Args {
     /// Use this seed for the first repeat instead of the scenario's.
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Run each variant so often instead of the scenario's `repeats`.
+    /// Run each variant this many times instead of the scenario's `repeats`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeats: Option<u32>,
-    /// The release whose rules the simulated kernel follows: `6.12`, `7.2`, `host` for the one that runs here, or `all` side by
-    /// side [default: the scenario's, else 7.2].
+    /// The release whose rules the simulated kernel follows: `6.12`, `7.2`, `host` for the running one, or `all` side by side [default: the
+    /// scenario's, else 7.2].
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<KernelArg>,
-    /// Show these metrics, whatever the width of the table; `all`: all that there are [default: as many as fit; in CSV and JSON all].
+    /// Show these metrics, even if the table gets too wide; `all`: every metric [default: as many as fit; in CSV and JSON all].
     #[arg(long, value_name = "METRIC", value_delimiter = ',')]
     metrics: Vec<String>,
     /// End with exit code 0 even if an expectation of the scenario is missed.
@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenario and the folder that its relative paths start from. Of a file that spells its keys in the old way the user is told.
+/// The scenario and the folder that its relative paths start from. Warns the user if the scenario spells its keys in the old way.
 pub(crate) fn find(name: &str, ui: &Ui) -> Result<(Scenario, PathBuf), CliError> {
     if let Some(bundled) = BUNDLED.iter().find(|bundled| bundled.name == name) {
         let scenario = isotherm_scenario::parse(bundled.text, name)?;

@@ -11,7 +11,7 @@ use crate::format::{Format, FormatArg};
 use crate::live::daemon::{Answer, Ask, Heard, RUN, Running, Told, ask, stalled_words, told};
 use crate::ui::Ui;
 
-/// Tell what the daemon does: its sections, what they asked for and what went, and why nothing happened.
+/// Show the daemon's sections, what they asked for and what was done, and why nothing happened.
 ///
 /// The daemon is asked at its control socket, and tells the state of now. One that has none, or does not answer, has written its state to a
 /// file at most five seconds ago.

@@ -18,9 +18,9 @@ use crate::ui::Ui;
 
 /// Play a scenario at many points: traces, policies, sizes, parameters, seeds.
 ///
-/// SPACE is a TOML file that names a scenario and what is varied in it. Each run is a file of Parquet below --output, which pandas, Polars and
-/// DuckDB read as one table. The same command goes on where an earlier one was ended, and plays nothing twice. A run that fails is a row that
-/// says why. Exit code 4: some runs failed, or it was ended.
+/// SPACE is a TOML file that names a scenario and the values that vary in it. Each run is a file of Parquet below --output, which pandas,
+/// Polars and DuckDB read as one table. The same command resumes an ended sweep, and plays no run twice. A run that fails is a row with the
+/// reason. Exit code 4: some runs failed, or it was ended.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,22 +36,23 @@ pub(crate) struct Args {
     /// Folder of the dataset; it is made.
     #[arg(short, long, value_name = "FOLDER", required_unless_present_any = ["serve", "dry_run"])]
     output: Option<PathBuf>,
-    /// Say what would be played, and play nothing.
+    /// Show what would be played, and play nothing.
     #[arg(long)]
     dry_run: bool,
     /// Processes that play runs [default: one per processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with = "ray")]
     processes: Option<u16>,
-    /// Play on a Ray cluster: `local` starts one on this machine, `auto` takes the one that this machine is part of. Needs the Python package.
+    /// Play on a Ray cluster: `local` starts one on this machine, `auto` joins the cluster that this machine is part of. Needs the Python
+    /// package.
     #[arg(long, value_name = "ADDRESS")]
     ray: Option<String>,
     /// Play runs that failed before once more.
     #[arg(long)]
     retry_failed: bool,
-    /// Ask before spaces of more runs are played, and refuse them where nobody can answer.
+    /// Ask before spaces of more runs are played, and refuse them if the question cannot be answered (no terminal).
     #[arg(long, value_name = "RUNS", default_value_t = 10_000)]
     limit: u64,
-    /// Play runs that come on standard input: what --processes starts.
+    /// Play runs that come on standard input: --processes starts processes with this flag.
     #[arg(long, hide = true, exclusive = true)]
     serve: bool,
     #[command(flatten)]
@@ -88,7 +89,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     told(folder, &plan, &missing, &swept?, began.elapsed().as_secs_f64(), &args, ui)
 }
 
-/// How many runs may be planned: --limit, or more where somebody is there to agree.
+/// Number of runs that may be planned: --limit, or more if the user agrees on a terminal.
 fn agreed_limit(space: &Space, folder: &Path, args: &Args, ui: &Ui) -> Result<u64, CliError> {
     if args.dry_run {
         return Ok(RUNS_MAX);
@@ -205,7 +206,7 @@ fn told(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same by the Python package, which has Ray.
+/// The same with the Python package, which runs it on Ray.
 fn on_ray(args: &Args, space: &Path, address: &str, limit: u64, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut arguments = vec![space.as_os_str().to_owned(), "--ray".into(), address.into()];
     if let Some(folder) = &args.output {

@@ -15,7 +15,7 @@ mod live;
 
 /// Watch hot, warm, cold and swapped memory of groups and processes on the terminal.
 ///
-/// Groups are shown by the ages of their generations, the process that is chosen by the accessed-bit module or clear_refs. Nothing else
+/// Groups are shown by the ages of their generations, the process that is chosen by the accessed-bit module or clear_refs. No other state
 /// is touched. With --replay, plays a region record back. `?` shows the keys. NO_COLOR and --color never take colours away.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     keys: String,
 }
 
-/// Largest side of a captured screen: beyond, memory for the picture is wasted.
+/// Largest side of a captured screen: larger pictures would only waste memory.
 const SIDE_MAX: u16 = 1000;
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {

@@ -26,15 +26,15 @@ use crate::verbs::compact::COMPACTOR;
 use metrics::{Metrics, UserMetric};
 use outcome::{Outcome, ending, predicted, prediction, sentence, table};
 
-/// The longest trial, unless --for or --pairs says so.
+/// The longest trial, unless --for or --pairs is given.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Find out which of two configurations is better on this machine, under its own load.
 ///
 /// Runs A and B in turn, in pairs of blocks whose order is random, and compares counters of groups and numbers in files that you write. One
-/// metric decides: the first --metric, or `memory`. Six pairs tell the noise; then it says how long the trial takes at most. It ends before
-/// when it is decided, or when the guard trips. After each block all knobs hold again what they held. NONE in place of a file: nothing is
-/// configured. Exit code 4: it was stopped, or it hurt.
+/// metric decides: the first --metric, or `memory`. Six pairs show the noise; then it reports how long the trial takes at most. It ends
+/// before when it is decided, or when the guard trips. After each block all knobs hold their old values again. NONE in place of a file:
+/// nothing is configured. Exit code 4: it was stopped, or it hurt.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +42,7 @@ Examples:
   sudo isotherm daemon trial none new.toml --metric latency=/run/web/p99:lower --yes
   sudo isotherm daemon trial old.toml new.toml --metric done=/run/web/requests:higher:rate --for 4h --format json -o trial.json --yes")]
 pub(crate) struct Args {
-    /// Live configuration A, the one to compare with; `none`: nothing is configured.
+    /// Live configuration A, the base of the comparison; `none`: nothing is configured.
     #[arg(value_name = "A")]
     a: PathBuf,
     /// Live configuration B.
@@ -51,10 +51,10 @@ pub(crate) struct Args {
     /// Length of a block, the warm-up included.
     #[arg(long, value_name = "TIME", default_value = "2m")]
     block: Duration,
-    /// What is measured in this time at the start of a block does not count.
+    /// Samples in this time at the start of a block do not count.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     warm_up: Duration,
-    /// End after so many pairs of blocks.
+    /// End after this number of pairs of blocks.
     #[arg(long, value_name = "N", conflicts_with = "length")]
     pairs: Option<u32>,
     /// Last no longer than this [default: 24h].
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// The metric that decides, by name [default: the first --metric, or memory].
     #[arg(long, value_name = "NAME")]
     decide: Option<String>,
-    /// A group whose counters are compared [default: those of the `targets` tables].
+    /// Group whose counters are compared [default: those of the `targets` tables].
     #[arg(long = "cgroup", value_name = "PATH")]
     groups: Vec<String>,
     /// The difference that matters, as a share of the mean under A.
@@ -78,13 +78,13 @@ pub(crate) struct Args {
     /// Decides the order within pairs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// What `isotherm advise --format json` printed: shown next to the result.
+    /// Output of `isotherm advise --format json`: shown next to the result.
     #[arg(long, value_name = "FILE")]
     advice: Option<PathBuf>,
     /// Write the result to this file, as JSON.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Run it. Without, the plan is shown and nothing is done.
+    /// Run it. Without it, the plan is shown and nothing is done.
     #[arg(long)]
     yes: bool,
     /// Show the plan and do nothing, also with --yes.

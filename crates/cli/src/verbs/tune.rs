@@ -10,8 +10,8 @@ use crate::ui::Ui;
 /// Find settings that are better than the defaults, judged on seeds that they were not tuned on.
 ///
 /// Tries settings of policies, schemes, monitors, generations, right-sizing, tiers, compaction and memory size on recordings or scenarios.
-/// Done by the Python package with Optuna: `pip install 'isotherm[tune]'`. All flags: `isotherm tune -- --help`, and docs/use/tune.md.
-/// Exit code 4: it was ended early, and what is known is told.
+/// Done by the Python package with Optuna: `pip install 'isotherm[tune]'`. All flags: `isotherm tune -- --help`, and docs/use/tune.md. Exit
+/// code 4: it was ended early, and the results so far are reported.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

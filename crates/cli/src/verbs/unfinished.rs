@@ -6,7 +6,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::error::CliError;
 
-/// From here on, a signal that ends the process first removes the files that it is making. For verbs that do not catch signals otherwise.
+/// From here on, a signal that ends the process first removes the files that it is making. Meant for verbs that do not catch signals
+/// otherwise.
 pub(super) fn remove_on_signal() -> Result<(), CliError> {
     let ignored = ignored_signals();
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0));
@@ -21,7 +22,7 @@ pub(super) fn remove_on_signal() -> Result<(), CliError> {
     Ok(())
 }
 
-/// One bit a signal, lowest for signal 1, as by `nohup`. These must not end the process now.
+/// Signals that the process ignores, for example under `nohup`: one bit each, lowest for signal 1. These must not end the process now.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,5 +1,5 @@
-//! A caller of `compact_extfrag`, so that the original final proposal can be compared with the designs that decide by
-//! themselves. It asks for the same level again and again; any better policy is the caller's business.
+//! A caller of `compact_extfrag`, so that the original final proposal can be compared with the designs that decide by themselves. It asks
+//! for the same level again and again; a better policy is up to the caller.
 
 use super::designs::{Activity, Compactor};
 use super::explicit::{CompactExtfrag, Request};
@@ -49,10 +49,10 @@ pub struct Explicit {
 }
 
 impl Explicit {
-    /// On a node from `now` on. Whether the zone is there is known when it is asked for first.
+    /// The design for a node; time starts at `now`. Whether the zone exists is known at the first request.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// The first invalid setting.
     pub fn new(config: ExplicitConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let ExplicitConfig { zone, order, high, low, every, budget, kernel_quirks } = config;
         let request = Request { node: node.0, zone, order, high, low, budget, kernel_quirks };

@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 pub struct ControllerConfig {
     /// Time from one check of the node to the next.
     pub interval: Duration,
-    /// Huge pages to keep free, whatever was asked for recently.
+    /// Huge pages to keep free in any case, even without recent requests.
     pub keep: u64,
-    /// As many as are asked for in this time, at the recent rate, are kept free as well.
+    /// In addition, as many are kept free as the recent rate of requests would take in this time.
     pub horizon: Duration,
     /// It holds still while tasks waited for CPUs for this share of the last ten seconds, or more.
     pub max_cpu_pressure: Ratio,
@@ -68,10 +68,10 @@ struct Attempt {
 }
 
 impl Controller {
-    /// On a node from `now` on.
+    /// The design for a node; time starts at `now`.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// The first invalid setting.
     pub fn new(config: ControllerConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let control = LevelControl::new(config.aim(), node, now)?;
         Ok(Self { config, control, next: now, run: None })

@@ -5,7 +5,7 @@ use crate::daemon::{Account, Daemon, DaemonError, Report};
 use crate::host::{Compacting, NodeId};
 use isotherm_units::Instant;
 
-/// A design at work on a node, with what it did.
+/// A design at work on a node, with counts of its work.
 #[derive(Debug)]
 pub struct CompactionDaemon {
     design: Design,
@@ -17,7 +17,7 @@ impl CompactionDaemon {
     /// `design` at work on a node from `now` on.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// The first invalid setting.
     pub fn start(design: &Design, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         Ok(Self { design: design.clone(), running: design.start(node, now)?, tally: Tally::default() })
     }

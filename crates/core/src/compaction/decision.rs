@@ -5,7 +5,7 @@ use crate::host::{CompactionSignals, ZoneId, ZoneState};
 use crate::vocabulary::{FreeBlocks, MAX_ORDERS};
 use isotherm_units::Instant;
 
-/// A check of a node: the numbers that were read, and what was decided.
+/// A check of a node: the numbers that were read, and the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub at: Instant,
@@ -14,8 +14,7 @@ pub struct Decision {
     pub order: u32,
     /// Free base pages of all zones of the node.
     pub free_pages: u64,
-    /// Free blocks of the order. Without it extfrag says little: it is a share of free memory, and swings with
-    /// reclaim.
+    /// Free blocks of the order. Without it extfrag is hard to interpret: it is a share of free memory, and swings with reclaim.
     pub free_blocks: u64,
     /// Percent of free pages that lie in blocks smaller than `order`.
     pub extfrag: u32,
@@ -43,7 +42,7 @@ pub enum Verdict {
 /// Why nothing is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Not fragmented enough, or enough blocks are free.
+    /// Memory is not fragmented enough, or enough blocks are free.
     Enough,
     /// Earlier attempts failed, and the order is deferred for now.
     Deferred,
@@ -55,7 +54,7 @@ pub enum Hold {
     BackingOff,
     /// No block is predicted to become free.
     NoYield,
-    /// The host reports nothing from which a yield could be predicted.
+    /// The host reports no data from which a yield could be predicted.
     YieldUnknown,
 }
 

@@ -4,7 +4,7 @@
 /// At most 2^6 requests are skipped.
 const MAX_SHIFT: u32 = 6;
 
-/// What a zone remembers of failed compactions.
+/// A zone's memory of failed compactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferral {
     considered: u32,
@@ -41,7 +41,7 @@ impl Deferral {
         self.order_failed = self.order_failed.max(order.saturating_add(1));
     }
 
-    /// Whether the pause is the longest there is: hints about what to skip are then forgotten.
+    /// Whether the pause is the longest possible: hints about skipped blocks are then forgotten.
     pub const fn is_restarting(&self, order: u32) -> bool {
         order >= self.order_failed && self.shift == MAX_SHIFT && self.considered >= 1 << MAX_SHIFT
     }

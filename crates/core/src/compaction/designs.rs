@@ -10,7 +10,7 @@ use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-/// What one call of [`Compactor::handle_timeout`] did.
+/// Results of one call of [`Compactor::handle_timeout`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// CPU time that the call took; it has to pass before the next call.
@@ -26,7 +26,7 @@ pub trait Compactor: std::fmt::Debug {
     /// When to call [`handle_timeout`](Self::handle_timeout) next; `None`: not until a setting changes.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Does what is due at `now`. Earlier calls do nothing; after a long sleep it checks once.
+    /// Does the work that is due at `now`. Earlier calls do nothing; after a long sleep it checks once.
     ///
     /// # Errors
     /// The host's. A compaction under way is given up; the design goes on with its next check.
@@ -36,7 +36,7 @@ pub trait Compactor: std::fmt::Debug {
 /// A design with its name; an entry of [`DESIGNS`].
 #[derive(Clone, Copy, Debug)]
 pub struct DesignEntry {
-    /// Its name in files, in lower case.
+    /// Name of the design in files, in lower case.
     pub name: &'static str,
     pub summary: &'static str,
     /// Makes the design with its default settings.
@@ -71,7 +71,7 @@ macro_rules! designs {
             /// The design at work on a node from `now` on.
             ///
             /// # Errors
-            /// The first setting that makes no sense.
+            /// The first invalid setting.
             pub fn start(&self, node: NodeId, now: Instant) -> Result<Box<dyn Compactor + Send>, CompactionError> {
                 Ok(match self {
                     $(Self::$type(config) => Box::new($type::new(config.clone(), node, now)?),)*

@@ -1,10 +1,10 @@
 //! Why a design is refused.
 
-/// What is wrong with a setting or a request, and what is allowed.
+/// The fault of a setting or a request, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompactionError {
-    /// A value that makes no sense, alone or together with the others.
+    /// A value that is invalid, by itself or together with the others.
     #[error("`{place}` is {got}; allowed: {allowed}")]
     OutOfRange {
         place: String,

@@ -22,13 +22,12 @@ pub struct Request {
     pub order: u32,
     /// A zone is compacted if its extfrag is above this, percent (0 to 100).
     pub high: u32,
-    /// And until it is there or below. The original series says "below"; its code, and the kernel's, stop at the mark.
+    /// Runs go on until extfrag is at this mark or below. The original series says "below"; its code, and the kernel's, stop at the mark.
     pub low: u32,
     /// Limits of the whole request.
     #[serde(default)]
     pub budget: Budget,
-    /// Judges as the kernel would: pages in flight are not counted as free, and nobody asks whether there is room to move
-    /// pages into.
+    /// Judges as the kernel would: pages in flight are not counted as free, and no check asks whether there is room for the moved pages.
     #[serde(default)]
     pub kernel_quirks: bool,
 }
@@ -40,7 +39,7 @@ impl Request {
     }
 
     /// # Errors
-    /// The first value that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), CompactionError> {
         if !(1..ORDERS).contains(&self.order) {
             return Err(CompactionError::out_of_range("order", self.order, "1 to the largest of the zone, mostly 10"));
@@ -55,7 +54,7 @@ impl Request {
     }
 }
 
-/// A request that is worked on. Drive it until [`poll_timeout`](Self::poll_timeout) says `None`.
+/// A request that is worked on. Drive it until [`poll_timeout`](Self::poll_timeout) returns `None`.
 #[derive(Debug)]
 pub struct CompactExtfrag {
     request: Request,
@@ -70,7 +69,7 @@ impl CompactExtfrag {
     /// Takes a request on; nothing happens before the first call.
     ///
     /// # Errors
-    /// A value that makes no sense, or a node, zone or order that this host does not have.
+    /// An invalid value, or a node, zone or order that this host does not have.
     pub fn new(request: Request, now: Instant, host: &mut dyn Compacting) -> Result<Self, StartError> {
         request.validate()?;
         let mut zones = Vec::new();
@@ -138,7 +137,7 @@ impl CompactExtfrag {
         Ok(spent)
     }
 
-    /// Which zones need it and have room.
+    /// Chooses the zones that need compaction and have room.
     fn start(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Run, HostError> {
         let request = &self.request;
         let mut zones = Vec::new();

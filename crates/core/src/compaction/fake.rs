@@ -1,5 +1,5 @@
-//! A host for tests of designs: page blocks by their contents, and a compaction that scans them block by block, like the
-//! kernel. What it frees follows from the blocks, never from what a test expects.
+//! A host for tests of designs: page blocks by their contents, and a compaction that scans them block by block, like the kernel. The freed
+//! pages follow from the blocks, never from a test's expectation.
 
 use super::yields::predicted_yield;
 use super::{FreeBlocks, HUGE_ORDER};
@@ -18,7 +18,7 @@ pub(crate) struct Zone {
     scanners: (usize, usize),
 }
 
-/// Zones of one node, what the host reports of them, and the calls it got.
+/// Zones of one node, the numbers that the host reports about them, and the calls it got.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) zones: Vec<Zone>,
@@ -41,7 +41,7 @@ impl Zone {
         u64::from(BLOCK - block.movable - block.fixed)
     }
 
-    /// Wholly free blocks are of the huge order, all other free pages lie alone.
+    /// Wholly free blocks are of the huge order, all other free pages are single.
     pub(crate) fn free_blocks(&self) -> FreeBlocks {
         let whole = self.blocks.iter().filter(|block| Self::free(**block) == u64::from(BLOCK)).count() as u64;
         let pages: u64 = self.blocks.iter().map(|block| Self::free(*block)).sum();

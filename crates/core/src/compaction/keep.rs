@@ -14,10 +14,10 @@ pub(super) const PAGES_PER_BLOCK: u64 = 4096;
 /// The pause after a run that was not, doubled by each further one up to 2^6 times.
 const BACKOFF: Duration = Duration::from_ms(500);
 const MAX_BACKOFF_SHIFT: u32 = 6;
-/// Time in which what was learnt of spoilt blocks fades by an eighth.
+/// Time in which the estimate of spoilt blocks fades by an eighth.
 const RELAX_INTERVAL: Duration = Duration::from_secs(300);
 
-/// The settings of a design: what is to be kept free, and when.
+/// The settings of a design: number of huge pages to keep free, and when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
     pub(super) interval: Duration,
@@ -38,7 +38,7 @@ impl Aim {
     }
 }
 
-/// What is known of a node, and the decisions from it.
+/// State of a node, and the decisions from it.
 #[derive(Debug)]
 pub(super) struct LevelControl {
     aim: Aim,
@@ -88,7 +88,7 @@ impl LevelControl {
         Ok((decision, tasks))
     }
 
-    /// Why it does nothing. The reason reported first is the one that would have to change first.
+    /// Why the design does nothing. Of several reasons, it is the one that would have to change first.
     fn hold(&self, now: Instant, decision: &Decision, is_known: bool) -> Option<Hold> {
         let CompactionSignals { is_reclaiming, has_reclaimed, cpu_pressure_bp, .. } = decision.signals;
         match () {
@@ -111,8 +111,8 @@ impl LevelControl {
         self.spoilt.learn(tried, freed);
     }
 
-    /// A run is over: pages scanned, blocks freed, and the reasons for its end. A run that reached the goal was worth its cost,
-    /// whatever it did; a run that kswapd ended teaches nothing.
+    /// A run is over: pages scanned, blocks freed, and the reasons for its end. A run that reached the goal was worth its cost, in any
+    /// case; a run that kswapd ended teaches nothing.
     pub(super) fn finish(&mut self, now: Instant, scanned: u64, freed: u64, whys: &[Why]) {
         let is_worth = scanned > 0 && freed.saturating_mul(PAGES_PER_BLOCK) >= scanned;
         if is_worth || whys.contains(&Why::ReachedLow) {
@@ -130,8 +130,8 @@ impl LevelControl {
     }
 }
 
-/// Which zones, and how many blocks should be free in each, until demand is met with a quarter to spare. The largest yield
-/// comes first, at equal ones the highest zone, since low memory is for those who can use no other.
+/// Zones to compact, and the number of blocks that should be free in each, until demand is met with a quarter to spare. The largest yield
+/// comes first, at equal yields the highest zone, since low memory is kept for requests that can use no other.
 fn plan(zones: &[ZoneState], yields: &[Option<u64>], demand: u64) -> Vec<Task> {
     let free: u64 = zones.iter().map(|zone| zone.blocks.suitable(HUGE_ORDER)).sum();
     let wanted = demand.saturating_add((demand / 4).max(1));

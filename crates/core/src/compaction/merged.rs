@@ -1,6 +1,6 @@
-//! Proactive compaction as the kernel has it since 5.9 (docs/spec/compaction.md#s3, #s4-9, #s6-3): kcompactd checks the node's
-//! score twice a second and compacts all zones down to the low mark. Its traps are kept: neither room nor gain is checked, and
-//! the score that starts is weighted, those that stop are not.
+//! Proactive compaction as the kernel has it since 5.9 (docs/spec/compaction.md#s3, #s4-9, #s6-3): kcompactd checks the node's score twice
+//! a second and compacts all zones down to the low mark. Its pitfalls are kept: neither room nor gain is checked, and runs start by a
+//! weighted score but stop by unweighted ones.
 
 use super::designs::{Activity, Compactor};
 use super::proactiveness::{Leeway, Proactiveness, ScoreMarks};
@@ -37,7 +37,7 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// On a node; the first check comes an interval after `now`.
+    /// The design for a node; the first check comes an interval after `now`.
     ///
     /// # Errors
     /// None so far: [`Proactiveness`] is checked when it is made.

@@ -5,8 +5,8 @@
 //! compaction, one of our own. They are state machines without I/O; a [host](crate::host::Compacting) compacts for them, step by
 //! step.
 //!
-//! Behaviour follows Linux 7.2 where nothing else is said. Sections named in comments are those of the project's specification
-//! `docs/spec/compaction.md`. Design and departures in one place: `docs/mechanism/compaction.md#fragmentation`.
+//! Behaviour follows Linux 7.2 unless a comment names another release. Sections named in comments are sections of the project's
+//! specification `docs/spec/compaction.md`. Design and departures in one place: `docs/mechanism/compaction.md#fragmentation`.
 
 mod caller;
 mod controller;

@@ -40,7 +40,7 @@ pub enum Leeway {
     /// The distance of the marks shrinks towards 100: more often, and less each time.
     #[default]
     Shrinking,
-    /// As in 5.9: always 10, and the low mark not below 5.
+    /// As in 5.9: the leeway is always 10, and the low mark not below 5.
     Fixed,
 }
 
@@ -54,13 +54,13 @@ pub struct ScoreMarks {
 }
 
 impl Proactiveness {
-    /// Never starts and stops what runs.
+    /// Whether compaction never starts, and a running one stops.
     pub const fn is_off(self) -> bool {
         self.0 == 0
     }
 
-    /// Its marks. From 1 to 10 `high` is 100, which no score exceeds: it never starts. Source: Linux
-    /// 7.2 `mm/compaction.c`, `fragmentation_score_wmark`.
+    /// Marks of the score at this proactiveness. From 1 to 10 `high` is 100, which no score exceeds: it never starts. Source: Linux 7.2
+    /// `mm/compaction.c`, `fragmentation_score_wmark`.
     pub fn marks(self, leeway: Leeway) -> ScoreMarks {
         let low = 100 - self.0;
         match leeway {

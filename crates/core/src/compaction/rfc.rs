@@ -40,7 +40,7 @@ impl Default for RfcConfig {
     }
 }
 
-/// By order; 100 is off.
+/// Entries by order; 100 is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Table {
     low: [u32; MAX_ORDERS],
@@ -99,20 +99,20 @@ pub struct Rfc {
     deferrals: BTreeMap<ZoneId, Deferral>,
 }
 
-/// Its runs are for no particular order; deferral counts them as the lowest.
+/// Its runs are for no particular order; deferral counts them as runs for the lowest one.
 const NO_ORDER: u32 = 0;
 
 impl Rfc {
-    /// On a node from `now` on.
+    /// The design for a node; time starts at `now`.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// The first invalid setting.
     pub fn new(config: RfcConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let table = config.table()?;
         Ok(Self { table, interval: config.interval, node, next: now, run: None, deferrals: BTreeMap::new() })
     }
 
-    /// The lowest order that says that a zone should be compacted, and that has room for it.
+    /// The lowest order at which a zone should be compacted and has room for it.
     fn trigger(&self, zone: &ZoneState) -> Option<u32> {
         (1..zone.blocks.orders()).find(|&order| {
             zone.blocks.extfrag(order) > self.table.high[order as usize] && has_room(zone, order, Gap::Linux5_3)

@@ -7,10 +7,10 @@ use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Pages scanned in one step: 8 page blocks of 512. Between steps budgets are checked and others have their turn.
+/// Pages scanned in one step: 8 page blocks of 512. Between steps budgets are checked and other daemons have their turn.
 const STEP_PAGES: u64 = 4096;
 
-/// What a compaction may cost at most. `None`: no limit. Zero: nothing is done.
+/// Limits of the cost of a compaction. `None`: no limit. Zero: nothing is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Budget {
@@ -26,12 +26,12 @@ pub struct Budget {
     /// Elapsed time since the compaction started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall: Option<Duration>,
-    /// Pages looked at without a block becoming free.
+    /// Pages scanned without a block becoming free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fruitless_pages: Option<u64>,
 }
 
-/// Which limit of a [`Budget`] was reached.
+/// The limit of a [`Budget`] that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetLimit {
@@ -83,16 +83,16 @@ impl From<CompactEnd> for Why {
     }
 }
 
-/// How the compaction of one zone ended, and what it did.
+/// How the compaction of one zone ended, and its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneReport {
     pub zone: ZoneId,
-    /// Why it ended, or did not begin.
+    /// Why the compaction ended, or did not begin.
     pub why: Why,
     /// extfrag of the order in question before, percent.
     pub extfrag_before: u32,
     pub extfrag_after: u32,
-    /// What was done in this zone, all steps together.
+    /// Work in this zone, all steps together.
     pub work: Compacted,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Task {
     pub(super) order: u32,
 }
 
-/// How it is done.
+/// Mode of the compaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manner {
     pub(super) mode: CompactMode,
@@ -120,7 +120,7 @@ pub(super) struct Run {
     started: Instant,
     waiting: VecDeque<Task>,
     current: Option<Current>,
-    /// Of all zones, against the budget.
+    /// Work in all zones, which counts against the budget.
     total: Compacted,
     is_cancelled: bool,
 }
@@ -151,7 +151,7 @@ impl Run {
         }
     }
 
-    /// A step: what it did, and the report of the zone if that is done.
+    /// One step: its work, and the report of the zone if the zone is done.
     pub(super) fn step(
         &mut self,
         now: Instant,
@@ -199,7 +199,7 @@ impl Run {
         self.current.is_none() && self.waiting.is_empty()
     }
 
-    /// Why nothing more may be done at all.
+    /// Why all further work is forbidden.
     fn over(&self, now: Instant) -> Option<Why> {
         let Budget { pages, cpu, stall, wall, fruitless_pages } = self.manner.budget;
         let total = &self.total;

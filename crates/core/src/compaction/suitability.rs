@@ -11,7 +11,7 @@ pub const EXTFRAG_THRESHOLD: i32 = 500;
 /// A zone as a watermark check sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level<'a> {
-    /// `NR_FREE_PAGES`: free pages, those on per-CPU lists aside.
+    /// `NR_FREE_PAGES`: free pages, without those on per-CPU lists.
     pub free: u64,
     /// Free blocks of types that the request may take.
     pub blocks: &'a FreeBlocks,
@@ -20,8 +20,8 @@ pub struct Level<'a> {
 }
 
 impl Level<'_> {
-    /// Whether a request for `order` leaves more than `mark` pages free and there is a block for it. A mark that is just
-    /// met is not enough. Source: Linux 7.2 `mm/page_alloc.c`, `__zone_watermark_ok`.
+    /// Whether a request for `order` leaves more than `mark` pages free and there is a block for it. A mark that is met exactly is not
+    /// enough. Source: Linux 7.2 `mm/page_alloc.c`, `__zone_watermark_ok`.
     pub fn watermark_ok(&self, order: u32, mark: u64) -> bool {
         let taken = 1_u64.checked_shl(order).map_or(u64::MAX, |pages| pages - 1);
         // The kernel's `free` is signed: a request for more than there is does not meet any mark.
@@ -30,7 +30,7 @@ impl Level<'_> {
     }
 }
 
-/// How many free pages compaction wants beyond the mark, to move pages into.
+/// Number of free pages that compaction wants above the mark, as targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gap {
     /// Twice the request, at most 32 pages.
@@ -57,7 +57,7 @@ pub fn margin(order: u32, marks: &Marks, gap: Gap) -> u64 {
 /// The verdict on compaction for an order before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suitability {
-    /// There is such a block: nothing to do.
+    /// There is a free block, so compaction is not needed.
     Met,
     /// Too few free pages to move others into.
     TooFull,
@@ -67,7 +67,7 @@ pub enum Suitability {
     Suitable,
 }
 
-/// Whether compacting for `order` above `mark` makes sense; `marks` of the zone. Without CMA and for a caller that may wait.
+/// Whether compacting for `order` above `mark` makes sense; `marks` of the zone. Computed without CMA and for a caller that may wait.
 /// Source: Linux 7.2 `mm/compaction.c`, `compaction_suit_allocation_order`.
 pub fn suitability(level: &Level<'_>, order: u32, mark: u64, marks: &Marks, gap: Gap) -> Suitability {
     if level.watermark_ok(order, mark) {

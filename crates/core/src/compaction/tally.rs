@@ -1,11 +1,11 @@
-//! What a design did on a node, as counts and as text.
+//! Work of a design on a node, as counts and as text.
 
 use super::{Activity, Budget, Design, Hold, Verdict, Why};
 use crate::host::HostError;
 use isotherm_units::Duration;
 use std::collections::BTreeMap;
 
-/// What a design did on a node so far.
+/// Work of a design on a node so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Checks of the node.
@@ -14,7 +14,7 @@ pub struct Tally {
     pub starts: u64,
     /// Calls that the host refused or failed.
     pub refusals: u64,
-    /// The last of them.
+    /// The last refusal.
     refused: Option<String>,
     /// Times it did nothing, by reason.
     holds: BTreeMap<&'static str, u64>,
@@ -45,7 +45,7 @@ impl Tally {
         self.refused = Some(refusal.to_string());
     }
 
-    /// All of it as text, with what held it back.
+    /// All counts as text, with the reasons that held the design back.
     pub fn words(&self, design: &Design) -> Vec<String> {
         let Self { checks, starts, .. } = self;
         let mut words = vec![format!("looked {checks} times, started {starts} times")];

@@ -266,8 +266,8 @@ mod merged {
         assert!(reports.iter().all(|report| report.work.scanned_migrate == 99 * 512));
     }
 
-    /// Section 10: the start is weighted by node, the stop is not. Small zones without a problem are compacted, and a large
-    /// zone that is not fragmented hides a small one that is.
+    /// Section 10: the start is weighted by node, the stop is not. Small zones without a problem are compacted, and a large unfragmented
+    /// zone hides a small fragmented one.
     #[test]
     fn zones_are_weighted_to_start_but_not_to_stop() {
         let zones = vec![Zone::of(100, 128, 0), Zone::of(1000, 0, 0)];
@@ -563,7 +563,7 @@ fn every_design_is_written_read_and_started() {
 }
 
 proptest! {
-    /// Whatever the blocks hold, no design undoes free blocks, and all come to an end.
+    /// For any blocks, no design loses free blocks, and every run ends.
     #[test]
     fn designs_never_lose_free_blocks(
         uses in prop::collection::vec((0u32..=512, 0u32..64, any::<bool>()), 1..60),

@@ -27,8 +27,8 @@ pub fn predicted_yield(blocks: &[BlockUse], margin: u64) -> u64 {
     best
 }
 
-/// The same where single blocks are unknown: free Movable pages in smaller pieces, in whole blocks, less the share that turned
-/// out spoilt of late, in millionths.
+/// The estimate without knowledge of single blocks: free Movable pages in smaller pieces, in whole blocks, less the share that turned out
+/// spoilt of late, in millionths.
 pub fn estimated_yield(movable: &super::FreeBlocks, spoilt_ppm: u64) -> u64 {
     let scattered = movable.pages() - (movable.suitable(HUGE_ORDER) << HUGE_ORDER);
     let share = u128::from(scattered) * u128::from(1_000_000 - spoilt_ppm.min(1_000_000));
@@ -39,11 +39,11 @@ pub fn estimated_yield(movable: &super::FreeBlocks, spoilt_ppm: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoilRate(u64);
 
-/// The assumption before anything was tried: one block in ten.
+/// The assumption before the first attempt: one block in ten.
 const START_PPM: u64 = 100_000;
 /// A block changes the average by one part in eight.
 const WEIGHT: u64 = 8;
-/// More blocks of one attempt say no more.
+/// More blocks of one attempt add no information.
 const MAX_BLOCKS: u64 = 256;
 
 impl Default for SpoilRate {
@@ -75,7 +75,7 @@ impl SpoilRate {
         }
     }
 
-    /// Time has passed: what was learnt counts less.
+    /// Time has passed: earlier observations count less.
     pub fn relax(&mut self) {
         if self.0 > START_PPM {
             self.0 -= (self.0 - START_PPM).div_ceil(WEIGHT);

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A value that a tool refuses, with what is allowed.
+/// A value that a tool refuses, with the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{key}` is {got}; allowed: {allowed}")]
 pub struct GenerationsError {

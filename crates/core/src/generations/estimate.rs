@@ -1,9 +1,9 @@
 //! How much memory was used within a window, from one reading of the generations.
 //!
-//! A walk finds what was used since the walk before, and leaves it in the generation that was the youngest until then. So with
-//! walks at times `w3 < w2 < w1`, and generations made at these times, the one made at `w2` holds the pages last used between
-//! `w2` and `w1`. A page's last use is known within one generation, and as of the last walk: later uses are seen by the next
-//! walk. The oldest generation also holds what earlier ones held, so nothing is known beyond it.
+//! A walk finds pages that were used since the walk before, and leaves them in the generation that was the youngest until then. So with
+//! walks at times `w3 < w2 < w1`, and generations made at these times, the one made at `w2` holds the pages last used between `w2` and
+//! `w1`. A page's last use is known within one generation, and as of the last walk: later uses are seen by the next walk. The oldest
+//! generation also holds what earlier ones held, so nothing is known beyond it.
 
 use crate::vocabulary::{GenerationRow, pages_of};
 use serde::Serialize;
@@ -19,13 +19,13 @@ pub struct Estimate {
     pub high_pages: u64,
     /// Pages used within [`reported_window_ms`](Self::reported_window_ms); 0 where that is `None`.
     pub pages: u64,
-    /// The window closest to the one asked for that begins with a generation; of two equally close, the longer. `None`: all
-    /// that there is lies in the oldest generation or is too new.
+    /// The window closest to the requested one that begins with a generation; of two equally close windows, the longer. `None`: all that
+    /// there is lies in the oldest generation or is too new.
     pub reported_window_ms: Option<u64>,
 }
 
 impl Estimate {
-    /// The sum over groups: what is known of all of them; `None` as soon as one has no estimate.
+    /// The sum over groups: an estimate for all of them; `None` as soon as one has no estimate.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let reported = self.reported_window_ms.zip(other.reported_window_ms);
@@ -39,7 +39,7 @@ impl Estimate {
     }
 }
 
-/// What the rows of a group say about a window. Rows are oldest first, as they are read.
+/// The estimate for a window from the rows of a group. Rows are oldest first, as they are read.
 ///
 /// Uses through file descriptors are not in it: they move no page to a younger generation (docs/spec/mglru.md#s2-2).
 pub fn estimate(rows: &[GenerationRow], window_ms: u64) -> Estimate {

@@ -28,13 +28,14 @@ pub struct EstimatorConfig {
     pub targets: Vec<String>,
     /// Time between two ageings, 10 ms and more. Costs a walk over all page tables of the targets each.
     pub interval: Duration,
-    /// Memory used within this time counts as in use. One or two times `interval` are reported exactly; otherwise there are only
+    /// Memory used within this time counts as in use. Windows of one or two times `interval` are reported exactly; other windows have only
     /// bounds. Left out: one interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
-    /// Whether walks scan all page tables. Otherwise they skip what they believe idle, cost less, and miss some.
+    /// Whether walks scan all page tables. Otherwise walks skip areas that they take for idle, cost less, and miss some pages.
     pub force_scan: bool,
-    /// What walks look at: 0 files only, 1 to 200 both types, `"max"` anonymous memory only. The other type grows old in use.
+    /// Types of memory that walks scan: 0 files only, 1 to 200 both types, `"max"` anonymous memory only. Pages of the other type grow old
+    /// although they are used.
     pub can_swap: Swappiness,
 }
 
@@ -59,7 +60,7 @@ impl EstimatorConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), GenerationsError> {
         check_targets(&self.targets)?;
         if self.interval < INTERVAL_MIN {
@@ -104,7 +105,7 @@ pub fn covers(target: &str, path: &str) -> bool {
     target == TARGETS_ALL || path.strip_prefix(target).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What was read of a group on a node, after its ageing.
+/// The rows of a group on a node, after its ageing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupReading {
     /// The group, the node, and its generations.
@@ -120,12 +121,12 @@ pub struct GroupReading {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reading {
     pub at_ns: u64,
-    /// In the order in which the host lists them.
+    /// Groups, in the order in which the host lists them.
     pub groups: Vec<GroupReading>,
 }
 
 impl Reading {
-    /// Of all groups together. Bounds are as narrow as this reading and earlier ones make them.
+    /// The estimate for all groups together. Bounds are as narrow as this reading and earlier ones make them.
     pub fn estimate(&self) -> Estimate {
         let narrowed = |group: &GroupReading| {
             let total = crate::vocabulary::pages_of(&group.listing.rows);
@@ -148,7 +149,7 @@ pub struct Estimator {
     config: EstimatorConfig,
     due: Option<Instant>,
     missed: u64,
-    /// What is known of each group on each node.
+    /// History of each group on each node.
     known: BTreeMap<Lruvec, Known>,
     /// The last reading failed: generations may have been made since.
     is_stale: bool,
@@ -165,7 +166,7 @@ impl Estimator {
     /// Not running yet.
     ///
     /// # Errors
-    /// A value of `config` that makes no sense.
+    /// An invalid value of `config`.
     pub fn new(config: EstimatorConfig) -> Result<Self, GenerationsError> {
         config.validate()?;
         Ok(Self {
@@ -202,8 +203,8 @@ impl Estimator {
         &self.why
     }
 
-    /// Makes a generation of each target if one is due at `now`, and reads. Early calls do nothing and give `None`; so does a
-    /// call that could not read; [`why`](Self::why) then says so. After a long sleep it does so once, and counts what it missed.
+    /// Makes a generation of each target if one is due at `now`, and reads. Early calls do nothing and give `None`; so does a call that
+    /// could not read; [`why`](Self::why) then holds the reason. After a long sleep it does so once, and counts the runs that it missed.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn GenerationsHost) -> Option<Reading> {
         let due = self.due.filter(|&due| due <= now)?;
         let intervals = now.since(due).ns() / self.config.interval.ns();
@@ -251,7 +252,7 @@ impl Estimator {
         }
     }
 
-    /// What is known of a group. The history itself finds out when another group has the number of one that is gone.
+    /// History of a group. The history itself detects that a new group has the number of one that is gone.
     fn history_of(&mut self, lruvec: Lruvec) -> History {
         self.known.remove(&lruvec).map_or_else(|| History::new(LOOKS), |known| known.history)
     }

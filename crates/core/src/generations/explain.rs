@@ -1,11 +1,11 @@
-//! Why a tool did what it did, or nothing, as text.
+//! Reasons of a tool's actions, or of their absence, as text.
 
 use super::estimator::EstimatorConfig;
 use super::outcomes::{GenerationReason, GenerationWhy};
 use super::reclaimer::ReclaimerConfig;
 use isotherm_units::{Bytes, Ratio};
 
-/// Sentences on how proactive reclaim fared, what held it back most first.
+/// Sentences on the results of proactive reclaim; the reason that held it back most often comes first.
 pub fn explain_reclaimer(config: &ReclaimerConfig, why: &GenerationWhy) -> Vec<String> {
     let evicted = why.of(GenerationReason::Evicted);
     let mut said = vec![match (why.passes.begun, evicted.bytes) {
@@ -43,7 +43,7 @@ pub fn explain_reclaimer(config: &ReclaimerConfig, why: &GenerationWhy) -> Vec<S
     said
 }
 
-/// Sentences on how working-set estimation fared.
+/// Sentences on the results of working-set estimation.
 pub fn explain_estimator(config: &EstimatorConfig, why: &GenerationWhy) -> Vec<String> {
     let aged = why.of(GenerationReason::Aged).times;
     let mut said = vec![format!("Generations were made {aged} times in {} passes.", why.passes.begun)];

@@ -1,4 +1,4 @@
-//! A host with generations for tests: pages by group, and which of them are used.
+//! A host with generations for tests: pages by group, and whether each is used.
 
 use super::{Ageing, Eviction};
 use crate::host::{Answer, Gauge, Gauging, GenerationCapabilities, Generational, HostError, NodeId};
@@ -16,7 +16,7 @@ pub(crate) struct FakeGroup {
     pub(crate) max_seq: u64,
     /// Number of requested pages that cannot be evicted.
     pub(crate) stuck: u64,
-    /// Refaults of this group alone; the host's `refault_bytes` are added for the first group.
+    /// Refaults of this group only; the host's `refault_bytes` are added for the first group.
     pub(crate) refault_bytes: u64,
 }
 

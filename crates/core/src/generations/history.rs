@@ -1,8 +1,8 @@
-//! What earlier readings add: bounds for windows that reach further back than the four generations there are.
+//! Bounds from earlier readings, for windows that reach further back than the four generations there are.
 //!
-//! The oldest generation swallows the one before it at each ageing. Pages idle for longer than its age were in it at earlier
-//! readings, too, so its smallest size since then is the upper bound. Of what it holds now, only what it swallowed since can be
-//! younger: the rest is the lower bound.
+//! The oldest generation swallows the one before it at each ageing. Pages idle for longer than its age were in it at earlier readings, too,
+//! so its smallest size since then is the upper bound. Of the pages it holds now, only pages that it swallowed since can be younger: the
+//! rest is the lower bound.
 
 use crate::vocabulary::{GenerationRow, pages_of};
 use isotherm_units::Instant;
@@ -27,7 +27,7 @@ struct Sample {
     max_seq: u64,
     total: u64,
     oldest: u64,
-    /// Age of the oldest generation: it holds what was not used for this time.
+    /// Age of the oldest generation: its pages were not used for this time.
     reach_ms: u64,
 }
 
@@ -44,8 +44,8 @@ impl History {
         Self { samples: VecDeque::new(), most: most.max(1) }
     }
 
-    /// Takes in what was read at `now`. Nothing is learnt of a group with fewer than two generations. A group whose numbers went
-    /// back is another one: what was known is forgotten.
+    /// Takes in the rows that were read at `now`. A group with fewer than two generations gives no information. A group whose numbers went
+    /// back is another one: its history is forgotten.
     pub fn push(&mut self, now: Instant, rows: &[GenerationRow]) {
         let [oldest, second, ..] = rows else { return };
         let youngest = rows.last().expect("two at least");

@@ -1,4 +1,5 @@
-//! Thrashing prevention: what a value of `min_ttl_ms` would do now, and the largest one that is safe (docs/spec/mglru.md#s10).
+//! Thrashing prevention: the effect that a value of `min_ttl_ms` would have now, and the largest value that is safe
+//! (docs/spec/mglru.md#s10).
 //!
 //! The switch protects no page. While the node's daemon reclaims and everything that it could evict is younger than the time to live, it
 //! has a process killed. Ages of generations show beforehand whether a value would kill.
@@ -25,12 +26,12 @@ pub struct Forecast {
     /// Age of the oldest generation that may be evicted, in the group where it is oldest. `None`: no group has pages to evict, and every
     /// value but 0 kills.
     pub oldest_ms: Option<u64>,
-    /// The largest value that would not kill now, at most what the kernel's 32 bits hold; 0: only off is safe.
+    /// The largest value that would not kill now, at most the kernel's 32 bits; 0: only off is safe.
     pub largest_safe_ms: u64,
 }
 
-/// The effect of `min_ttl_ms` (0 is off) on a node with these groups. `swappiness` says which types may be evicted there: without free
-/// swap, files alone.
+/// The effect of `min_ttl_ms` (0 is off) on a node with these groups. `swappiness` decides which types may be evicted there: without free
+/// swap, only files.
 pub fn forecast(min_ttl_ms: u64, groups: &[GroupFacts<'_>], swappiness: Swappiness) -> Forecast {
     let evictable = |row: &GenerationRow| {
         let anon = if swappiness.takes_anon() { row.anon_pages } else { 0 };

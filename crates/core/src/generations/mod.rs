@@ -1,9 +1,9 @@
-//! Tools over the generations of the Multi-Gen LRU: how much memory is in use, what is cold, and freeing it before it is missed.
+//! Tools over the generations of the Multi-Gen LRU: they estimate the memory in use, find cold memory, and free it before memory is short.
 //!
-//! The kernel sorts pages by when a walk over page tables last saw them in use, two to four generations for each memory cgroup
-//! and node. Its file `lru_gen` shows their sizes and takes commands: make a generation, evict generations. The tools here need
-//! no more than that: an [`Estimator`] makes a generation each interval and says how much memory was used within a window, with
-//! bounds. A [`Reclaimer`] evicts old pages, within a budget, and stops when that does harm.
+//! The kernel sorts pages by when a walk over page tables last saw them in use, two to four generations for each memory cgroup and node.
+//! Its file `lru_gen` shows their sizes and takes commands: make a generation, evict generations. The tools here need only that: an
+//! [`Estimator`] makes a generation each interval and reports how much memory was used within a window, with bounds. A [`Reclaimer`] evicts
+//! old pages, within a budget, and stops when that does harm.
 //!
 //! The `Display` of [`Ageing`] and [`Eviction`] is the kernel's text (docs/spec/mglru.md#s14); the file is read and written by
 //! `crates/texts`. Design, precision and traps: `docs/mechanism/mglru.md#generations-in-user-space`.

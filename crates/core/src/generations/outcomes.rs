@@ -19,16 +19,16 @@ pub struct Times {
 pub enum GenerationReason {
     /// The group was aged: a new generation was made.
     Aged,
-    /// No generation but the two youngest is as old as the threshold: nothing is cold.
+    /// No generation, except perhaps the two youngest, is as old as the threshold: nothing is cold.
     NothingOld,
     /// Cold memory was found, but others had used up the budget.
     BudgetUsed,
     /// Cold memory was found, but memory pressure is above its limit.
     Pressure,
-    /// Cold memory was found, but too much of what was evicted came back.
+    /// Cold memory was found, but too many of the evicted pages came back.
     Refaults,
     Evicted,
-    /// Asked for, but still there: in use after all, locked, being written, or without a place in swap.
+    /// Evicted on request, but still there: in use after all, locked, being written, or without a place in swap.
     StillThere,
     /// There is no group of that name.
     NoGroup,
@@ -57,11 +57,11 @@ pub const GENERATION_REASONS: [(GenerationReason, &str); 10] = [
 pub struct Passes {
     /// Passes that were begun.
     pub begun: u64,
-    /// Of these, it was backing off for memory pressure.
+    /// Passes among `passes` in which it was backing off for memory pressure.
     pub pressure: u64,
-    /// Of these, it was backing off for refaults.
+    /// Passes in which it was backing off for refaults.
     pub refaults: u64,
-    /// Of these, a number that it steers by could not be read; it then goes on as if that were calm.
+    /// Passes in which a number that steers it could not be read; the tool then goes on as if that number were calm.
     pub unread: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Passes {
 pub struct GenerationWhy {
     pub passes: Passes,
     by_reason: [Times; GENERATION_REASONS.len()],
-    /// What the host said the last time that it refused something.
+    /// Message of the host's last refusal.
     pub last_refusal: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl GenerationWhy {
         self.last_refusal = Some(error.to_string());
     }
 
-    /// The sum with the counts of another of the same passes.
+    /// The sum with other counts of the same passes.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let mut sum = self.clone();

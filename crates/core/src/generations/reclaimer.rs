@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Age of the oldest of four generations right after an ageing, in intervals.
 const OLDEST_INTERVALS: u64 = 3;
-/// Passes whose evictions are compared with what comes back.
+/// Passes whose evictions are compared with later refaults.
 const PASSES_BLAMED: usize = 8;
 
 /// Settings of a proactive reclaimer.
@@ -22,22 +22,23 @@ const PASSES_BLAMED: usize = 8;
 pub struct ReclaimerConfig {
     /// Paths of groups; each stands for all below it, too. Default: `/`, all.
     pub targets: Vec<String>,
-    /// Generations of this age and more are evicted. Their pages were not used for that long, less one interval at most.
+    /// Generations of this age and more are evicted. Their pages were not used for this time, less one interval at most.
     pub threshold: Duration,
     /// Time between two ageings and passes, from a third of the threshold up to all of it: no generation gets older than three
     /// intervals. Left out: half of the threshold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
-    /// How readily anonymous pages go rather than those of files. Default 60, as kernels are; without swap set 0.
+    /// Preference for anonymous pages over pages of files. Default 60, as kernels are; without swap set 0.
     pub swappiness: Swappiness,
     /// Bytes to evict in a pass at most, at least one page. Default 128 MiB.
     pub budget: Bytes,
     /// Passes are left out, and the budget halved, after an interval in which some task was stalled by memory for more than
     /// this share of the time. Default 0.1 %.
     pub pressure: Ratio,
-    /// Likewise after an interval in which more came back than this share of what the last eight passes evicted. Default 5 %.
+    /// It also backs off after an interval in which more pages came back than this share of the evictions of the last eight passes. Default
+    /// 5 %.
     pub refaults: Ratio,
-    /// Whether walks look everywhere, as for estimates.
+    /// Whether walks scan everywhere, as for estimates.
     pub force_scan: bool,
 }
 
@@ -65,7 +66,7 @@ impl ReclaimerConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), GenerationsError> {
         check_targets(&self.targets)?;
         let (interval, threshold) = (self.interval(), self.threshold);
@@ -87,7 +88,8 @@ impl ReclaimerConfig {
         self.estimator().validate()
     }
 
-    /// The part that ages and reads. Both types are walked, whatever may be evicted: what is not walked grows old in use.
+    /// The part that ages and reads. Both types are walked, even if only one may be evicted: memory that is not walked grows old although
+    /// it is used.
     fn estimator(&self) -> EstimatorConfig {
         EstimatorConfig {
             targets: self.targets.clone(),
@@ -102,7 +104,7 @@ impl ReclaimerConfig {
 /// The result of one pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pass {
-    /// The generations as they were before anything was evicted.
+    /// The generations before anything was evicted.
     pub reading: Reading,
     /// Bytes in generations of the threshold's age and more.
     pub cold_bytes: u64,
@@ -123,7 +125,7 @@ pub struct Reclaimer {
     config: ReclaimerConfig,
     estimator: Estimator,
     budget: u64,
-    /// When gauges were read last, and what they said.
+    /// Time of the last reading of gauges, and their values.
     before: Option<(Instant, Readings)>,
     /// Bytes evicted by the last passes.
     evicted: VecDeque<u64>,
@@ -134,7 +136,7 @@ pub struct Reclaimer {
 #[derive(Clone, Debug, Default)]
 struct Readings {
     stalled_us: Option<u64>,
-    /// By the host's number of the group; those that could be read.
+    /// Keyed by the host's number of the group; only groups that could be read.
     refaulted_bytes: BTreeMap<u64, u64>,
 }
 
@@ -160,7 +162,7 @@ impl Reclaimer {
     /// Not running yet.
     ///
     /// # Errors
-    /// A value of `config` that makes no sense.
+    /// An invalid value of `config`.
     pub fn new(config: ReclaimerConfig) -> Result<Self, GenerationsError> {
         config.validate()?;
         let estimator = Estimator::new(config.estimator())?;
@@ -195,7 +197,7 @@ impl Reclaimer {
         sum
     }
 
-    /// Ages, and evicts what is old, if a pass is due at `now`. Otherwise as [`Estimator::handle_timeout`].
+    /// Ages, and evicts old generations, if a pass is due at `now`. Otherwise as [`Estimator::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn GenerationsHost) -> Option<Pass> {
         let reading = self.estimator.handle_timeout(now, host)?;
         let readings = self.read_gauges(host);
@@ -259,7 +261,7 @@ impl Reclaimer {
         refaulted_bytes.is_some_and(is_too_much).then_some(GenerationReason::Refaults)
     }
 
-    /// Groups with something cold, most first.
+    /// Groups with cold memory, most first.
     fn cold_groups<'a>(&mut self, reading: &'a Reading) -> Vec<Cold<'a>> {
         let threshold_ms = self.config.threshold.ns() / 1_000_000;
         let mut cold = Vec::new();
@@ -289,7 +291,7 @@ impl Reclaimer {
         rows.iter().filter(|row| row.seq <= min_gen_nr).map(pages).fold(0, u64::saturating_add)
     }
 
-    /// Spends the budget, on those with the most cold memory first. Bytes freed.
+    /// Spends the budget, first on groups with the most cold memory. Bytes freed.
     fn evict(&mut self, cold: &mut [Cold<'_>], host: &mut dyn GenerationsHost) -> u64 {
         let mut left = self.budget / PAGE_BYTES;
         let mut orders = Vec::with_capacity(cold.len());

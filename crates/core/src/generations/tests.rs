@@ -29,7 +29,7 @@ fn reclaimer(change: impl FnOnce(&mut ReclaimerConfig)) -> Reclaimer {
     reclaimer
 }
 
-/// Spec 14.3, working-set estimation: every T a forced ageing; what is older than the window is cold, the rest in use.
+/// Spec 14.3, working-set estimation: a forced ageing every T; pages older than the window are cold, the rest in use.
 #[test]
 fn pattern_working_set_estimation() {
     let mut host = FakeHost::default();
@@ -71,8 +71,8 @@ fn pattern_ranking_by_cold_memory() {
     assert_eq!(cold, [(900, "/b".to_owned()), (200, "/a".to_owned())]);
 }
 
-/// Spec 14.3, proactive reclaim: the youngest row of the threshold's age is evicted with a limit; what is too little goes to
-/// the next group.
+/// Spec 14.3, proactive reclaim: the youngest row of the threshold's age is evicted with a limit; the rest of the limit goes to the next
+/// group.
 #[test]
 fn pattern_proactive_reclaim() {
     let mut host = FakeHost::default();
@@ -247,7 +247,7 @@ fn targets_stand_for_what_lies_below_them() {
     assert_eq!(nobody.why().of(GenerationReason::NoGroup).times, 1);
 }
 
-/// A group that comes later is aged from the next pass on; one that is replaced is found again after a refusal.
+/// A group that comes later is aged from the next pass on; a replaced group is found again after a refusal.
 #[test]
 fn groups_come_and_go() {
     let mut host = FakeHost::default();

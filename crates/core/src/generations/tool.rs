@@ -9,13 +9,13 @@ use crate::host::GenerationsHost;
 use isotherm_units::Instant;
 use serde::{Deserialize, Serialize};
 
-/// What a tool does, and how: `mode` and the keys that go with it.
+/// Kind and settings of a tool: `mode` and its keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "kebab-case")]
 pub enum ToolConfig {
     /// Estimates the working set.
     Estimate(EstimatorConfig),
-    /// Evicts what is old before it is missed.
+    /// Evicts old generations before memory is short.
     Reclaim(ReclaimerConfig),
 }
 
@@ -28,7 +28,7 @@ impl ToolConfig {
         }
     }
 
-    /// The same settings for these groups.
+    /// The settings with these groups as targets.
     #[must_use]
     pub fn with_targets(self, targets: Vec<String>) -> Self {
         match self {
@@ -40,7 +40,7 @@ impl ToolConfig {
     /// Checks all values.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), GenerationsError> {
         match self {
             Self::Estimate(config) => config.validate(),
@@ -54,7 +54,7 @@ impl ToolConfig {
 pub enum Tool {
     /// Estimates the working set.
     Estimate(Box<Estimator>),
-    /// Evicts what is old.
+    /// Evicts old generations.
     Reclaim(Box<Reclaimer>),
 }
 
@@ -63,11 +63,11 @@ pub enum Tool {
 pub enum Sample {
     /// The estimator's reading.
     Estimate(Reading),
-    /// They were read, and what is old was evicted.
+    /// Generations were read, and the old ones were evicted.
     Reclaim(Pass),
 }
 
-/// What a tool has done so far.
+/// Counts of a tool's work so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolAccount {
     /// Counts of what happened to the groups.
@@ -80,7 +80,7 @@ impl Tool {
     /// A tool that begins at `now`.
     ///
     /// # Errors
-    /// A value that makes no sense.
+    /// An invalid value.
     pub fn start(config: ToolConfig, now: Instant) -> Result<Self, GenerationsError> {
         Ok(match config {
             ToolConfig::Estimate(config) => {

@@ -7,15 +7,15 @@ const NO_PROCESSES: &str = "this host takes in no processes";
 
 /// Takes processes in as targets, by their numbers on the machine. Calls that a host does not implement answer "not here".
 pub trait Adopting {
-    /// Whether it can read accessed bits of processes now.
+    /// Whether the host can read accessed bits of processes now.
     ///
     /// # Errors
-    /// [`HostError::NotHere`] with what is missing, [`HostError::Failed`].
+    /// [`HostError::NotHere`] with the missing feature, [`HostError::Failed`].
     fn can_look(&mut self) -> Result<(), HostError> {
         Err(HostError::NotHere(NO_PROCESSES))
     }
 
-    /// Makes a process a target. The number is one that no other target has.
+    /// Makes a process a target. No other target has this number.
     ///
     /// # Errors
     /// [`HostError::Gone`] if the process has ended, [`HostError::NotHere`], [`HostError::Failed`].
@@ -23,7 +23,7 @@ pub trait Adopting {
         Err(HostError::NotHere(NO_PROCESSES))
     }
 
-    /// Lets go of a target, which is [`HostError::Gone`] from now on. An unknown one is ignored.
+    /// Lets go of a target, which is [`HostError::Gone`] from now on. An unknown target is ignored.
     fn dismiss(&mut self, _target: TargetId) {}
 
     /// Whether a target lives, and runs the program that it ran when it was adopted.

@@ -1,4 +1,4 @@
-//! Applying schemes: what is done with ranges, and which of it a host can do.
+//! Applying schemes: actions on ranges, and the actions that a host can carry out.
 
 use super::HostError;
 use crate::vocabulary::{Action, AddressRange, Destination, FilterType, NodeId, PageFilters, TargetId};
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 /// Carries out the actions of schemes. Calls that a host does not implement answer "not here".
 pub trait Applying {
-    /// What this host can do for schemes on `target`.
+    /// Features of this host for schemes on `target`.
     fn scheme_capabilities(&self, _target: TargetId) -> SchemeCapabilities {
         SchemeCapabilities::default()
     }
 
-    /// Does one action with one range of a target, with those of its pages that pass the filters.
+    /// Applies one action to the pages of one range of a target that pass the filters.
     ///
     /// | action | target | what is done | bytes |
     /// |---|---|---|---|
@@ -23,38 +23,38 @@ pub trait Applying {
     /// | `lru-deprio` | physical; of a process it is `cold` | two lists: an active folio goes to the head of the inactive list, active and referenced cleared; an inactive one stays where it is. Generations: references and workingset mark cleared, and unless it is in the oldest already inserted again: file folios and anonymous ones in the swap cache in the oldest, other anonymous ones at the second youngest | all that passed and are on a list, also where nothing moved |
     /// | `migrate-hot`, `migrate-cold` | both | moved to its node, failing rather than reclaiming there; a folio that is there already is left | moved |
     ///
-    /// Physical memory is walked folio by folio: a frame without a folio on a list is skipped. After a folio the walk goes on
-    /// behind as many bytes as the folio has, counted from where it was met. Only folios on a list count.
+    /// Physical memory is walked folio by folio: a frame without a folio on a list is skipped. The walk continues after each folio: as many
+    /// bytes further as the folio has, counted from where it was met. Only folios on a list count.
     ///
     /// # Errors
-    /// [`HostError::Gone`]: nothing was done. [`HostError::NotHere`], [`HostError::Failed`]: taken as a try that changed
-    /// nothing, with what the filters have counted.
+    /// [`HostError::Gone`]: nothing was done. [`HostError::NotHere`], [`HostError::Failed`]: taken as a try that changed nothing, with the
+    /// counts of the filters.
     fn apply(&mut self, _target: TargetId, _order: &mut Order<'_>) -> Result<Applied, HostError> {
         Err(HostError::NotHere("this host applies no schemes"))
     }
 }
 
-/// What a host can do for schemes on a target. A scheme that asks for more is refused when it is given.
+/// Features of a host for schemes on a target. A scheme that needs more features is refused when it is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemeCapabilities {
     /// Actions of [`Applying::apply`]. `stat` without page filters needs no host and need not be named.
     pub actions: Vec<Action>,
-    /// Of these, actions that obey page filters. On Linux all of physical memory, and for a process `stat` and migration.
+    /// Actions among them that obey page filters. On Linux all of physical memory, and for a process `stat` and migration.
     pub filtered_actions: Vec<Action>,
-    /// Questions about pages that users may ask. `young` is asked by `pageout` of physical memory anyhow, to spare pages that
-    /// were accessed a moment ago.
+    /// Questions about pages that users may ask. `pageout` of physical memory asks `young` in any case, to spare pages that were accessed a
+    /// moment ago.
     pub filters: Vec<FilterType>,
 }
 
-/// What is to be done with a range, and what was learnt about it.
+/// An action to apply to a range, and the results of it.
 #[derive(Debug)]
 pub struct Order<'a> {
     pub action: Action,
     /// Byte addresses. Ends of regions are aligned to pages, except where a monitor was set to make smaller ones. Then the start
     /// is rounded up to the next page, and the length too.
     pub range: AddressRange,
-    /// Which pages: every page that [`PageFilters::admit`] lets through, asked once for each folio, and no other. It counts
-    /// what passed; only for actions that obey page filters must it be asked.
+    /// Pages to treat: each page that [`PageFilters::admit`] lets through, asked once for each folio, and no other. The filter counts pages
+    /// that passed; it must be asked only for actions that obey page filters.
     pub filter: &'a mut PageFilters,
     /// The node of a migration of physical memory, and of a process without `destinations`.
     pub target_nid: Option<NodeId>,
@@ -82,14 +82,14 @@ pub struct Applied {
     pub untreated: Untreated,
 }
 
-/// Bytes of an order's range with which nothing could be done, by why. What page filters stop, they count themselves.
+/// Bytes of an order's range that could not be treated, by reason. Pages that page filters stop are counted by the filters themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untreated {
     /// Anonymous memory that was to go where there is no swap.
     pub no_swap: u64,
-    /// The same, where swap is full.
+    /// Anonymous memory that was to go, but swap is full.
     pub swap_full: u64,
-    /// Addresses of a process with nothing behind them: not mapped, or never touched.
+    /// Addresses of a process that are not mapped, or were never touched.
     pub nothing_there: u64,
     /// Free memory.
     pub free: u64,
@@ -103,7 +103,7 @@ impl Untreated {
         self.by_why().into_iter().fold(0, u64::saturating_add)
     }
 
-    /// In the order of the fields.
+    /// All counts, in the order of the fields.
     pub fn by_why(&self) -> [u64; 5] {
         [self.no_swap, self.swap_full, self.nothing_there, self.free, self.elsewhere]
     }

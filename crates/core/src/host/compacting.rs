@@ -27,9 +27,9 @@ pub trait Compacting {
         Err(HostError::NotHere("this host does not tell how busy its nodes are"))
     }
 
-    /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests [`CompactStep::stop`]
-    /// before each batch, the first too. Returns what it did, and whether there is more to do. A host that cannot stop after some
-    /// pages goes on between two calls, until the mark is reached at one of them, or [`cease`](Self::cease) is called.
+    /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests [`CompactStep::stop`] before
+    /// each batch, the first too. Returns the work done, and whether there is more to do. A host that cannot stop after a number of pages
+    /// goes on between two calls, until the mark is reached at one of them, or [`cease`](Self::cease) is called.
     ///
     /// # Errors
     /// [`HostError::NotHere`], [`HostError::Failed`]: nothing was done.
@@ -37,7 +37,7 @@ pub trait Compacting {
         Err(HostError::NotHere("this host does not compact"))
     }
 
-    /// Ends what steps on a node have begun and what goes on without them. Does nothing where a step ends with its call.
+    /// Ends work that steps on a node have begun and that goes on without them. Does nothing if a step ends with its call.
     fn cease(&mut self, _node: NodeId) {}
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for ZoneId {
     }
 }
 
-/// A zone as it is just now.
+/// The present state of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneState {
     pub id: ZoneId,
@@ -67,7 +67,7 @@ pub struct ZoneState {
     pub marks: Marks,
     /// Free blocks of migrate type Movable; `None` where types are not known.
     pub movable: Option<FreeBlocks>,
-    /// [`predicted_yield`](crate::compaction::predicted_yield) from what each page block holds; `None` where that cannot be known.
+    /// [`predicted_yield`](crate::compaction::predicted_yield) from the contents of each page block; `None` if they cannot be known.
     pub exact_yield: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ pub struct ZoneState {
 pub struct CompactionSignals {
     /// kswapd of the node is at work.
     pub is_reclaiming: bool,
-    /// It is not now, but was since the last query: as seen by a host that counts the pages scanned.
+    /// kswapd is not at work now, but was since the last query: known to a host that counts scanned pages.
     pub has_reclaimed: bool,
     /// Huge pages that were asked for since some fixed time, obtained or not.
     pub huge_wanted: u64,
@@ -95,20 +95,20 @@ pub enum Granularity {
     Zone,
 }
 
-/// What compaction may wait for.
+/// Events that compaction may wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompactMode {
-    /// For locks of pages, but not for write-back.
+    /// Waits for locks of pages, but not for write-back.
     #[default]
     SyncLight,
-    /// For locks of pages and for write-back.
+    /// Waits for locks of pages and for write-back.
     Sync,
 }
 
 /// When a zone is compacted far enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Only when the scanners meet.
+    /// It ends only when the scanners meet.
     Never,
     /// extfrag of `order` is `low` percent or less.
     Order {
@@ -145,9 +145,9 @@ impl Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactStep {
     pub zone: ZoneId,
-    /// From the ends of the zone. Otherwise from where the last step in this zone stopped.
+    /// Start at the ends of the zone. Otherwise the step starts where the last step in this zone stopped.
     pub is_first: bool,
-    /// What the move may wait for.
+    /// Events that the move may wait for.
     pub mode: CompactMode,
     /// When the zone is compacted far enough.
     pub stop: Stop,
@@ -184,8 +184,7 @@ pub struct Stalls {
     /// Sum of all waits.
     pub total: Duration,
     pub longest: Duration,
-    /// Waits by length: entry n counts those of 2^n up to 2^(n+1) microseconds, the first also shorter ones, the last also
-    /// longer ones.
+    /// Waits by length: entry n counts waits of 2^n up to 2^(n+1) microseconds, the first also shorter ones, the last also longer ones.
     pub histogram: [u64; 20],
 }
 
@@ -208,7 +207,7 @@ impl Stalls {
     }
 }
 
-/// The result of a step; counts are of this step alone.
+/// The result of a step; counts are of this step only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// `None`: there is more to do, it stopped at a limit of the step.
@@ -222,7 +221,7 @@ pub struct Compacted {
     pub blocks_freed: u64,
     /// Page blocks scanned that stay in use because of pages that never move.
     pub blocks_spoiled_unmovable: u64,
-    /// Likewise, of movable pages that are pinned just now.
+    /// Page blocks scanned that stay in use because of movable pages that are pinned just now.
     pub blocks_spoiled_pinned: u64,
     /// CPU time of the thread that compacts.
     pub cpu: Duration,

@@ -1,4 +1,4 @@
-//! What a host answers when it does not do what was asked.
+//! Errors with which a host refuses a call.
 
 use super::TargetId;
 use thiserror::Error;
@@ -9,7 +9,7 @@ pub enum HostError {
     /// The target has ended; the driver drops it.
     #[error("target {} has ended", .0.0)]
     Gone(TargetId),
-    /// This host has no such call, and what it would need.
+    /// This host has no such call; the text names the feature that it would need.
     #[error("not available here: {0}")]
     NotHere(&'static str),
     /// The host tried and failed, for this reason.

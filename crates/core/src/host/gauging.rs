@@ -5,7 +5,7 @@ use crate::vocabulary::{AddressRange, Metric, NodeId, TargetId};
 
 /// Reads numbers: of nodes, of groups, of the whole system. Calls that a host does not implement answer "not here".
 pub trait Gauging {
-    /// Which gauges it reads for schemes on `target`.
+    /// Gauges that the host reads for schemes on `target`.
     fn gauge_capabilities(&self, _target: TargetId) -> GaugeCapabilities {
         GaugeCapabilities::default()
     }
@@ -39,7 +39,7 @@ pub trait Gauging {
     }
 }
 
-/// What a host can read for the schemes of a target. A scheme that asks for more is refused when it is given.
+/// Gauges that a host can read for the schemes of a target. A scheme that needs more gauges is refused when it is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GaugeCapabilities {
     /// Goals' metrics whose [`Gauge`]s it reads. `user-input` needs no host.
@@ -56,11 +56,11 @@ pub enum Gauge {
     StallSomeUs,
     /// Memory that the system manages, of a node or of all.
     TotalBytes(Option<NodeId>),
-    /// Of it, free, of a node or of all.
+    /// Free memory, of a node or of all.
     FreeBytes(Option<NodeId>),
     /// Pages on active lists, anonymous and of files, of the whole system.
     ActiveBytes,
-    /// Pages on inactive lists, likewise. With generations: all but the two youngest.
+    /// Pages on inactive lists, of both types and the whole system. With generations: all generations except the two youngest.
     InactiveBytes,
     /// Pages on lists on a node that are charged to a memory cgroup or one below it.
     MemcgBytes {

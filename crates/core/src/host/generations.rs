@@ -1,11 +1,11 @@
-//! Generations: what a host can do with them, and how it answers.
+//! Generations: features and answers of a host.
 
 use super::HostError;
 use crate::vocabulary::{Ageing, Eviction, Listing};
 
 /// Reads, ages and evicts the generations of the Multi-Gen LRU. Calls that a host does not implement answer "not here".
 pub trait Generational {
-    /// What this host can do with generations.
+    /// Features of this host for generations.
     fn generation_capabilities(&mut self) -> GenerationCapabilities {
         GenerationCapabilities { missing: Some(NO_GENERATIONS), ..GenerationCapabilities::default() }
     }
@@ -31,7 +31,7 @@ pub trait Generational {
     }
 }
 
-/// What a host can do with the generations of the Multi-Gen LRU.
+/// Features of a host for the generations of the Multi-Gen LRU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationCapabilities {
     /// Whether [`Generational::read_generations`] works here.
@@ -40,7 +40,7 @@ pub struct GenerationCapabilities {
     pub age: bool,
     /// Whether [`Generational::evict_generations`] works here.
     pub evict: bool,
-    /// What the rest would need, as text.
+    /// Features that the host would need for the rest, as text.
     pub missing: Option<&'static str>,
 }
 
@@ -51,12 +51,12 @@ pub enum Answer {
         /// Bytes freed; 0 for orders that free nothing.
         bytes: u64,
     },
-    /// It was carried out, and something is left.
+    /// It was carried out in part.
     Partly {
         /// Bytes that were freed.
         bytes: u64,
     },
-    /// This host has no such call, and what it would need.
+    /// This host has no such call; the text names the feature that it would need.
     NotHere(&'static str),
     /// It was tried and refused, with the cause; nothing changed.
     Failed(String),

@@ -1,4 +1,4 @@
-//! Limits of memory cgroups: what a host sets.
+//! Limits of memory cgroups that a host sets.
 
 use super::HostError;
 use isotherm_units::Bytes;
@@ -11,7 +11,7 @@ pub trait Limiting {
     /// `memcg` is the number of the group, from [`Gauging::memcg`](super::Gauging::memcg).
     ///
     /// # Errors
-    /// [`HostError::NotHere`]; [`HostError::Failed`]: there is no such group, or the write was refused. The limit is what it was.
+    /// [`HostError::NotHere`]; [`HostError::Failed`]: there is no such group, or the write was refused. The limit keeps its old value.
     fn set_memory_high(&mut self, _memcg: u64, _high: Option<Bytes>) -> Result<(), HostError> {
         Err(HostError::NotHere("this host sets no limits of groups"))
     }

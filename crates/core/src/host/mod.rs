@@ -1,9 +1,9 @@
-//! What the core asks of the memory it manages: the narrow interface between decisions and the system, by role.
+//! Questions of the core about the memory it manages, and requests to it: the narrow interface between decisions and the system, by role.
 //!
-//! A host implements the roles that it can; a feature asks for those that it needs, and no other. Calls are batched: one call per
-//! tick and target, not one per address. Addresses are bytes (`u64`) in the space of the target: virtual addresses of a process,
-//! or physical addresses. A host charges the CPU time of its calls to the thread that runs the core (in the simulated machine:
-//! the kernel thread that monitors).
+//! A host implements the roles that it can; a feature asks only for the roles that it needs. Calls are batched: one call per tick and
+//! target, not one per address. Addresses are bytes (`u64`) in the space of the target: virtual addresses of a process, or physical
+//! addresses. A host charges the CPU time of its calls to the thread that runs the core (in the simulated machine: the kernel thread that
+//! monitors).
 
 mod adopting;
 mod applying;
@@ -36,18 +36,18 @@ pub use mappings::Mappings;
 pub use probing::{Attribute, Capabilities, Probing};
 pub use tiering::{Area, AreaKind, MoveOrder, NodeMemory, PageMove, Scanned, TierNode, Tiering, TieringCapabilities};
 
-/// What a monitor with its schemes asks for.
+/// Roles that a monitor with its schemes needs.
 pub trait MonitorHost: Probing + Mappings + Applying + Gauging {}
 impl<H: Probing + Mappings + Applying + Gauging + ?Sized> MonitorHost for H {}
 
-/// What promotion asks for: hot ranges are found by probes.
+/// Roles that promotion needs: probes find hot ranges.
 pub trait PromotionHost: Tiering + Probing {}
 impl<H: Tiering + Probing + ?Sized> PromotionHost for H {}
 
-/// What tools over generations ask for.
+/// Roles that tools over generations need.
 pub trait GenerationsHost: Generational + Gauging {}
 impl<H: Generational + Gauging + ?Sized> GenerationsHost for H {}
 
-/// What right-sizing asks for: generations only to sort lists.
+/// Roles that right-sizing needs: generations only to sort lists.
 pub trait LimitsHost: Gauging + Limiting + Generational {}
 impl<H: Gauging + Limiting + Generational + ?Sized> LimitsHost for H {}

@@ -10,7 +10,7 @@ const NO_LOOKS: &str = "this host does not look at accessed bits";
 
 /// Reads accessed bits, entry by entry or table by table. Calls that a host does not implement answer "not here".
 pub trait Probing {
-    /// What this host can do for monitors of `target`. By default it has base pages and reads none.
+    /// Features of this host for monitors of `target`. By default the host has base pages and reads none.
     fn capabilities(&self, _target: TargetId) -> Capabilities {
         Capabilities {
             shifts: vec![PAGE_SHIFT],
@@ -21,8 +21,8 @@ pub trait Probing {
         }
     }
 
-    /// Clears the accessed bit of each probed entry. `results[i]` says what it was before, as far as the host read it.
-    /// `results` has the length of `probes`.
+    /// Clears the accessed bit of each probed entry. `results[i]` holds the bit's old state, as far as the host read it. `results` has the
+    /// length of `probes`.
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`]; then nothing was cleared.
@@ -39,11 +39,11 @@ pub trait Probing {
         Err(HostError::NotHere(NO_LOOKS))
     }
 
-    /// Tests what the last [`clear`](Self::clear) for this target cleared without reading each, where the host knows what was
-    /// accessed since. `probes` are those of that clear, in the same order. `true`: all that a [`test`](Self::test) costs and
-    /// counts is booked. It would find accessed the probes whose places are appended to `accessed`, each once. All others that
-    /// the clear found accessed it would find idle, and the rest as the clear found them. `false`: nothing was done; test them. A
-    /// host that does not know this need not implement it.
+    /// Tests the entries that the last [`clear`](Self::clear) for this target cleared, without reading each, if the host knows which pages
+    /// were accessed since. `probes` are the probes of that clear, in the same order. `true`: all that a [`test`](Self::test) costs and
+    /// counts is booked. It would find accessed the probes whose places are appended to `accessed`, each once. All others that the clear
+    /// found accessed it would find idle, and the rest as the clear found them. `false`: nothing was done; test them. A host that does not
+    /// know this need not implement it.
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`].
@@ -73,8 +73,8 @@ pub trait Probing {
         Err(HostError::NotHere("this host does not drop translations"))
     }
 
-    /// For each address whether the page there has `attribute`; `None` where there is no page. Physical memory only.
-    /// `out` has the length of `addresses`.
+    /// For each address whether its page has `attribute`; `None` if there is no page. Physical memory only. `out` has the length of
+    /// `addresses`.
     ///
     /// # Errors
     /// [`HostError::NotHere`] for virtual targets.
@@ -89,23 +89,23 @@ pub trait Probing {
     }
 }
 
-/// What a host can do. The core plans with it and never asks for more.
+/// Features of a host for monitors. The core plans with it and never asks for more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// log2 of the bytes that an entry spans, from the base page up, ascending: `[12, 21, 30, 39]` for four levels on
     /// x86-64. Levels outside it do not exist.
     pub shifts: Vec<u8>,
-    /// The highest level whose accessed bit means something: 0 where hardware sets no bits above the leaf, one below the
-    /// top where user and kernel halves have separate top tables.
+    /// The highest level whose accessed bit is meaningful: 0 if hardware sets no bits above the leaf, one below the top if user and kernel
+    /// halves have separate top tables.
     pub highest_level: Level,
     /// Whether [`Probing::flush`] does anything.
     pub flush: bool,
     /// Whether [`Probing::scan_children`] works here.
     pub scan_children: bool,
-    /// Whether entries above the leaf can only rule pages out, as those of physical memory. An upper entry covers unrelated page
-    /// frames, so its bit can say that a frame was not used there, and never that it was. A probe at an upper level then clears
-    /// the leaves that map the page and all entries above them up to that level. A test reads them from the top, and asks a leaf
-    /// only where all above it were set. The answer is that of the leaf. Source: docs/spec/page-table-profiling.md#s7-3.
+    /// Whether entries above the leaf can only rule pages out, like those of physical memory. An upper entry covers unrelated page frames,
+    /// so its bit can prove that a frame was not used there, but never that it was. A probe at an upper level then clears the leaves that
+    /// map the page and all entries above them up to that level. A test reads the entries from the top, and reads a leaf only if all
+    /// entries above it were set. The answer is the leaf's bit. Source: docs/spec/page-table-profiling.md#s7-3.
     pub rules_out: bool,
 }
 

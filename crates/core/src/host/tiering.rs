@@ -6,7 +6,7 @@ use isotherm_units::Duration;
 
 /// Finds accessed pages in spaces and moves pages between nodes. Calls that a host does not implement answer "not here".
 pub trait Tiering {
-    /// What this host can do for promotion between tiers.
+    /// Features of this host for promotion between tiers.
     fn tiering_capabilities(&self) -> TieringCapabilities {
         TieringCapabilities::default()
     }
@@ -82,12 +82,12 @@ pub trait Tiering {
     }
 }
 
-/// What a host can do for promotion. The core plans with it and never asks for more.
+/// Features of a host for promotion. The core plans with it and never asks for more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TieringCapabilities {
     /// All nodes, in the order of their numbers.
     pub nodes: Vec<TierNode>,
-    /// Whether [`Tiering::spaces`] works here. Without it the driver reports each space that comes and goes.
+    /// Whether [`Tiering::spaces`] works here. If not, the driver reports each space that appears and ends.
     pub spaces: bool,
     /// Whether [`Tiering::areas`] and [`Tiering::scan_accessed`] work here.
     pub scan_accessed: bool,
@@ -110,7 +110,7 @@ pub struct TierNode {
     pub has_memory: bool,
 }
 
-/// A mapping of a space (a VMA), with what decides whether it is scanned.
+/// A mapping of a space (a VMA), with the facts that decide whether it is scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Area {
     /// Byte addresses of the mapping.
@@ -144,7 +144,7 @@ pub struct AreaKind {
 /// The result of [`Tiering::scan_accessed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanned {
-    /// First byte that was not scanned: the end of the range, or less where the filter said stop.
+    /// First byte that was not scanned: the end of the range, or less if the filter stopped the scan.
     pub next: u64,
     /// CPU time that it took the thread that runs the core.
     pub spent: Duration,
@@ -158,22 +158,21 @@ pub struct MoveOrder<'a> {
     pub to: NodeId,
     /// Pages that are unmapped together under one flush of translations; at least 1. Kernels of the scan daemon: 1.
     pub together: u32,
-    /// A page is not moved where the node would fall below its high watermark; then its reclaim is woken. Without it
-    /// only lack of any free page stops a move.
+    /// A page is not moved where the node would fall below its high watermark; then its reclaim is woken. Otherwise a move stops only when
+    /// no free page is left.
     pub keeps_high_watermark: bool,
     /// A page is not moved unless it is in one of the two youngest generations, or on an active list.
     pub only_active: bool,
     /// Folios that are mapped by several spaces stay.
     pub leaves_shared: bool,
-    /// Pages of other nodes of the top tier stay: the scan daemon promotes and does nothing else. Hint faults move pages between
-    /// nodes of one tier too.
+    /// Pages of other nodes of the top tier stay: the scan daemon only promotes. Hint faults move pages between nodes of one tier too.
     pub only_promotes: bool,
 }
 
 /// The result of one page of a [`MoveOrder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageMove {
-    /// Its folio is on the node now: its number of base pages, at least 1.
+    /// Its folio is on the node now; the value is its number of base pages, at least 1.
     Moved(u32),
     /// The page was on that node already.
     SameNode,

@@ -8,10 +8,10 @@ use std::str::FromStr;
 /// Stall times are counted in microseconds, and a kernel takes samples in between: shorter intervals would be noise.
 const INTERVAL_MIN: Duration = Duration::from_ms(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
-/// The largest step down. A larger one would find the limit only by doing harm.
+/// The largest step down. A larger step would find the limit only by doing harm.
 const SQUEEZE_MAX: Ratio = Ratio::from_percent(20);
 
-/// A value that is refused, with what is allowed.
+/// A value that is refused, with the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}` is {got}; allowed: {allowed}")]
 pub struct LimitsError {
@@ -97,11 +97,11 @@ pub struct LimitsConfig {
     /// The limit is never set below this, a page (4 KiB) and more. Default 64 MiB.
     #[serde(default = "floor")]
     pub floor: Bytes,
-    /// The limit is never set above this. Left out: the limit is taken away (`max`) where great harm asks for it.
+    /// The limit is never set above this. If left out, the limit is removed (`max`) if great harm requires it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<Bytes>,
-    /// Whether LRU lists are sorted one interval before each squeeze, by making a generation of the group. Two lists have no such
-    /// call: LRU_SORT has to run beside them. Default `false`.
+    /// Whether LRU lists are sorted one interval before each squeeze, by making a generation of the group. The two-list LRU has no such
+    /// call: LRU_SORT has to run next to it. Default `false`.
     #[serde(default)]
     pub sort_first: bool,
     /// Time from one decision to the next, 100 ms to 1 h. Default 5 s.
@@ -141,7 +141,7 @@ const fn backoff_max() -> Duration {
 }
 
 impl LimitsConfig {
-    /// Right-sizing of the group at `target`, all else by default.
+    /// Right-sizing of the group at `target`, with defaults otherwise.
     pub fn new(target: impl Into<String>) -> Self {
         Self {
             target: target.into(),
@@ -160,7 +160,7 @@ impl LimitsConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), LimitsError> {
         let refuse =
             |key, got: &dyn fmt::Display, allowed: String| Err(LimitsError { key, got: got.to_string(), allowed });

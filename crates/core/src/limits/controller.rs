@@ -9,7 +9,7 @@ use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 const LIFT_TIMES: u64 = 16;
 /// Squeezes in a row without harm that halve the back-off once.
 const SQUEEZES_TO_FORGET: u32 = 8;
-/// Harm of one goal, in millionths of it.
+/// Harm that exactly meets the goal, in millionths of the goal.
 const GOAL_PPM: u64 = 1_000_000;
 
 /// The gauges of a group over one interval.
@@ -17,7 +17,7 @@ const GOAL_PPM: u64 = 1_000_000;
 pub struct Observation {
     /// End of the interval.
     pub at: Instant,
-    /// Length of the interval: harm is a share of it. An empty one shows no harm.
+    /// Length of the interval: harm is a share of it. An empty interval shows no harm.
     pub span: Duration,
     /// `memory.current` at its end, bytes.
     pub usage: Bytes,
@@ -47,7 +47,7 @@ fn scaled(value: u64, times: u64, by: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// What to do, and why.
+/// The next action, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub action: LimitAction,
@@ -112,7 +112,7 @@ impl Controller {
         self.squeezed_last = false;
     }
 
-    /// The next limit, from what the group went through since the last call.
+    /// The next limit, from the group's pressure and refaults since the last call.
     pub fn decide(&mut self, seen: &Observation) -> Decision {
         let (harm_ppm, reason) = self.harm(seen);
         let squeezed_last = std::mem::take(&mut self.squeezed_last);

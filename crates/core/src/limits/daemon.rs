@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Readings of gauges per interval: harm that is too much for a whole interval is answered at once.
 const LOOKS_PER_INTERVAL: u64 = 4;
 
-/// One decision, with what it was made from.
+/// One decision, with the readings it was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitsStep {
     pub at_ns: u64,
@@ -55,7 +55,7 @@ impl LimitsDaemon {
     /// Begins at `now`.
     ///
     /// # Errors
-    /// A value that makes no sense.
+    /// An invalid value.
     pub fn start(config: LimitsConfig, now: Instant) -> Result<Self, LimitsError> {
         config.validate()?;
         Ok(Self { controller: Controller::new(config), due: now, before: None, why: LimitsWhy::default() })
@@ -65,7 +65,7 @@ impl LimitsDaemon {
         self.controller.config()
     }
 
-    /// What was decided so far, and why.
+    /// Counts of decisions so far, with their reasons.
     pub const fn why(&self) -> &LimitsWhy {
         &self.why
     }
@@ -166,7 +166,7 @@ impl LimitsDaemon {
     }
 }
 
-/// Makes a generation of the group on each node: what was used since the last one leaves the old ones.
+/// Makes a generation of the group on each node: pages used since the last one leave the old ones.
 fn sort(memcg: u64, host: &mut (impl LimitsHost + ?Sized)) -> Result<(), HostError> {
     let mut listings: Vec<Listing> = Vec::new();
     host.read_generations(&mut listings)?;

@@ -3,7 +3,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// What is done about a limit.
+/// Action on a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitAction {
@@ -23,13 +23,13 @@ pub enum LimitAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitReason {
-    /// Harm is at most half of the goal, and nothing else speaks against a squeeze.
+    /// Harm is at most half of the goal, and no other reason forbids a squeeze.
     Calm,
     /// Memory pressure of the group is above its goal.
     Pressure,
     /// Refaults of the group are above their goal.
     Refaults,
-    /// Harm is above its goal, but the limit was neither reached nor near: raising it would change nothing.
+    /// Harm is above its goal, but the limit was neither reached nor near, so raising it would change nothing.
     Elsewhere,
     /// Harm is above half of its goal.
     Near,
@@ -48,7 +48,7 @@ pub enum LimitReason {
 }
 
 impl LimitAction {
-    /// Its name in results.
+    /// Name of the action in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hold => "hold",
@@ -61,7 +61,7 @@ impl LimitAction {
 }
 
 impl LimitReason {
-    /// Its name in results.
+    /// Name of the reason in results.
     pub const fn name(self) -> &'static str {
         LIMIT_REASONS[self as usize].1
     }
@@ -85,7 +85,7 @@ pub const LIMIT_REASONS: [(LimitReason, &str); 11] = [
 /// Counts of all decisions since the daemon was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitsWhy {
-    /// By reason.
+    /// Counts by reason.
     by_reason: [u64; LIMIT_REASONS.len()],
     /// Lists sorted.
     pub sorts: u64,
@@ -96,7 +96,7 @@ pub struct LimitsWhy {
     pub lifts: u64,
     /// Intervals without a reading because it came too late.
     pub missed: u64,
-    /// What the host said the last time that it refused something.
+    /// Message of the host's last refusal.
     pub last_refusal: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Worked examples of decisions, and what holds for all of them.
+//! Worked examples of decisions, and properties of all of them.
 
 use super::fake::FakeGroup;
 use super::*;
@@ -144,7 +144,7 @@ fn run(config: LimitsConfig, group: &mut FakeGroup, seconds: u64) -> (Vec<Limits
     (steps, why, Daemon::<FakeGroup>::words(&daemon))
 }
 
-/// 600 of 1000 MiB are cold: nearly all of it goes, and harm stays rare.
+/// 600 of 1000 MiB are cold: nearly all of this memory goes, and harm stays rare.
 #[test]
 fn cold_memory_goes_and_hot_memory_stays() {
     let mut group = FakeGroup::default();
@@ -285,7 +285,7 @@ proptest! {
         }
     }
 
-    /// The same group, harmed more, gets at least as much.
+    /// With more harm, the same group gets at least as much.
     #[test]
     fn more_harm_never_gets_less(usage_mib in 101u64..4000, less in 0u64..50_000, more in 0u64..50_000) {
         let limit = |stalled_us| {

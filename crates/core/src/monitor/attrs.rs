@@ -10,7 +10,7 @@ const SAMPLES_MAX: u64 = (u32::MAX / super::region::HIT_BP) as u64;
 /// A process is monitored as three ranges.
 const NR_REGIONS_MIN: u32 = 3;
 
-/// Which kernel's behaviour to follow where they differ: docs/spec/page-table-profiling.md#s6-1.
+/// Kernel whose behaviour to follow where kernels differ: docs/spec/page-table-profiling.md#s6-1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Baseline {
     /// Linux 6.6, which the page-table-profiling patches were written for: merges once however many regions are left, lets
@@ -34,7 +34,7 @@ pub struct Attributes {
     /// at most 429,496. A remainder of a sample is cut off.
     #[serde(alias = "aggr_interval", alias = "aggr-us", alias = "aggr_us", alias = "aggr")]
     pub aggr_interval: Duration,
-    /// Time between two looks at the mappings of a process. Zero: every tick.
+    /// Time between two reads of the mappings of a process. Zero: every tick.
     #[serde(
         alias = "ops_update_interval",
         alias = "ops-update-us",
@@ -57,7 +57,7 @@ pub struct Attributes {
     pub intervals_goal: Option<IntervalsGoal>,
 }
 
-/// What share of all samples should be positive, and how far intervals may move to get there.
+/// Share of all samples that should be positive, and the range in which intervals may move to get there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct IntervalsGoal {
@@ -110,8 +110,8 @@ impl Attributes {
     /// Checks all limits.
     ///
     /// # Errors
-    /// [`MonitorError::OutOfRange`] with the attribute, its value and what is allowed. The kernel takes a sampling interval
-    /// of zero and lets sums wrap (docs/spec/monitoring.md#s4); we refuse both.
+    /// [`MonitorError::OutOfRange`] with the attribute, its value and the allowed values. The kernel takes a sampling interval of zero and
+    /// lets sums wrap (docs/spec/monitoring.md#s4); we refuse both.
     pub fn validate(&self) -> Result<(), MonitorError> {
         let refuse = |what, got: String, allowed: String| Err(MonitorError::OutOfRange { what, got, allowed });
         let (sample, aggr) = (self.sample_interval, self.aggr_interval);

@@ -5,8 +5,8 @@ use super::region::HIT_BP;
 use super::target::Target;
 use crate::host::{Level, Probe, Seen};
 
-/// Orders the probes of each region (every region has the same number), and drops those of an entry that another probe reads:
-/// it is tested once and counted once. A region of few entries therefore counts to fewer than the samples of an aggregation.
+/// Orders the probes of each region (every region has the same number), and drops each probe whose entry another probe reads: that entry is
+/// tested once and counted once. A region of few entries therefore counts to fewer than the samples of an aggregation.
 pub(crate) fn drop_twins(target: &mut Target) {
     let Target { regions, probes, levels, batch_ends, .. } = target;
     debug_assert!(batch_ends.is_empty(), "the sample before was dropped whole");
@@ -34,7 +34,7 @@ pub(crate) fn drop_twins(target: &mut Target) {
     probes.truncate(kept);
 }
 
-/// Counts what was seen; returns how many results were none.
+/// Counts the results; returns the number of unknown ones.
 pub(crate) fn count(target: &mut Target) -> u64 {
     debug_assert_eq!(target.batch_ends.len(), target.regions.len(), "each region knows where its probes end");
     debug_assert_eq!(

@@ -23,10 +23,10 @@ pub enum TargetChange {
     Set {
         /// The number that the host knows it by.
         id: TargetId,
-        /// The ranges that it covers from now on. Empty: those of now, with all results.
+        /// The ranges that it covers from now on. If empty, the target keeps its present ranges, with all results.
         ranges: Vec<UnitRange>,
     },
-    /// The target at this place is taken away; those behind keep their places until all are matched.
+    /// The target at this place is removed; later targets keep their places until all are matched.
     Remove,
 }
 
@@ -49,7 +49,7 @@ impl Plan {
 
 #[derive(Clone, Debug)]
 struct PlannedTarget {
-    /// Whose regions it takes over.
+    /// Target whose regions it takes over.
     from: Option<TargetId>,
     id: TargetId,
     levels: Levels,
@@ -57,12 +57,12 @@ struct PlannedTarget {
 }
 
 impl Monitor {
-    /// Puts `config`, and with `Some` a new list of targets, in force at the next tick's service point (at once while not
-    /// running). Unchanged parts keep their results: a commit without any change changes nothing, also where tuning has moved
-    /// the intervals (the kernel would set them back). A later commit replaces one that still waits.
+    /// Puts `config`, and with `Some` a new list of targets, in force at the next tick's service point (at once while not running).
+    /// Unchanged parts keep their results: a commit without any change changes nothing, also where tuning has moved the intervals (the
+    /// kernel would set them back). A later commit replaces an earlier one that still waits.
     ///
     /// # Errors
-    /// What is wrong; then nothing changes.
+    /// The fault of the new configuration; then nothing changes.
     pub fn commit(
         &mut self,
         config: MonitorConfig,

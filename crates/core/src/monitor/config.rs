@@ -38,16 +38,16 @@ pub const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("low", &["low-permil"]),
 ];
 
-/// What kind of addresses is monitored.
+/// Kind of addresses that are monitored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operations {
     /// All of a process. Ranges follow its mappings; given ones last only until the first update.
     #[default]
     Vaddr,
-    /// Given ranges of a process, for good.
+    /// Given ranges of a process, which never change.
     Fvaddr,
-    /// Given ranges of physical memory, one target. Pages are looked at through all their mappings.
+    /// Given ranges of physical memory, one target. Pages are sampled through all their mappings.
     Paddr,
 }
 
@@ -73,7 +73,7 @@ pub enum Sampling {
     Batch,
 }
 
-/// One context: what it watches, how, and how often.
+/// One context: the memory it watches, how, and how often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MonitorConfig {
@@ -83,17 +83,17 @@ pub struct MonitorConfig {
     /// Intervals and numbers of regions.
     #[serde(alias = "monitoring-attrs", alias = "monitoring_attrs", alias = "attrs")]
     pub attributes: Attributes,
-    /// At which level of the page table regions are looked at.
+    /// Level of the page table at which regions are sampled.
     pub strategy: Strategy,
     /// How samples lie in time. Not `batch` with `ptp-descend`, an adaptive flush or attribute probes, which live by ticks.
     pub sampling: Sampling,
     /// Whether cached translations are dropped after bits were cleared. Without, upper bits may stay clear although there
     /// are accesses; with, each sample costs the target TLB misses.
     pub flush: FlushPolicy,
-    /// Whose behaviour to follow where kernels differ.
+    /// Kernel whose behaviour to follow where kernels differ.
     pub baseline: Baseline,
-    /// The smallest region, a power of two, in address units. By default an entry of the level that the strategy goes down
-    /// to: a page, or 2 MiB where cuts fall on borders of entries.
+    /// The smallest region, a power of two, in address units. By default an entry of the level that the strategy goes down to: a page, or 2
+    /// MiB if cuts fall on borders of entries.
     #[serde(
         alias = "min-region-sz",
         alias = "min_region_sz",
@@ -106,12 +106,12 @@ pub struct MonitorConfig {
     pub addr_unit: Bytes,
     /// For `flex`: the tolerated share of an entry outside its region, for levels 1, 2, … ; the last holds for all above.
     pub leaks: Vec<Ratio>,
-    /// For `ptp-descend`: what the walk down may cost.
+    /// For `ptp-descend`: limits of the cost of the walk down.
     pub descend: DescendConfig,
     /// Attribute probes, up to 4, for `paddr` only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<AttributeProbe>,
-    /// What is done with what is found, in order.
+    /// Actions on the found regions, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<Scheme>,
     /// Sleeps in the middle of the next tick until this is false.
@@ -158,7 +158,7 @@ impl MonitorConfig {
     /// Checks all that can be checked without a target.
     ///
     /// # Errors
-    /// The first value outside its limits, with what is allowed.
+    /// The first value outside its limits, with the allowed values.
     pub fn validate(&self) -> Result<(), MonitorError> {
         self.attributes.validate()?;
         let refuse =

@@ -27,7 +27,7 @@ pub enum MonitorError {
     #[error("target {}: {source}", target.0)]
     Ranges {
         target: TargetId,
-        /// What is wrong with the ranges.
+        /// Fault of the ranges.
         source: RangesError,
     },
     /// This kind of target has no ranges of its own.
@@ -43,7 +43,7 @@ pub enum MonitorError {
     /// A target of this number is in the context already.
     #[error("target {} is in this context already", .0.0)]
     TargetTwice(TargetId),
-    /// An entry to take away has nothing at its place.
+    /// An entry to remove has no target at its place.
     #[error("target entry {index} takes away a target, but the context has only {nr_targets}")]
     NothingToTakeAway {
         /// Position of the entry in the list, from 0.
@@ -54,10 +54,10 @@ pub enum MonitorError {
     Scheme {
         /// Position of the scheme in the list, from 0.
         index: usize,
-        /// What is wrong with the scheme.
+        /// Fault of the scheme.
         source: SchemeError,
     },
-    /// The host says it cannot do what the configuration asks for.
+    /// The host reports that it lacks a feature that the configuration needs.
     #[error("target {}: `{what}` is not available here: {needs}", target.0)]
     NotHere { target: TargetId, what: &'static str, needs: &'static str },
     /// The host described page tables that cannot exist.

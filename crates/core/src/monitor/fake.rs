@@ -32,7 +32,7 @@ pub(crate) struct World {
     /// Requests that fail, by name.
     pub(crate) failing: Option<&'static str>,
     pub(crate) calls: Vec<&'static str>,
-    /// What schemes see and do.
+    /// State that schemes read and change.
     pub(crate) machine: Machine,
 }
 

@@ -1,8 +1,8 @@
 //! Whether a target's cached translations are dropped, and how hidden accesses are noticed.
 //!
-//! A CPU that holds upper entries in its caches does not read them on a walk, and so does not set their bits again once we
-//! have cleared them. Without flushes upper levels seem colder than they are. The error grows with the level and with the
-//! locality of accesses (docs/spec/page-table-profiling.md#s3-2).
+//! A CPU that holds upper entries in its caches does not read them on a walk, and so does not set their bits again once we have cleared
+//! them. Without flushes upper levels seem colder than they are. The error grows with the level and with the locality of accesses
+//! (docs/spec/page-table-profiling.md#s3-2).
 
 use super::snapshot::Activity;
 use super::target::Target;
@@ -18,16 +18,16 @@ pub enum FlushPolicy {
     None,
     /// Once a tick and target, after all bits are cleared. An interrupt of every CPU that runs the target, each tick.
     Batched,
-    /// As `batched`, but only from the time an upper entry was seen clear while one below it was set, to the end of the next
-    /// aggregation. To see that, some regions are probed at two levels.
+    /// As `batched`, but only from the time at which an upper entry was seen clear while an entry below it was set, to the end of the next
+    /// aggregation. To find such cases, some regions are probed at two levels.
     Adaptive,
 }
 
 /// One region in this number is probed at two levels in a tick, in turn.
 const COMPANION_EVERY: u64 = 16;
 
-/// Adds companions in front of the probes of `target`: for some regions an entry below the probed one, on the way to the same
-/// address, at each lower level in turn. In front, because children are to be cleared before their parents.
+/// Adds companions in front of the probes of `target`: for some regions an entry below the probed one, on the way to the same address, at
+/// each lower level in turn. They stand in front, because children are to be cleared before their parents.
 pub(crate) fn add_companions(target: &mut Target, tick: u64) {
     debug_assert!(target.doubted.is_empty(), "a sample gets its companions once");
     debug_assert_eq!(
@@ -49,7 +49,7 @@ pub(crate) fn add_companions(target: &mut Target, tick: u64) {
     target.probes.rotate_right(target.doubted.len());
 }
 
-/// Compares probes of one tick, one below the entry of the other, and says whether any contradict.
+/// Compares pairs of probes of one tick, one below the entry of the other, and returns whether any pair contradicts.
 pub(crate) fn find_contradictions(target: &Target, activity: &mut Activity) -> bool {
     debug_assert_eq!(
         target.probes.len(),

@@ -4,7 +4,7 @@ use super::attrs::Baseline;
 use super::region::Region;
 use super::target::Target;
 
-/// What bounds a merge.
+/// Bounds of a merge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeLimits {
     /// Neighbours whose counts differ by no more are alike: see [`threshold`].
@@ -46,8 +46,8 @@ pub(crate) fn merge_all(targets: &mut [Target], limits: MergeLimits, baseline: B
     }
 }
 
-/// One pass from left to right. A region is compared with the running mean of the regions merged left of it: a slow ramp may
-/// merge from end to end, a step does not.
+/// One pass from left to right. A region is compared with the running mean of the regions merged left of it: a slow ramp may merge from end
+/// to end, but a step does not.
 pub(crate) fn merge_neighbours(regions: &mut Vec<Region>, threshold: u32, size_max: u64) {
     let mut kept = 0;
     for index in 1..regions.len() {

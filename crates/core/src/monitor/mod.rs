@@ -5,8 +5,8 @@
 //! alike are merged, a [`Snapshot`] is made, and regions are cut at random to find out whether their parts differ. The
 //! [`Strategy`] chooses the level of the page table at which bits are read.
 //!
-//! Behaviour follows Linux's DAMON; departures are described where they are made. Sections named in comments are those of the
-//! project's specification `docs/spec/monitoring.md`. Design and departures in one place: `docs/mechanism/monitoring.md`.
+//! Behaviour follows Linux's DAMON; departures are described where they are made. Sections named in comments are sections of the project's
+//! specification `docs/spec/monitoring.md`. Design and departures in one place: `docs/mechanism/monitoring.md`.
 
 mod attrs;
 mod batch;
@@ -61,12 +61,12 @@ pub(crate) use random::Random;
 /// The smallest region while no target has reported the size of its pages.
 const PAGE: u64 = 4096;
 
-/// One monitoring context, driven from outside: call [`handle_timeout`](Self::handle_timeout) when
-/// [`poll_timeout`](Self::poll_timeout) says, then read [`snapshot`](Self::snapshot) if there is a new one.
+/// One monitoring context, driven from outside: call [`handle_timeout`](Self::handle_timeout) at the time that
+/// [`poll_timeout`](Self::poll_timeout) returns, then read [`snapshot`](Self::snapshot) if there is a new one.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     config: MonitorConfig,
-    /// As in force: tuning moves the intervals.
+    /// Attributes in force: tuning moves the intervals.
     attributes: Attributes,
     /// Samples of an aggregation as asked for, which tuning keeps.
     aggr_samples: u64,
@@ -99,14 +99,14 @@ pub struct Monitor {
     probe_buffers: ProbeBuffers,
 }
 
-/// What is due at which tick.
+/// Ticks at which each kind of work is due.
 #[derive(Clone, Copy, Debug, Default)]
 struct Schedule {
     /// Ticks since the start.
     tick: u64,
     next_aggregation: u64,
     next_update: u64,
-    /// Armed at the start, advanced by tuning only. Switched on later it starts from zero, so that tuning runs at every
+    /// Armed at the start, advanced by tuning only. If tuning is switched on later, it starts from zero, so that it runs at every
     /// aggregation until it has caught up: as in the kernel (section 10, example 50).
     next_tuning: u64,
 }
@@ -115,20 +115,20 @@ struct Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Stopped,
-    /// Before the first PREPARE.
+    /// The state before the first PREPARE.
     Starting(Instant),
     /// Between PREPARE and CHECK.
     Sampling(Instant),
     /// Before a PREPARE: no scheme is at work. Watermarks are checked again then.
     Inactive(Instant),
-    /// Between the two halves of a tick, with what was due when its first half began.
+    /// Between the two halves of a tick, with the work that was due when its first half began.
     Paused {
         until: Instant,
         due: Due,
     },
 }
 
-/// What a tick has to do besides its sample. Taken at its beginning: changes count from the next tick on.
+/// Work of a tick besides its sample. Taken at its beginning: changes count from the next tick on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {
     aggregation: bool,
@@ -141,7 +141,7 @@ impl Monitor {
     /// A context without targets, stopped. Contexts of one run get different seeds: [`context_seed`].
     ///
     /// # Errors
-    /// The first value of `config` outside its limits, with what is allowed.
+    /// The first value of `config` outside its limits, with the allowed values.
     pub fn new(config: MonitorConfig, seed: u64) -> Result<Self, MonitorError> {
         config.validate()?;
         Ok(Self {
@@ -174,7 +174,7 @@ impl Monitor {
     /// the mappings at the start, or at the next update when it is added later.
     ///
     /// # Errors
-    /// The ranges make no sense, or the host cannot do what the configuration asks for; then nothing is added.
+    /// The ranges are invalid, or the host lacks a feature that the configuration needs; then nothing is added.
     pub fn add_target(
         &mut self,
         id: TargetId,
@@ -205,7 +205,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Begins monitoring at `now`; counters of work go on from before. Nothing if it runs already.
+    /// Begins monitoring at `now`; counters of work go on from before. Does nothing if it runs already.
     pub fn start(&mut self, now: Instant) {
         if !self.is_running() {
             self.phase = Phase::Starting(now);
@@ -234,7 +234,7 @@ impl Monitor {
         }
     }
 
-    /// Whether it was started and has not stopped.
+    /// Whether the monitor was started and has not stopped.
     pub fn is_running(&self) -> bool {
         self.phase != Phase::Stopped
     }
@@ -254,8 +254,8 @@ impl Monitor {
         &self.snapshot
     }
 
-    /// The regions of a target as they are now, in address units: in the middle of an aggregation their counts are partial,
-    /// and `nr_accesses_bp / 10,000` says more. `None` for a target that is not here.
+    /// The present regions of a target, in address units: in the middle of an aggregation their counts are partial, and `nr_accesses_bp /
+    /// 10,000` is the better estimate. `None` for a target that is not here.
     pub fn regions(&self, target: TargetId) -> Option<&[Region]> {
         self.targets.iter().find(|other| other.id == target).map(|target| target.regions.as_slice())
     }
@@ -270,14 +270,14 @@ impl Monitor {
         self.schemes.reports(self.size_min.saturating_mul(self.config.addr_unit.get()))
     }
 
-    /// The same at the end of a run, with places.
+    /// Reports at the end of a run, with places.
     pub(crate) fn final_reports(&self) -> Vec<SchemeReport> {
         let with_places = |(report, places)| SchemeReport { places, ..report };
         self.scheme_reports().into_iter().zip(self.schemes.places()).map(with_places).collect()
     }
 
-    /// Collects the regions that schemes are tried on, one pass of each, for an
-    /// [`Event::TriedRegions`]. `false`: it does so already, or there are no schemes.
+    /// Collects the regions that schemes are tried on, one pass of each, for an [`Event::TriedRegions`]. `false`: it is collecting already,
+    /// or there are no schemes.
     pub fn start_walk(&mut self) -> bool {
         self.schemes.start_walk()
     }
@@ -287,12 +287,12 @@ impl Monitor {
         self.schemes.report_value(scheme, goal, value)
     }
 
-    /// What it has done since it was made.
+    /// Counts of the monitor's work since it was made.
     pub fn activity(&self) -> &Activity {
         &self.activity
     }
 
-    /// The attributes in force: those of the configuration, except intervals that tuning has changed.
+    /// The attributes in force: the configured ones, except intervals that tuning has changed.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
@@ -303,7 +303,7 @@ impl Monitor {
     }
 }
 
-/// Whether the host can do for `id` what `config` asks for; its levels if so.
+/// Checks that the host has the features that `config` needs for `id`; returns its levels.
 fn admit(config: &MonitorConfig, id: TargetId, host: &dyn MonitorHost) -> Result<Levels, MonitorError> {
     let capabilities = host.capabilities(id);
     let strategy = config.strategy.entry();

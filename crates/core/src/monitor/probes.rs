@@ -17,7 +17,7 @@ pub struct AttributeProbe {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ProbeFilter {
-    /// What is asked of the page. A page that is not there has no attribute.
+    /// Attribute of the page that is tested. A page that is not there has no attribute.
     pub attribute: Attribute,
     /// Matches pages that have the attribute (`true`) or have it not.
     pub matching: bool,

@@ -1,4 +1,4 @@
-//! Which addresses a target's regions cover: the layout of a process, and how regions follow when it changes.
+//! Addresses that a target's regions cover: the layout of a process, and how regions follow when it changes.
 
 use super::region::Region;
 use super::split::{align_down, align_up};
@@ -29,7 +29,7 @@ pub enum RangesError {
         /// Position of the range in the list, from 0.
         index: usize,
         range: UnitRange,
-        /// Starts are aligned down to this, ends up.
+        /// Starts of ranges are rounded down to a multiple of this, ends are rounded up.
         align_bytes: u64,
     },
     /// The address does not fit 64 bits once multiplied by the address unit.
@@ -45,8 +45,8 @@ pub enum RangesError {
 
 /// The three ranges of a process between its two largest gaps, in address order, bounds aligned up.
 ///
-/// Mappings are in bytes, as units are in a process. In a usual layout these are heap, mapped area and stack; smaller holes stay inside and are just never seen accessed.
-/// Of equal gaps the one found first keeps the better place.
+/// Mappings are in bytes, as units are in a process. In a usual layout these are heap, mapped area and stack; smaller holes stay inside and
+/// are never found accessed. Of equal gaps the first found keeps the better place.
 pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[UnitRange; 3], RangesError> {
     debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");
     let (mut largest, mut second) = (AddressRange::default(), AddressRange::default());

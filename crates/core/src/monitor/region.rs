@@ -1,4 +1,4 @@
-//! A region: neighbouring addresses that are taken to behave alike, with what was seen of them.
+//! A region: neighbouring addresses that are taken to behave alike, with their sampled results.
 
 use super::attrs::Baseline;
 use crate::host::Level;
@@ -7,7 +7,7 @@ use crate::vocabulary::UnitRange;
 /// Most attribute probes that a context may have.
 pub const PROBES_MAX: usize = 4;
 
-/// One hit in the moving sum. "bp" is the kernel's name; the sum is not a ratio.
+/// The value of one hit in the moving sum. "bp" is the kernel's name; the sum is not a ratio.
 pub(crate) const HIT_BP: u32 = 10_000;
 
 /// Addresses `[start, end)` in the units of the context, and their counters.
@@ -22,7 +22,7 @@ pub struct Region {
     /// Moving sum over the last aggregation interval, 10,000 a positive sample; refreshed every tick. Divided by 10,000 it
     /// is what `nr_accesses` will roughly be; readers in the middle of an aggregation use it.
     pub nr_accesses_bp: u32,
-    /// For how many aggregations in a row the frequency has stayed similar.
+    /// Number of aggregations in a row in which the frequency has stayed similar.
     pub age: u32,
     /// Positive samples of each attribute probe in the current aggregation. The kernel counts in 8 bits, which wrap above
     /// 255 samples an aggregation; these do not.
@@ -61,8 +61,8 @@ impl Region {
         self.nr_accesses += u32::from(is_accessed);
     }
 
-    /// Ages the region at the end of an aggregation, before it is merged. Counts that differ by more than `threshold` from
-    /// those of the last aggregation are a new behaviour. From 7.2 on, so is any step between "never" and "sometimes".
+    /// Ages the region at the end of an aggregation, before it is merged. Counts that differ by more than `threshold` from the counts of
+    /// the last aggregation are a new behaviour. From 7.2 on, a step between "never" and "sometimes" is a new behaviour too.
     pub(crate) fn grow_older(&mut self, threshold: u32, baseline: Baseline) {
         let changed = self.nr_accesses.abs_diff(self.last_nr_accesses) > threshold;
         let woke_or_slept = (self.nr_accesses == 0) != (self.last_nr_accesses == 0);
@@ -73,7 +73,7 @@ impl Region {
         }
     }
 
-    /// Cuts off what lies from `offset` on; both parts keep all counters.
+    /// Cuts off the part from `offset` on; both parts keep all counters.
     pub(crate) fn split_off(&mut self, offset: u64) -> Self {
         debug_assert!(0 < offset && offset < self.len(), "both parts must hold something");
         let at = self.range.start + offset;
@@ -122,8 +122,8 @@ fn moving_sum(sum: u32, last_sum: u32, window_len: u32, new: u32) -> u32 {
     sum.wrapping_sub(mean).wrapping_add(new)
 }
 
-/// What a count means under other intervals: first as a share of the old maximum in basis points, then of the new one.
-/// Both steps truncate, so that a maximum that does not divide 10,000 may lose one even when it stays the same.
+/// Converts a count to other intervals: first to a share of the old maximum in basis points, then to a count under the new maximum. Both
+/// steps truncate, so that a maximum that does not divide 10,000 may lose one even when it stays the same.
 pub(crate) fn convert_count(count: u32, max_old: u32, max_new: u32) -> u32 {
     let share_bp = share_bp(count, max_old);
     u32::try_from(share_bp * u64::from(max_new) / 10_000).unwrap_or(u32::MAX)
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         assert_eq!((uneven.nr_accesses_bp, uneven.last_nr_accesses, uneven.nr_accesses), (20_000, 2, 0), "example 8");
     }
 
-    /// docs/spec/monitoring.md#s17, example 52: what the kernel does with a sampling interval of zero, which we refuse.
+    /// docs/spec/monitoring.md#s17, example 52: the kernel's behaviour with a sampling interval of zero, which we refuse.
     #[test]
     fn a_window_that_is_too_long_wraps() {
         let mut idle = Region { last_nr_accesses: 3, nr_accesses_bp: 30_000, ..Region::default() };

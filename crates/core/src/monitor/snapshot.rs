@@ -54,14 +54,14 @@ pub struct RegionRecord {
 pub struct LevelCount {
     /// Entries whose accessed bit was read.
     pub tests: u64,
-    /// Of those, entries whose bit was set.
+    /// Entries among them whose bit was set.
     pub accessed: u64,
 }
 
-/// What a context has done since it was made.
+/// Counts of a context's work since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Times it was woken and had something to do.
+    /// Number of times it was woken and had work to do.
     pub wakeups: u64,
     /// Sampling ticks that were carried out.
     pub ticks: u64,
@@ -83,14 +83,14 @@ pub struct Activity {
     pub flushes: u64,
     /// Tests above the leaf with an entry below tested at the same time: the total for the next count.
     pub consistency_tests: u64,
-    /// Of those, the upper entry was clear although one below was set: translation caches hide accesses from upper entries.
+    /// Cases among them in which the upper entry was clear although one below was set: translation caches hide accesses from upper entries.
     pub upper_clear_but_leaf_set: u64,
     /// Times that intervals were changed by tuning.
     pub tunings: u64,
 }
 
 impl Activity {
-    /// Counts what a sample has seen, by the level that answered.
+    /// Counts the results of a sample, by the level that answered.
     pub(crate) fn count_tests(&mut self, results: &[ProbeResult]) {
         // Nearly always all are leaves. No branch in between, so that many are read at once.
         let (mut highest, mut accessed) = (Level::LEAF, 0u32);
@@ -122,7 +122,7 @@ pub(crate) fn slot(level: Level) -> usize {
     usize::from(level.0).min(LEVELS_MAX - 1)
 }
 
-/// What one call of [`Monitor::handle_timeout`](super::Monitor::handle_timeout) did. Nothing is left out: errors are in `events`.
+/// Results of one call of [`Monitor::handle_timeout`](super::Monitor::handle_timeout). Nothing is left out: errors are in `events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
     /// This call completed an aggregation: a new [`Snapshot`] is available.
@@ -146,14 +146,14 @@ pub enum Event {
         /// Why the mappings cannot be made into ranges.
         why: RangesError,
     },
-    /// A process has fewer than three separate places with mappings, around which three ranges could be made: each is monitored
-    /// as it is. The kernel's `vaddr` monitors nothing then.
+    /// A process has mappings in fewer than three separate places, so three ranges cannot be made: each place is monitored as it is. The
+    /// kernel's `vaddr` monitors nothing then.
     FewPlaces {
         target: TargetId,
         /// How many there are: 1 or 2.
         places: usize,
     },
-    /// The host refused something. The sample, scan or update it was for is lost.
+    /// The host refused a call. The sample, scan or update it was for is lost.
     HostFailed {
         target: TargetId,
         /// Name of the request to the host.

@@ -13,15 +13,15 @@ pub(crate) struct Target {
     pub(crate) levels: Levels,
     /// Ranges that regions are to cover from the start on; a process may have none and get them from its mappings.
     pub(crate) wanted: Vec<UnitRange>,
-    /// Regions are those of mappings in fewer than three places.
+    /// Regions come from mappings in fewer than three places.
     pub(crate) has_few_places: bool,
     /// Ascending and disjoint.
     pub(crate) regions: Vec<Region>,
     /// Probes of the sample under way: first companions (see `flush.rs`), then one a region. Empty: no sample is under way.
     pub(crate) probes: Vec<Probe>,
-    /// Their results, at the same places.
+    /// Results of the probes, at the same places.
     pub(crate) results: Vec<ProbeResult>,
-    /// For each companion the region whose entry it doubts.
+    /// For each companion probe, the region whose entry it checks.
     pub(crate) doubted: Vec<usize>,
     /// For each region the place behind its last probe, where regions have several (see `batch.rs`).
     pub(crate) batch_ends: Vec<usize>,

@@ -19,7 +19,7 @@ const GIB: u64 = 1 << 30;
 struct Bench {
     world: World,
     monitor: Monitor,
-    /// Of all ticks so far.
+    /// Events of all ticks so far.
     events: Vec<Event>,
 }
 
@@ -41,7 +41,7 @@ impl Bench {
         self
     }
 
-    /// To the next wake-up. The first ends with PREPARE; each further one tests, then prepares.
+    /// Runs to the next wake-up. The first ends with PREPARE; each further one tests, then prepares.
     fn tick(&mut self) -> Tick {
         self.world.run();
         let at = self.monitor.poll_timeout().expect("it runs");
@@ -50,7 +50,7 @@ impl Bench {
         tick
     }
 
-    /// To the end of the next aggregation.
+    /// Runs to the end of the next aggregation.
     fn aggregate(&mut self) -> &Snapshot {
         while !self.tick().has_snapshot {}
         self.monitor.snapshot()

@@ -16,9 +16,8 @@ use crate::vocabulary::UnitRange;
 use isotherm_units::{Duration, Instant};
 
 impl Monitor {
-    /// Does what is due at `now`. Early or repeated calls do nothing. A call that comes late does one tick; those missed are
-    /// only counted. Catching up one by one would load a machine that is loaded already. Counts and ages are stated as if
-    /// every tick had come in time.
+    /// Does the work that is due at `now`. Early or repeated calls do nothing. A late call does one tick; missed ticks are only counted.
+    /// Catching up one by one would load a machine that is loaded already. Counts and ages are stated as if every tick had come in time.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn MonitorHost) -> Tick {
         let Some(at) = self.poll_timeout().filter(|at| *at <= now) else { return Tick::default() };
         let number_before = self.snapshot.number;
@@ -78,7 +77,7 @@ impl Monitor {
         self.size_max = self.enforce_min_nr_regions();
     }
 
-    /// CHECK, and at the end of an aggregation merge. What callers see between the halves is merged and not yet reset.
+    /// CHECK, and at the end of an aggregation merge. Between the halves, callers see regions that are merged and not yet reset.
     fn first_half(&mut self, host: &mut dyn MonitorHost) -> Due {
         self.schedule.tick += match self.config.sampling {
             Sampling::Spread => 1,
@@ -522,7 +521,7 @@ impl Monitor {
         size_limit(u64::try_from(total).unwrap_or(u64::MAX), self.attributes.min_nr_regions, self.size_min)
     }
 
-    /// Does `what` for each target. One that has ended is dropped; every error is reported.
+    /// Does `what` for each target. A target that has ended is dropped; every error is reported.
     fn for_each_target(
         &mut self,
         host: &mut dyn MonitorHost,
@@ -546,7 +545,7 @@ impl Monitor {
     }
 }
 
-/// A probe of the leaf at an address in each region: what most ticks draw.
+/// A probe of the leaf at an address in each region, which is what most ticks draw.
 fn draw_leaves(regions: &[Region], unit: u64, random: &mut Random, probes: &mut Vec<Probe>) {
     // A copy stays in registers.
     let mut chance = random.clone();

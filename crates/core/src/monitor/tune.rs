@@ -6,9 +6,9 @@ use super::target::Target;
 use crate::schemes::feedback;
 use isotherm_units::Duration;
 
-/// How the share of positive samples compares with the goal, 10,000 = equal. Of the aggregation that just ended only, as the
-/// kernel does, although its documentation speaks of all since the last tuning. 128 bits: bytes times samples times basis
-/// points do not fit 64 in a large space.
+/// How the share of positive samples compares with the goal, 10,000 = equal. Only the aggregation that just ended counts, as in the kernel,
+/// although its documentation speaks of all since the last tuning. 128 bits: bytes times samples times basis points do not fit 64 in a
+/// large space.
 pub(crate) fn score(targets: &[Target], samples: u64, goal_bp: u64) -> u64 {
     debug_assert!(samples > 0 && goal_bp <= 10_000, "a goal is a share of samples that were taken");
     let regions = targets.iter().flat_map(|target| &target.regions);
@@ -21,7 +21,7 @@ pub(crate) fn score(targets: &[Target], samples: u64, goal_bp: u64) -> u64 {
     u64::try_from(seen * 10_000 / wanted).unwrap_or(u64::MAX)
 }
 
-/// What to multiply the sampling interval by, in basis points: ×0.5 to ×2 a step.
+/// Factor of the sampling interval, in basis points: ×0.5 to ×2 a step.
 pub(crate) fn factor_bp(score: u64) -> u64 {
     let raw = feedback(100_000_000, score) / 10_000;
     debug_assert!(raw <= 20_000, "a step doubles at most");

@@ -16,17 +16,17 @@ pub struct LruSort {
     /// The share of memory on active lists to reach, in basis points up to 10,000; quotas are tuned towards it. 0: not.
     #[serde(alias = "active_mem_bp")]
     pub active_mem_bp: u64,
-    /// Intervals are tuned to 0.4 % positive samples, from 5 ms / 100 ms on, whatever intervals are given.
+    /// Intervals are tuned to 0.4 % positive samples, from 5 ms / 100 ms on; configured intervals have no effect.
     #[serde(alias = "autotune_monitoring_intervals")]
     pub autotune_monitoring_intervals: bool,
-    /// Pages are asked themselves: in hot regions only young ones are moved, in cold ones only those that are not.
+    /// The accessed bit of each page is tested: in hot regions only young pages are moved, in cold regions only pages that are not young.
     #[serde(alias = "filter_young_pages")]
     pub filter_young_pages: bool,
-    /// Hot is what was found used in at least that share of the samples of an aggregation.
+    /// A region is hot if it was found used in at least this share of the samples of an aggregation.
     #[serde(alias = "hot_thres_access_freq")]
     pub hot_thres_access_freq: Ratio,
-    /// Cold is what was not used for at least that long. Unlike in the kernel also where intervals are tuned: there the
-    /// threshold is a number of aggregations, which get longer.
+    /// A region is cold if it was not used for at least this time. Unlike in the kernel also where intervals are tuned: there the threshold
+    /// is a number of aggregations, which get longer.
     #[serde(alias = "cold_min_age")]
     pub cold_min_age: Duration,
     /// CPU time a window, half for each scheme, whole milliseconds. 0: no limit.
@@ -130,7 +130,7 @@ impl LruSort {
         }
     }
 
-    /// Of whole milliseconds, cut.
+    /// Half the quota, in whole milliseconds, rounded down.
     fn half_quota(&self) -> Duration {
         Duration::from_ms(self.quota_time.ns() / 1_000_000 / 2)
     }

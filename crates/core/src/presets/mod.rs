@@ -1,7 +1,7 @@
 //! Ready configurations with few knobs: Linux's own modules, and settings from the literature (docs/spec/schemes.md#s12 and #s13).
 //!
-//! A preset is one file and one line below. It is written as its name with those values that differ:
-//! `{ preset = "lru-sort", quota-time = "20ms" }`.
+//! A preset is one file and one line below. A preset is written as its name with the values that differ: `{ preset = "lru-sort", quota-time
+//! = "20ms" }`.
 
 mod lru_sort;
 mod module;
@@ -35,7 +35,7 @@ pub struct Setup {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PresetError {
-    /// A value that makes no sense.
+    /// An invalid value.
     #[error("`{key}` of preset `{preset}` is {got}; allowed: {allowed}")]
     OutOfRange {
         preset: &'static str,
@@ -59,7 +59,7 @@ pub enum PresetError {
 /// A preset with its name; an entry of [`PRESETS`].
 #[derive(Clone, Copy, Debug)]
 pub struct PresetEntry {
-    /// Its name in files; underscores are taken as well.
+    /// Name of the preset in files; underscores are taken as well.
     pub name: &'static str,
     pub summary: &'static str,
     /// Makes the preset with its default values.
@@ -91,10 +91,10 @@ macro_rules! presets {
                 }
             }
 
-            /// Its monitor and schemes.
+            /// Monitor and schemes of the preset.
             ///
             /// # Errors
-            /// The first value that makes no sense, and what is allowed.
+            /// The first invalid value, and the allowed values.
             pub fn setup(&self) -> Result<Setup, PresetError> {
                 let setup = match self {
                     $(Self::$type(preset) => preset.setup()?,)*

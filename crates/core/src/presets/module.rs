@@ -3,7 +3,7 @@
 use super::{LruSort, Preset, Reclaim};
 use isotherm_units::{Duration, Ratio};
 
-/// A module of the kernel that does what a preset says. Its files lie in `/sys/module/NAME/parameters/`.
+/// A module of the kernel that does the work of a preset. Its files are in `/sys/module/NAME/parameters/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelModule {
     /// `damon_reclaim`, `damon_lru_sort`.

@@ -22,7 +22,7 @@ pub(super) struct Physical {
 }
 
 impl Physical {
-    /// Tuned intervals start from the kernel's defaults, whatever the configuration says.
+    /// Tuned intervals start from the kernel's defaults; configured intervals have no effect.
     pub(super) fn attributes(&self) -> Attributes {
         let default = Attributes::default();
         let is_tuned = self.tuned_to.is_some();

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlrusRadical {
-    /// Hot is what was found used in at least that share of the samples of an aggregation.
+    /// A region is hot if it was found used in at least this share of the samples of an aggregation.
     #[serde(alias = "hot_thres_access_freq")]
     pub hot_thres_access_freq: Ratio,
-    /// Cold is what was not used for at least that long.
+    /// A region is cold if it was not used for at least this time.
     #[serde(alias = "cold_min_age")]
     pub cold_min_age: Duration,
     /// CPU time a window of each of the two schemes, whole milliseconds.

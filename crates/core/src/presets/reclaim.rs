@@ -6,11 +6,11 @@ use crate::schemes::{Action, Filter, FilterType, Goal, Metric, Quotas, Scheme, W
 use isotherm_units::{Bytes, Duration, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// One scheme on physical memory: what was not used for long is paged out.
+/// One scheme on physical memory: regions that were not used for long are paged out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Reclaim {
-    /// Paged out is what was not used for at least that long. Unlike in the kernel also where intervals are tuned: there the
+    /// A region is paged out if it was not used for at least this time. Unlike in the kernel also where intervals are tuned: there the
     /// threshold is a number of aggregations, which get longer.
     #[serde(alias = "min_age")]
     pub min_age: Duration,
@@ -23,16 +23,16 @@ pub struct Reclaim {
     /// Length of a quota window; at its start the quota is full again.
     #[serde(alias = "quota_reset_interval_ms", alias = "quota-reset-interval-ms")]
     pub quota_reset_interval: Duration,
-    /// The quota is tuned until memory stalls tasks for so many microseconds a window. 0: not.
+    /// The quota is tuned until memory stalls tasks for this many microseconds a window. 0: not.
     #[serde(alias = "quota_mem_pressure_us")]
     pub quota_mem_pressure_us: u64,
     /// The quota is tuned by a value that the user reports, 10,000 being just right; this is the first. 0: not.
     #[serde(alias = "quota_autotune_feedback")]
     pub quota_autotune_feedback: u64,
-    /// Intervals are tuned to 0.4 % positive samples, from 5 ms / 100 ms on, whatever intervals are given.
+    /// Intervals are tuned to 0.4 % positive samples, from 5 ms / 100 ms on; configured intervals have no effect.
     #[serde(alias = "autotune_monitoring_intervals")]
     pub autotune_monitoring_intervals: bool,
-    /// Pages out pages of files only and leaves anonymous memory alone.
+    /// Pages out only pages of files and leaves anonymous memory alone.
     #[serde(alias = "skip_anon")]
     pub skip_anon: bool,
     /// Time between two checks of free memory while the scheme is switched off.

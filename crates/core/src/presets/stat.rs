@@ -43,7 +43,7 @@ pub struct StatOutput {
 }
 
 impl StatOutput {
-    /// Of the end of an aggregation. The kernel takes regions as they are at the time, whose counts are partial: its
+    /// Statistics of the end of an aggregation. The kernel takes regions in the middle of an aggregation, with partial counts: its
     /// bandwidth is too low on average, and its idle memory is random.
     pub fn of(snapshot: &Snapshot) -> Self {
         let aggr_us = snapshot.aggr_interval.ns() / 1000;

@@ -6,10 +6,10 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// Reads the name of a preset, or a table of its name and what differs: for `deserialize_with`.
+/// Reads the name of a preset, or a table of its name and the keys that differ: for `deserialize_with`.
 ///
 /// # Errors
-/// Of the deserializer, and of names that are not known.
+/// Errors of the deserializer, and unknown names.
 pub fn name_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Preset, D::Error> {
     struct NameOrTable;
     impl<'de> Visitor<'de> for NameOrTable {

@@ -14,16 +14,16 @@ const PROBES: u32 = 32;
 const PROBES_MAX: u32 = 512;
 const PROBE_ABOVE: Bytes = Bytes::new(16 << 30);
 
-/// How the scan daemon runs. What is left out is as the mode has it.
+/// How the scan daemon runs. Keys that are left out take the mode's values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PromotionConfig {
-    /// How it decides. Left out: `rch`, or as who runs it says.
+    /// Rules of the decisions. If left out: `rch`, or the mode that the caller chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Off, it lists spaces and scans none.
     pub scan_enabled: bool,
-    /// The node of the top tier that pages go to where nothing speaks for another; in `v0` always.
+    /// The node of the top tier to which pages go if there is no reason for another; in `v0` always.
     pub target_node: u32,
     /// The scan period of new spaces, within the bounds of the mode.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,22 +33,22 @@ pub struct PromotionConfig {
     pub scan_sleep: Option<Duration>,
     /// Spaces that a round visits, due or not; 0 visits none.
     pub mms_to_scan: u32,
-    /// Which of scan period and scan size are adapted.
+    /// Whether the scan period, the scan size or both are adapted.
     pub throttling: Throttling,
-    /// When a page counts as useful, that is, worth promoting. Left out: as the mode has it.
+    /// Condition under which a page is useful, that is, worth promoting. Left out: as the mode has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_rule: Option<PageRule>,
-    /// The scan of an area ends at the first empty entry, as in `v0`. Sparse heaps lose what lies behind.
+    /// The scan of an area ends at the first empty entry, as in `v0`. In sparse heaps the pages after a hole are never found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_on_hole: Option<bool>,
     /// Scanning splits huge mappings, as in all versions: afterwards they cost base pages' misses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_thp_on_scan: Option<bool>,
-    /// `rch`: every part of a space is looked at once in this time. Shorter finds sooner and costs more, in proportion.
+    /// `rch`: every part of a space is scanned once in this time. Shorter finds sooner and costs more, in proportion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cover: Option<Duration>,
-    /// `rch`: pages of a region that a probe looks at, 1 to 512. A probe misses a region of which a share `f` is used with
-    /// probability `(1 - f)^probes`: 5 % of regions used to 9 %.
+    /// `rch`: pages of a region that a probe samples, 1 to 512. A probe misses a region of which a share `f` is used with probability `(1 -
+    /// f)^probes`: 5 % of regions used to 9 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<u32>,
     /// `rch`: in spaces with more eligible memory regions are probed before they are scanned.
@@ -94,7 +94,7 @@ impl PromotionConfig {
     /// Checks all that can be checked without a host.
     ///
     /// # Errors
-    /// The first value outside its limits, with what is allowed.
+    /// The first value outside its limits, with the allowed values.
     pub fn validate(&self) -> Result<(), PromotionError> {
         let limits = self.mode().limits();
         let [least, _, most] = limits.period_ms.map(Duration::from_ms);
@@ -141,7 +141,7 @@ impl PromotionConfig {
         Ok(())
     }
 
-    /// The numbers and rules of the mode, with what was set otherwise.
+    /// The numbers and rules of the mode, with the configured exceptions.
     pub(super) fn limits(&self) -> Limits {
         let limits = self.mode().limits();
         Limits {

@@ -1,4 +1,4 @@
-//! What the daemon has done, under the kernel's names where it has one.
+//! Counts of the daemon's work, under the kernel's names where it has one.
 
 use crate::host::PageMove;
 
@@ -23,11 +23,11 @@ macro_rules! counters {
 counters! {
     /// Scans of spaces that ended.
     mm_scans => "nr_kmmscand_mm_scans";
-    /// Areas that were passed, also those not scanned; in `rch` scans of regions.
+    /// Areas that were passed, including areas that were not scanned; in `rch` scans of regions.
     vma_scans => "nr_kmmscand_vma_scans";
     /// Entries queued to be moved.
     queued => "nr_kmmscand_migadded";
-    /// Entries that were moved, whatever their size.
+    /// Entries that were moved, of any size.
     migrated => "nr_kmmscand_migrated";
     /// Entries that were not moved, for any reason below, except those dropped.
     migrate_failed => "nr_kmmscand_migrate_failed";
@@ -48,7 +48,7 @@ counters! {
     regions_probed => "regions_probed";
     /// Probed regions in which a page on a slow node had been accessed.
     probes_hit => "probes_hit";
-    /// Regions skipped, as nothing had used the table entry above them.
+    /// Regions skipped because no use had set the table entry above them.
     regions_quiet => "regions_quiet";
     /// Base pages that were moved.
     migrated_pages => "pages_migrated";

@@ -5,7 +5,7 @@ use crate::daemon::{Account, Control, Daemon, DaemonError, Report};
 use crate::host::{PromotionHost, TargetId};
 use isotherm_units::Instant;
 
-/// By number of the worker.
+/// Workers by their number.
 const WORKERS: [Thread; 2] = [Thread::Scan, Thread::Migrate];
 
 impl<H: PromotionHost> Daemon<H> for Promotion {

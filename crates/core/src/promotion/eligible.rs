@@ -1,4 +1,4 @@
-//! Which areas are scanned (docs/spec/promotion.md#s1-6): the filter that NUMA balancing has as well.
+//! Areas that are scanned (docs/spec/promotion.md#s1-6): NUMA balancing has the same filter.
 
 use crate::host::AreaKind;
 

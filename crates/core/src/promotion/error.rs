@@ -2,11 +2,11 @@
 
 use crate::host::{NodeId, TargetId};
 
-/// What is wrong, where, and what is allowed there.
+/// The fault, its place, and the allowed values there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PromotionError {
-    /// A value outside its limits, or one that the mode ignores.
+    /// A value outside its limits, or a value that the mode ignores.
     #[error("`{what}` is {got}; allowed: {allowed}")]
     OutOfRange {
         what: &'static str,

@@ -52,7 +52,7 @@ pub(crate) struct World {
     pub(crate) spaces: BTreeMap<TargetId, Space>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) lacks: fn(&mut TieringCapabilities),
-    /// The highest level whose bits mean something: 2 for entries of 1 GiB.
+    /// The highest level whose bits are meaningful: 2 for entries of 1 GiB.
     pub(crate) highest_level: Level,
     /// Calls that fail, by name.
     pub(crate) failing: Option<&'static str>,

@@ -12,7 +12,7 @@ pub(super) struct Feedback {
 }
 
 impl Feedback {
-    /// Counts moves. Each window of 1024 attempts halves twice what came before and adds its own.
+    /// Counts moves. Each window of 1024 attempts halves the earlier sum twice and adds its own.
     pub(super) fn count(&mut self, succeeded: u64, failed: u64) {
         self.in_window[0] += succeeded;
         self.in_window[1] += failed;

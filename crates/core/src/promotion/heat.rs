@@ -9,7 +9,7 @@ const REGION_MAX: u64 = 1 << 30;
 const REGIONS: u64 = 4096;
 /// The heat of a region all of whose pages were touched.
 const HEAT_MAX: u32 = 65_535;
-/// The heat that a probe gives: that of one scan that found all pages touched.
+/// The heat that a probe gives: the heat of one scan that found all pages touched.
 const HEAT_OF_A_HIT: u32 = 16_384;
 
 /// Aligned addresses of a space that are scanned together.
@@ -23,16 +23,16 @@ pub(super) struct Region {
     pub(super) heat: u32,
     /// Pages that its last scan met; 0 before the first.
     pub(super) pages: u64,
-    /// When it was scanned or probed last; `None` before the first time.
+    /// Time of the last scan or probe; `None` before the first.
     pub(super) scanned_at: Option<Instant>,
-    /// At its last turn nothing had used the table entry above it: after the next use it is probed at once.
+    /// At its last turn the table entry above it was clear: after the next use it is probed at once.
     pub(super) is_quiet: bool,
     /// Pages whose bits were cleared, so that a set one means an access since then.
     pub(super) sample: Option<Sample>,
 }
 
-/// Pages drawn at random: the seed of the draw, and how many. The next probe reads the same ones and then draws others: a page
-/// that no probe has met may have a bit from long ago.
+/// Pages drawn at random: the seed of the draw, and how many. The next probe reads the same pages and then draws others: a page that no
+/// probe has read may have a bit from long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) seed: u64,
@@ -44,14 +44,14 @@ impl Region {
         Self { start, bytes: 0, heat: 0, pages: 0, scanned_at: None, is_quiet: false, sample: None }
     }
 
-    /// Its priority for a scan: heat times milliseconds since the last, times what it holds. Heat is a share, and a region of a
-    /// few pages is as hot as a full one if all of them were touched.
+    /// Priority of the region for a scan: heat times milliseconds since the last scan, times the bytes that a scan would pass. Heat is a
+    /// share, and a region of a few pages is as hot as a full one if all of them were touched.
     pub(super) fn urgency(&self, now: Instant) -> u128 {
         let waited_ms = self.scanned_at.map_or(0, |last| now.since(last).ns() / 1_000_000);
         u128::from(self.heat) * u128::from(waited_ms) * u128::from(self.cost())
     }
 
-    /// Bytes that a scan of it will pass: those of its pages as far as they are known, as empty tables cost nothing.
+    /// Bytes that a scan of the region will pass: the bytes of its known pages, because empty tables cost nothing.
     pub(super) fn cost(&self) -> u64 {
         if self.pages > 0 { self.bytes.min(self.pages.saturating_mul(PAGE_BYTES)) } else { self.bytes }
     }
@@ -72,7 +72,7 @@ impl Region {
         self.scanned_at = Some(self.scanned_at.unwrap_or(now));
     }
 
-    /// Takes over what is known of an older region that overlaps it.
+    /// Takes over the state of an older region that overlaps it.
     fn inherit(&mut self, old: &Self) {
         self.heat = self.heat.max(old.heat);
         self.pages = self.pages.max(old.pages);
@@ -98,12 +98,12 @@ pub(super) fn region_size(eligible: u64) -> u64 {
     wished.clamp(REGION_MIN, REGION_MAX)
 }
 
-/// What one scan may cover, in bytes of eligible areas.
+/// Limits of one scan, in bytes of eligible areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     /// For hot regions.
     pub(super) exploit: u64,
-    /// For the others, in turn.
+    /// Budget of the other regions, one after the other.
     pub(super) explore: u64,
 }
 
@@ -122,12 +122,12 @@ impl Budget {
 pub(super) struct HeatMap {
     /// Bytes of each, a power of two; 0 before the first scan.
     size: u64,
-    /// Ascending; only such as hold eligible bytes.
+    /// Ascending; only regions that hold eligible bytes.
     regions: Vec<Region>,
     /// Where exploring goes on.
     pub(super) cursor: u64,
-    /// The table entry above the region at the cursor: its first byte, and whether it had been used when its bit was cleared.
-    /// Kept while the cursor is below it: the bit says that only once.
+    /// The table entry above the region at the cursor: its first byte, and whether it had been used when its bit was cleared. Kept while
+    /// the cursor is below it, because the bit is only seen once.
     pub(super) entry: Option<(u64, bool)>,
 }
 
@@ -144,8 +144,8 @@ impl HeatMap {
         &mut self.regions[index]
     }
 
-    /// Follows the areas of the space, which ascend and are eligible. Regions that are still there keep what is known of them,
-    /// also where the size of regions changes.
+    /// Follows the areas of the space, which ascend and are eligible. Regions that still exist keep their state, even if the size of
+    /// regions changes.
     pub(super) fn update(&mut self, areas: &[AddressRange]) {
         let eligible = areas.iter().fold(0u64, |sum, area| sum.saturating_add(area.len()));
         let size = region_size(eligible);
@@ -184,7 +184,7 @@ impl HeatMap {
         self.regions = regions;
     }
 
-    /// The region at the cursor or the next one behind it; the first where there is none. `None` without regions.
+    /// The region at the cursor or the next one after it; the first region if there is none. `None` without regions.
     pub(super) fn at_cursor(&self) -> Option<usize> {
         let behind = self.regions.partition_point(|region| region.start.saturating_add(self.size) <= self.cursor);
         if behind < self.regions.len() { Some(behind) } else { (!self.regions.is_empty()).then_some(0) }

@@ -1,4 +1,4 @@
-//! The daemon's files in `/sys/kernel/mm/kmmscand`: what may be written there, and what is read (docs/spec/promotion.md#s1-3).
+//! The daemon's files in `/sys/kernel/mm/kmmscand`: values that may be written, and the text that is read (docs/spec/promotion.md#s1-3).
 
 use super::error::PromotionError;
 use super::throttle::SCALE_MAX;
@@ -10,7 +10,7 @@ use isotherm_units::{Duration, Instant};
 pub const KNOBS: &[&str] = &["scan_enabled", "scan_sleep_ms", "mm_scan_period_ms", "mms_to_scan", "target_node"];
 
 impl Promotion {
-    /// What a knob reads, with the line's end.
+    /// Text of a knob, with the line's end.
     ///
     /// # Errors
     /// ENOENT: no such knob.
@@ -25,12 +25,12 @@ impl Promotion {
         Ok(format!("{value}\n"))
     }
 
-    /// Writes a knob: a decimal number of 32 bits, with or without the line's end. The daemon is woken, whatever the knob.
+    /// Writes a knob: a decimal number of 32 bits, with or without the line's end. Any knob wakes the daemon.
     ///
     /// `mm_scan_period_ms` is for spaces that come later, and is brought within its bounds rather than refused, as the kernel does.
     ///
     /// # Errors
-    /// EINVAL or ENOENT, with what is allowed; then nothing has changed.
+    /// EINVAL or ENOENT, with the allowed values; then nothing has changed.
     pub fn set_knob(&mut self, name: &str, text: &str, now: Instant) -> Result<(), PromotionError> {
         let knob = known(name)?;
         let refuse = |allowed: &str| PromotionError::Knob {

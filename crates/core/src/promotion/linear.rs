@@ -14,7 +14,7 @@ pub(super) struct Linear {
     /// Where in it.
     at: u64,
     budget: u64,
-    /// Bytes of areas passed, also of those that are not scanned.
+    /// Bytes of areas passed, including areas that are not scanned.
     passed: u64,
     pub(super) useful: u64,
 }
@@ -26,11 +26,11 @@ impl Linear {
         Self { areas, index, at: 0, budget, passed: 0, useful: 0 }
     }
 
-    /// One part of the scan, or what is left to do without one. `Some` ends the scan and says where the next begins: 0 once all
-    /// areas were passed. A budget that is met by the last area leaves its end behind, and the next scan passes nothing.
+    /// One part of the scan, or the work that remains without a scan. `Some` ends the scan and holds the start of the next one: 0 once all
+    /// areas were passed. If the last area meets the budget exactly, the scan ends at the area's end, and the next scan passes nothing.
     ///
     /// # Errors
-    /// The space is gone.
+    /// The space has ended.
     pub(super) fn step(&mut self, scan: &mut RangeScan<'_>, limits: &Limits) -> Result<Option<u64>, HostError> {
         loop {
             let Some(Area { range, kind }) = self.areas.get(self.index).copied() else { return Ok(Some(0)) };

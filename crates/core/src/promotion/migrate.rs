@@ -1,14 +1,14 @@
-//! The moving thread: what was queued goes to a node of the top tier, batch by batch (docs/spec/promotion.md#s1-8).
+//! The moving thread: queued pages go to a node of the top tier, batch by batch (docs/spec/promotion.md#s1-8).
 
 use super::rate::Bucket;
 use super::{Promotion, TimeoutReport};
 use crate::host::{HostError, MoveOrder, NodeId, PageMove, PromotionHost, TargetId};
 use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
-/// Folios of one call to the host, and base pages of all of them except the first.
+/// Most folios of one call to the host, and most base pages of all of them except the first.
 const BATCH: u32 = 512;
 
-/// Tries of a full node in a row before what is queued is given up: 1 s of pauses.
+/// Tries of a full node in a row before the queued pages are given up: 1 s of pauses.
 const REFUSALS_MAX: u32 = 50;
 
 /// State of the thread.
@@ -18,11 +18,11 @@ pub(super) struct Mover {
     pub(super) ready_at: Instant,
     /// The bytes that may move; filled from the first call on.
     bucket: Option<Bucket>,
-    /// Batches in a row that moved nothing as the node had no room.
+    /// Batches in a row that moved nothing because the node had no room.
     refusals: u32,
 }
 
-/// What happened to a batch of pages.
+/// Results of a batch of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigrationReport {
     /// The space that the pages belong to.
@@ -102,7 +102,7 @@ impl Promotion {
         }
     }
 
-    /// The node by the last scan of the space, else the knob's; where the mode asks for room, one that has it.
+    /// The node by the last scan of the space, else the knob's; if the mode asks for room, a node that has it.
     fn node_for(&self, chosen: Option<NodeId>, pages: u64, host: &mut dyn PromotionHost) -> NodeId {
         let wished = chosen.unwrap_or(NodeId(self.config.target_node));
         if !self.limits.target.asks_for_room() || !self.host_has.node_memory {

@@ -1,14 +1,14 @@
 //! Promotion between memory tiers by scans of accessed bits: which space is scanned when and how far, which pages are worth
 //! moving, and where to.
 //!
-//! [`Promotion`] is the scan daemon. A thread scans spaces in turn and queues pages of slow nodes that are used; the same thread or
-//! another moves them to a node of the top tier. How often a space is scanned and how much of it follows from what the last two
-//! scans found ([`Throttle`]). The modes `v0` to `v3` are the versions of kmmscand; `rch`, the default, scans the hot regions of
-//! a space first and goes round the rest at its own rate.
+//! [`Promotion`] is the scan daemon. A thread scans spaces in turn and queues pages of slow nodes that are used; the same thread or another
+//! moves them to a node of the top tier. The period and size of a space's scans follow from the findings of its last two scans
+//! ([`Throttle`]). The modes `v0` to `v3` are the versions of kmmscand; `rch`, the default, scans the hot regions of a space first and goes
+//! round the rest at its own rate.
 //!
-//! [`hint_fault`] has the decisions of its competitor, NUMA balancing.
+//! [`hint_fault`] has the decisions of NUMA balancing, the alternative to it.
 //!
-//! Sections named in comments are those of the project's specification `docs/spec/promotion.md`. Design and departures in one place:
+//! Sections named in comments are sections of the project's specification `docs/spec/promotion.md`. Design and departures in one place:
 //! `docs/mechanism/promotion.md`.
 
 mod config;
@@ -62,11 +62,11 @@ use std::collections::BTreeMap;
 pub enum Thread {
     /// The scanning thread, `kmmscand`.
     Scan,
-    /// `kmmmigrated`. In `v0` never due: its scanner moves pages.
+    /// `kmmmigrated`. In `v0` it is never due: the scanning thread moves pages.
     Migrate,
 }
 
-/// What one call of [`Promotion::handle_timeout`] did.
+/// Results of one call of [`Promotion::handle_timeout`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeoutReport {
     /// CPU time of the thread that the host reported. The driver adds the time of its own decisions.
@@ -77,13 +77,13 @@ pub struct TimeoutReport {
     pub migration: Option<MigrationReport>,
 }
 
-/// The scan daemon, driven from outside: call [`handle_timeout`](Self::handle_timeout) for a thread when
-/// [`poll_timeout`](Self::poll_timeout) says. One call does one bounded piece of work; a driver that charges CPU time calls again
-/// once that time has passed.
+/// The scan daemon, driven from outside: call [`handle_timeout`](Self::handle_timeout) for a thread at the time that
+/// [`poll_timeout`](Self::poll_timeout) returns. One call does one bounded piece of work; a driver that charges CPU time calls again once
+/// that time has passed.
 #[derive(Clone, Debug)]
 pub struct Promotion {
     config: PromotionConfig,
-    /// Those of the mode, with what the configuration sets otherwise.
+    /// The mode's limits, with the configured exceptions.
     limits: Limits,
     rules: RotateRules,
     host_has: TieringCapabilities,
@@ -102,7 +102,7 @@ impl Promotion {
     /// A daemon without spaces. Daemons of one run get different seeds: [`context_seed`](crate::monitor::context_seed).
     ///
     /// # Errors
-    /// The first value of `config` outside its limits; or what the host lacks.
+    /// The first value of `config` outside its limits, or the feature that the host lacks.
     pub fn new(config: PromotionConfig, seed: u64, host: &dyn PromotionHost) -> Result<Self, PromotionError> {
         config.validate()?;
         let host_has = host.tiering_capabilities();
@@ -159,8 +159,8 @@ impl Promotion {
         Ok(())
     }
 
-    /// A space has ended. What it has queued goes with it, and a scan of it ends where it is. Takes time for its own pages only.
-    /// `false`: it was not here.
+    /// A space has ended. Its queued pages are dropped, and a scan of it ends at once. Takes time for its own pages only. `false`: it was
+    /// not here.
     pub fn exit(&mut self, target: TargetId) -> bool {
         let Some(key) = self.keys.remove(&target) else { return false };
         self.slots.remove(&key);
@@ -169,7 +169,7 @@ impl Promotion {
         true
     }
 
-    /// Takes in all spaces that the host lists, and lets go those that it no longer does. Returns how many came and went.
+    /// Takes in all spaces that the host lists, and drops those that it no longer lists. Returns the numbers of new and of ended spaces.
     ///
     /// # Errors
     /// [`HostError::NotHere`] from a host whose driver calls [`enter`](Self::enter) and [`exit`](Self::exit).
@@ -253,7 +253,7 @@ impl Promotion {
     }
 }
 
-/// Whether the host has what the configuration needs.
+/// Whether the host has the features that the configuration needs.
 fn admit(config: &PromotionConfig, limits: &Limits, has: &TieringCapabilities) -> Result<(), PromotionError> {
     let not_here = |needs| Err(PromotionError::NotHere { mode: config.mode().entry().name, needs });
     if !has.scan_accessed {

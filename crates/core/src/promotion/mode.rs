@@ -1,4 +1,4 @@
-//! The modes of the scan daemon: the versions of the series one by one, and our default. One line each in [`MODES`].
+//! The modes of the scan daemon: the versions of the series one by one, and our default. One line for each mode in [`MODES`].
 
 use super::target_node::TargetRule;
 use crate::vocabulary::PageRule;
@@ -10,9 +10,9 @@ const GIB: u64 = 1 << 30;
 /// The numbers and rules of a mode (docs/spec/promotion.md#s1-3). Sizes in bytes, times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Scan period in milliseconds: the least, that of a new space, the most.
+    /// Scan period in milliseconds: the least, the period of a new space, the most.
     pub period_ms: [u64; 3],
-    /// Bytes of address space in one scan: the least, that of a new space, the most.
+    /// Bytes of address space in one scan: the least, the size for a new space, the most.
     pub size: [u64; 3],
     /// A scan with fewer useful pages has found nothing.
     pub ignore_below: u64,
@@ -41,11 +41,11 @@ pub struct Limits {
     pub keeps_high_watermark: bool,
     /// Only pages among the active ones are moved.
     pub only_active: bool,
-    /// In what order lists of spaces are served.
+    /// Order in which lists of spaces are served.
     pub turn: Turn,
     /// Whether failed moves lengthen the scan period.
     pub feedback: bool,
-    /// A space's scale of 1 to 10 stretches its scan period; otherwise only 0 means something: not scanned.
+    /// A space's scale of 1 to 10 stretches its scan period; otherwise only the value 0 has an effect: not scanned.
     pub scale_stretches: bool,
     /// Whether spaces have a scale; otherwise all have the same.
     pub has_scale: bool,
@@ -53,19 +53,19 @@ pub struct Limits {
     pub together: u32,
     /// Regions with heat and a rotating cursor in place of whole areas in turn.
     pub by_region: bool,
-    /// Drops pages that a full or low node refused, and those still queued when the space is scanned again. The scan finds them
+    /// Drops pages that a full or low node refused, and pages that are still queued when the space is scanned again. The scan finds them
     /// again if they are still hot.
     pub drops_stale: bool,
 }
 
-/// In what order the pages of several spaces are moved.
+/// Order in which the pages of several spaces are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// In the order in which they were found, over all spaces.
+    /// Pages move in the order in which they were found, over all spaces.
     Found,
     /// One space after the other, each until its list is empty.
     Space,
-    /// One batch of a space, then one of the next.
+    /// One batch of a space, then one batch of the next.
     Batch,
 }
 
@@ -157,7 +157,7 @@ const RCH: Limits = Limits {
 #[derive(Clone, Copy, Debug)]
 pub struct ModeEntry {
     pub mode: Mode,
-    /// Its name in files, in lower case.
+    /// Name of the mode in files, in lower case.
     pub name: &'static str,
     pub summary: &'static str,
     /// The numbers and rules of the mode.

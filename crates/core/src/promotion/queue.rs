@@ -1,26 +1,27 @@
 //! Pages that were found and have not moved yet: a list a space, and the turn of the spaces.
 //!
-//! The first versions of the series have one list of all pages, and each process that exits searches it. Here a space that goes takes
-//! its own list along, whatever the others have queued.
+//! The first versions of the series have one list of all pages, and each process that exits searches it. Here a space that ends takes its
+//! own list along; lists of other spaces stay.
 
 use super::mode::Turn;
 use crate::vocabulary::Run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A space, by the order in which it came. Never used twice, so that nothing queued for a space that has gone can meet another.
+/// A space, numbered by its order of arrival. A number is never used twice, so that pages queued for an ended space cannot be taken for
+/// another's.
 pub(super) type SlotKey = u64;
 
 #[derive(Clone, Debug)]
 pub(super) struct MigrationList {
     turn: Turn,
     spaces: BTreeMap<SlotKey, SpaceList>,
-    /// Whose turn it is, and for how many folios. Spaces that have gone, or whose list was cleared, are skipped.
+    /// The space whose turn it is, and for how many folios. Spaces that have ended, or whose list was cleared, are skipped.
     turns: VecDeque<(SlotKey, u64)>,
     /// Spaces that have a turn, where one is enough.
     waiting: BTreeSet<SlotKey>,
 }
 
-/// What one space has queued.
+/// Queued pages of one space.
 #[derive(Clone, Debug, Default)]
 struct SpaceList {
     runs: VecDeque<Run>,
@@ -54,7 +55,7 @@ impl MigrationList {
         self.spaces.is_empty()
     }
 
-    /// Queues what a scan found. Returns how many folios that is.
+    /// Queues the findings of a scan. Returns how many folios that is.
     pub(super) fn splice(&mut self, key: SlotKey, runs: &[Run]) -> u64 {
         let folios: u64 = runs.iter().map(|run| u64::from(run.folios)).sum();
         if folios == 0 {

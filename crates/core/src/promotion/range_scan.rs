@@ -1,4 +1,4 @@
-//! One part of a scan, over a range of its space: the host scans, the filter judges, what was found is queued and counted.
+//! One part of a scan, over a range of its space: the host scans, the filter judges, useful pages are queued and counted.
 
 use super::counters::PromotionCounters;
 use super::queue::{MigrationList, SlotKey};
@@ -29,7 +29,7 @@ pub(super) struct RangeScan<'a> {
     pub(super) spent: Duration,
 }
 
-/// What a part of a scan found.
+/// Findings of a part of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) useful: u64,
@@ -44,7 +44,7 @@ impl RangeScan<'_> {
     /// Scans a range. A host that fails there has found nothing.
     ///
     /// # Errors
-    /// The space is gone.
+    /// The space has ended.
     pub(super) fn scan(&mut self, range: AddressRange) -> Result<Found, HostError> {
         self.filter.restart();
         let scanned = match self.host.scan_accessed(self.target, range, self.filter) {

@@ -1,11 +1,11 @@
-//! How many bytes may be moved: a bucket that fills at the rate and holds one second of it (docs/spec/promotion.md#s8-4).
+//! Limit of the bytes that may be moved: a bucket that fills at the rate and holds one second of it (docs/spec/promotion.md#s8-4).
 
 use isotherm_units::{Bytes, Instant};
 
 /// Nanoseconds of a second.
 const SECOND: i128 = 1_000_000_000;
 
-/// What is left of the rate.
+/// The rest of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bucket {
     per_second: u64,

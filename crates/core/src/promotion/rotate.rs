@@ -6,10 +6,10 @@
 //! region is charged only for the pages that it reads, so that the first lap is over at once. Heat counts touched pages, whether
 //! they are useful already or must be found again first.
 //!
-//! Large spaces are mostly not used at all, and tables show it. The processor sets an accessed bit in each entry that it walks
-//! through, so one entry that spans 1 GiB covers all regions below it. If it was not used since the last lap they are skipped,
-//! for the price of a page each; a lap over an idle space is then over within each scan. Otherwise a region has its turn if it
-//! was skipped before, and else once in the time of a lap.
+//! Large spaces are mostly not used at all, and tables show it. The processor sets an accessed bit in each entry that it walks through, so
+//! one entry that spans 1 GiB covers all regions below it. If it was not used since the last lap they are skipped, for the price of a page
+//! each; a lap over an idle space is then over within each scan. Otherwise a region is scanned if it was skipped before, and else once in
+//! the time of a lap.
 
 use super::heat::{Budget, HeatMap, Region, Sample};
 use super::range_scan::{RangeScan, scan_end};
@@ -17,9 +17,9 @@ use crate::host::{AddressRange, Capabilities, HostError, Level, NodeId, Probe, P
 use crate::monitor::Random;
 use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
-/// Draws of addresses until enough of them met a page.
+/// Draws of addresses until enough of them hit a page.
 const ROUNDS: u32 = 4;
-/// One bit for more than this says too little.
+/// One bit for a larger range says too little.
 const UPPER_SPAN_MAX: u64 = 1 << 30;
 
 /// The inputs of a rotating scan.
@@ -39,7 +39,7 @@ pub(super) struct Rotate {
     areas: Vec<AddressRange>,
     budget: Budget,
     probes: bool,
-    /// Table entries whose bits cover the regions below them, if the host has such: their level, and bytes that one spans.
+    /// Table entries whose bits cover the regions below them, if the host has any: their level, and the bytes that each spans.
     upper: Option<(Level, u64)>,
     /// Hot regions that wait for their scan.
     hot: std::vec::IntoIter<usize>,
@@ -48,7 +48,7 @@ pub(super) struct Rotate {
     /// Bytes of the budget that are used.
     exploited: u64,
     explored: u64,
-    /// Regions that the cursor passed: all of them are a lap.
+    /// Regions that the cursor passed: a lap passes all of them.
     passed: usize,
     walk: Option<Walk>,
     pub(super) useful: u64,
@@ -95,7 +95,7 @@ impl Rotate {
     /// One part of a region or one probe. `true` ends the scan.
     ///
     /// # Errors
-    /// The space is gone.
+    /// The space has ended.
     pub(super) fn step(
         &mut self,
         map: &mut HeatMap,
@@ -151,7 +151,7 @@ impl Rotate {
     /// The next region at the cursor that was not scanned yet, while its budget and the lap last.
     ///
     /// # Errors
-    /// The space is gone.
+    /// The space has ended.
     fn next_in_turn(
         &mut self,
         map: &mut HeatMap,
@@ -211,7 +211,7 @@ impl Rotate {
         self.walk = Some(Walk { region, at: map.regions()[region].start, touched: 0, present: 0 });
     }
 
-    /// One part of a region, and what follows from it when it is the last.
+    /// One part of a region, and after the last part the consequences.
     fn go_on(&mut self, map: &mut HeatMap, scan: &mut RangeScan<'_>, now: Instant) -> Result<(), HostError> {
         let Some(mut walk) = self.walk.take() else { return Ok(()) };
         let end = map.regions()[walk.region].start.saturating_add(map.size());
@@ -307,14 +307,14 @@ impl Rotate {
     }
 }
 
-/// The highest entries that span no more than 1 GiB, and a region at least, of those whose accessed bits mean something.
+/// The highest entries that span no more than 1 GiB, and a region at least, among levels whose accessed bits are meaningful.
 fn upper_entries(capabilities: &Capabilities, region_bytes: u64) -> Option<(Level, u64)> {
     let levels = (1..=capabilities.highest_level.0).rev().map(Level);
     let spans = levels.filter_map(|level| Some((level, u64::try_from(capabilities.span(level)?).ok()?)));
     spans.into_iter().find(|&(_, span)| (region_bytes.max(1)..=UPPER_SPAN_MAX).contains(&span))
 }
 
-/// Clears the bits of pages that are drawn at random, until enough draws have met one. Returns how many did.
+/// Clears the bits of pages drawn at random, until enough draws have hit a page. Returns how many did.
 fn arm(
     parts: &[AddressRange],
     nr_probes: u32,
@@ -358,7 +358,7 @@ impl<'a> Draw<'a> {
         Self { parts, bytes: parts.iter().map(|part| part.len()).sum(), random: Random::new(seed) }
     }
 
-    /// The next draws. Of those that fall into the same page one is left.
+    /// The next draws. Of several addresses in the same page one is kept.
     fn probes(&mut self, draws: u32) -> Vec<Probe> {
         let draw = |_| nth_byte(self.parts, self.random.between(0, self.bytes));
         let mut addresses: Vec<u64> = (0..draws).map(draw).collect();
@@ -379,7 +379,7 @@ fn nth_byte(parts: &[AddressRange], mut nth: u64) -> u64 {
     parts.last().map_or(0, |part| part.end - 1)
 }
 
-/// Whether one of these pages is on a slow node; where the host does not know, whether there are any.
+/// Whether one of these pages is on a slow node; if the host does not know the nodes, whether there are any pages.
 fn on_slow_node(addresses: &[u64], scan: &mut RangeScan<'_>, rules: &RotateRules) -> Result<bool, HostError> {
     if addresses.is_empty() || !rules.has_page_nodes {
         return Ok(!addresses.is_empty());

@@ -21,7 +21,7 @@ pub(super) struct Scanner {
     pub(super) round_at: Instant,
     /// Spaces that the round still visits; `None` between rounds.
     left: Option<u64>,
-    /// The space to visit next: this one or the first behind it, and the first of all where there is none.
+    /// The space to visit next: this one or the first after it, or the first of all if there is none.
     cursor: SlotKey,
     job: Option<(SlotKey, Job)>,
     /// Pages are moved before the round goes on.
@@ -44,7 +44,7 @@ pub struct ScanReport {
     pub target: TargetId,
     /// Useful base pages that the scan found.
     pub useful: u64,
-    /// How this result compares with that of the scan before.
+    /// Comparison of this result with the result of the scan before.
     pub case: Case,
     /// Where the next one goes on: a byte address.
     pub address: u64,
@@ -62,7 +62,7 @@ impl Scanner {
         self.job.as_ref().map(|(key, _)| *key)
     }
 
-    /// A space has gone: its scan ends without a result.
+    /// A space has ended: its scan ends without a result.
     pub(super) fn forget(&mut self, key: SlotKey) {
         if self.job_key() == Some(key) {
             self.job = None;
@@ -71,7 +71,7 @@ impl Scanner {
 }
 
 impl Promotion {
-    /// A scan that runs is finished also where scanning was switched off meanwhile.
+    /// A running scan is finished even if scanning was switched off in between.
     pub(super) fn poll_scan(&self) -> Option<Instant> {
         let scanner = &self.scanner;
         if scanner.job.is_some() {

@@ -20,9 +20,9 @@ pub(super) struct Slot {
     pub(super) useful: u64,
     /// Scans in a row that found no useful pages, but touched ones that could become useful.
     pub(super) promising: u32,
-    /// By what the last scan saw; `None` where it saw nothing of the top tier.
+    /// Chosen by the last scan; `None` if it found no pages of the top tier.
     pub(super) node: Option<NodeId>,
-    /// Of the process: 0 is not scanned, 1 to 10.
+    /// Scale of the process: 0 is not scanned, 1 to 10.
     pub(super) scale: u32,
     pub(super) feedback: Feedback,
     pub(super) map: HeatMap,
@@ -35,7 +35,7 @@ pub struct SpaceReport {
     pub scan_period: Duration,
     /// Bytes of address space that one scan covers.
     pub scan_size: Bytes,
-    /// When it is scanned next; `None`: at the next round.
+    /// Time of the next scan; `None`: at the next round.
     pub next_scan: Option<Instant>,
     /// Useful pages of the last scan, 0 where they were too few.
     pub last_useful: u64,
@@ -72,7 +72,7 @@ impl Slot {
         }
     }
 
-    /// From when on it wants to be scanned; `None`: never.
+    /// Time from which it wants to be scanned; `None`: never.
     pub(super) fn due(&self) -> Option<Instant> {
         (self.scale > 0).then(|| self.next_scan.unwrap_or(Instant::START))
     }

@@ -1,5 +1,5 @@
-//! To which node of the top tier the pages of a space go. Scans of accessed bits do not show which processor accessed; the node
-//! of the space's other pages is the next best guess.
+//! Node of the top tier to which the pages of a space go. Scans of accessed bits do not show which processor accessed; the node of the
+//! space's other pages is the next best guess.
 
 use crate::host::{NodeId, NodeMemory};
 use crate::vocabulary::NodeTally;
@@ -35,7 +35,7 @@ impl TargetRule {
     }
 }
 
-/// The wished node if `pages` fit there above its high watermark, else the one of `others` with most room, else the wished one.
+/// The wished node if `pages` fit there above its high watermark, else the node of `others` with most room, else the wished one.
 pub(super) fn with_room(
     wished: NodeId,
     others: &[NodeId],

@@ -1,4 +1,4 @@
-//! The daemon over a page-exact host: the worked examples of scans, how soon it finds what, and what it must never do.
+//! The daemon over a page-exact host: the worked examples of scans, the time it takes to find pages, and things that it must never do.
 
 mod conservation;
 mod exits;

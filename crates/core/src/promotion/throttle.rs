@@ -1,7 +1,7 @@
-//! How often a space is scanned and how much of it at a time: four cases of what the last two scans found.
+//! Period and size of a space's scans: four cases of the findings of the last two scans.
 //!
-//! Source: the original `kmmscand_update_mmslot_info`; docs/spec/promotion.md#s1-7, later versions 2.1 and 2.3. The comment of the
-//! patch writes the factors of the period as `2 << 3`; its code shifts by 3, and so do we.
+//! Source: the original `kmmscand_update_mmslot_info`; docs/spec/promotion.md#s1-7, later versions 2.1 and 2.3. The comment of the patch
+//! writes the factors of the period as `2 << 3`; its code shifts by 3, as does this code.
 
 use super::mode::Limits;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,10 @@ const TUNE_PERCENT: u64 = 15;
 const PERIOD_SHIFT: u32 = 3;
 /// The size changes by this shift.
 const SIZE_SHIFT: u32 = 1;
-/// The most that a space's scale can be.
+/// Largest scale of a space.
 pub const SCALE_MAX: u32 = 10;
 
-/// Which of scan period and scan size are adapted.
+/// Whether the scan period, the scan size or both are adapted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Throttling {
@@ -29,20 +29,20 @@ pub enum Throttling {
     None,
 }
 
-/// What the previous scan and this one found, and the change of period and size.
+/// Findings of the previous scan and this one, and the change of period and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Both scans found nothing: the period grows, the size shrinks.
     StillNothing,
-    /// Only this scan found something: scans become frequent and as large as allowed at once.
+    /// Only this scan found useful pages: scans become frequent and as large as allowed at once.
     Found,
-    /// Only the previous scan found something: scans become rare; the size stays.
+    /// Only the previous scan found useful pages: scans become rare; the size stays.
     Lost,
-    /// Both scans found something: the period shrinks, the size grows.
+    /// Both scans found useful pages: the period shrinks, the size grows.
     StillFound,
 }
 
-/// What stretches a period after it was found (patch version 3).
+/// Factors that stretch a period after it was found (patch version 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The space's scale, 1 to 10.

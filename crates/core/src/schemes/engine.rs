@@ -20,7 +20,7 @@ pub(crate) struct Engine {
     last_look: Option<Instant>,
 }
 
-/// A scheme and what is kept of it.
+/// A scheme and its state.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) scheme: Scheme,
@@ -30,7 +30,7 @@ pub(super) struct Slot {
     pub(super) next_apply: u64,
     pub(super) is_active: bool,
     pub(super) free_permil: Option<u64>,
-    /// For how long watermarks have had it switched off.
+    /// Time for which watermarks have had it switched off.
     inactive: Duration,
     pub(super) stats: Stats,
     pub(super) last_pass: Why,
@@ -69,8 +69,8 @@ impl Slot {
         self.next_apply = tick + apply_ticks(&self.scheme, attributes);
     }
 
-    /// Takes new values; what it has done and charged stays. Only a changed scheme is at work again whatever its
-    /// watermarks said, and checks them at the next tick; the kernel does that to all.
+    /// Takes new values; counts and charges stay. Only a changed scheme is switched on again in spite of its watermarks, and checks them at
+    /// the next tick; the kernel does that to all schemes.
     fn change(&mut self, scheme: &Scheme) {
         if self.scheme == *scheme {
             return;
@@ -116,7 +116,7 @@ impl Engine {
         self.slots.is_empty()
     }
 
-    /// Puts a new list in force. Schemes meet those that are there by their place.
+    /// Puts a new list in force. New schemes are matched with present ones by their place.
     pub(crate) fn commit(&mut self, schemes: &[Scheme], tick: u64, attributes: &Attributes) {
         self.slots.truncate(schemes.len());
         self.slots.iter_mut().zip(schemes).for_each(|(slot, scheme)| slot.change(scheme));
@@ -189,7 +189,7 @@ impl Engine {
         can_start
     }
 
-    /// Gives up collecting; whether there was anything to give up.
+    /// Gives up collecting; returns whether it was under way.
     pub(crate) fn cancel_walk(&mut self) -> bool {
         self.walk.take().is_some()
     }

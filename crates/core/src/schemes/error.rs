@@ -1,10 +1,10 @@
 //! Why a scheme is refused.
 
-/// What is wrong with a scheme, where in it, and what is allowed there.
+/// The fault of a scheme, its place, and the allowed values there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemeError {
-    /// A value that makes no sense, alone or together with the others.
+    /// A value that is invalid, by itself or together with the others.
     #[error("`{place}` is {got}; allowed: {allowed}")]
     OutOfRange {
         /// The key, with the number of the entry in lists.

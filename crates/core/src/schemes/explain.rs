@@ -1,4 +1,4 @@
-//! Why a scheme did what it did, or nothing, as text.
+//! Reasons of a scheme's actions, or of their absence, as text.
 
 use super::outcomes::{Reason, Why};
 use super::report::SchemeReport;
@@ -7,8 +7,8 @@ use super::watermark::WatermarkMetric;
 use crate::vocabulary::Action;
 use isotherm_units::{Bytes, Duration, Ratio};
 
-/// Sentences on how `scheme` fared, what held it back most first, ready to be shown. `report` is its own, and the sentences
-/// speak of all passes.
+/// Sentences on the results of `scheme`, ready to be shown; the reason that held it back most often comes first. `report` is its own, and
+/// the sentences speak of all passes.
 pub fn explain(scheme: &Scheme, report: &SchemeReport) -> Vec<String> {
     let why = &report.all_passes;
     let mut said = Vec::new();
@@ -52,7 +52,7 @@ pub fn explain(scheme: &Scheme, report: &SchemeReport) -> Vec<String> {
     said
 }
 
-/// What can keep a region from being treated.
+/// Reasons that can keep a region from being treated.
 const HELD_BACK: [Reason; 20] = [
     Reason::TooSmall,
     Reason::TooLarge,

@@ -1,6 +1,6 @@
-//! Which memory a scheme leaves alone although its region qualifies (docs/spec/schemes.md#s8).
+//! Memory that a scheme leaves alone although its region qualifies (docs/spec/schemes.md#s8).
 //!
-//! Filters on addresses and targets are decided here, region by region (core layer); those on pages by the host, page by page
+//! Filters on addresses and targets are decided here, region by region (core layer); filters on pages are decided by the host, page by page
 //! (operations layer), with the [`PageFilters`](super::PageFilters) that it is given.
 
 use super::error::SchemeError;
@@ -18,17 +18,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Filter {
-    /// What the filter tests.
+    /// The property that the filter tests.
     #[serde(alias = "filter_type", alias = "type")]
     pub filter_type: FilterType,
-    /// Matches what is of that type (`true`) or what is not.
+    /// Matches memory of that type (`true`) or all other memory (`false`).
     pub matching: bool,
-    /// What matches is treated (`true`) or left alone.
+    /// Matching memory is treated (`true`) or left alone (`false`).
     pub allow: bool,
     /// For `addr`: the range of byte addresses.
     #[serde(default, alias = "address_range", skip_serializing_if = "Option::is_none")]
     pub address_range: Option<FilterRange>,
-    /// Of `target`: the number by which the driver knows it. In the kernel its place in the list, which is the same until
+    /// For `target`: the number by which the driver knows the target. In the kernel this is its place in the list, which is the same until
     /// a target ends.
     #[serde(default, alias = "target_idx", skip_serializing_if = "Option::is_none")]
     pub target_idx: Option<u32>,
@@ -88,7 +88,7 @@ impl Filter {
         Ok(())
     }
 
-    /// What the host is to test; `None` for filters of the core layer.
+    /// Test that the host makes; `None` for filters of the core layer.
     pub(crate) fn for_pages(&self, host: &dyn MonitorHost) -> Option<PageFilter> {
         let test = match self.filter_type {
             FilterType::Addr | FilterType::Target => return None,
@@ -106,16 +106,16 @@ impl Filter {
     }
 }
 
-/// What filters of the core layer say of a region.
+/// Verdict of the core layer's filters on a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// An allowing filter matched: page filters have no say.
+    /// An allowing filter matched, so page filters are not asked.
     Allowed,
     /// None matched, and that is no reason against it.
     Undecided,
-    /// This filter matched, and leaves it alone.
+    /// This filter matched, and leaves the region alone.
     Rejected(usize),
-    /// None matched, and the last one allows: the rest is left alone.
+    /// No filter matched, and the last one allows: all other regions are left alone.
     RejectedByDefault,
 }
 
@@ -124,8 +124,8 @@ pub(crate) fn rejects_unmatched(filters: &[Filter]) -> bool {
     filters.last().is_some_and(|filter| filter.allow)
 }
 
-/// Whether `region` of `target` is to be treated. What lies behind a border of a filter goes to `cut`, and is judged on its
-/// own later. Unmatched regions are left to the page filters, if there are any.
+/// Whether `region` of `target` is to be treated. Memory behind a border of a filter goes to `cut`, and is judged on its own later.
+/// Unmatched regions are left to the page filters, if there are any.
 pub(crate) fn judge(
     filters: &[Filter],
     has_page_filters: bool,

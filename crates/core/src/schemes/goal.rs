@@ -1,4 +1,4 @@
-//! What a quota is tuned towards, and how (docs/spec/schemes.md#s6).
+//! The goal of a quota's tuning, and its steps (docs/spec/schemes.md#s6).
 
 use super::error::SchemeError;
 use super::feedback::feedback;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Goal {
     pub metric: Metric,
-    /// In the unit that the metric's name ends in. Not 0.
+    /// Value in the unit that the metric's name ends in. Not 0.
     #[serde(alias = "target_value", alias = "target")]
     pub target_value: u64,
-    /// For `user-input`: what is reported at the start.
+    /// For `user-input`: the value that is reported at the start.
     #[serde(alias = "current_value", alias = "current")]
     pub current_value: u64,
     /// Number of the node, for metrics of a node; otherwise left out.
@@ -28,7 +28,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// Whether its current value must be given from outside: without it, its quota stays at the least for good.
+    /// Whether its current value must be given from outside: otherwise its quota stays at the least.
     pub fn needs_feeding(&self) -> bool {
         self.metric == Metric::UserInput && self.current_value == 0
     }
@@ -66,7 +66,7 @@ impl Goal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tuner {
-    /// Step by step, and on for ever. From nothing it takes 12 windows to the first page and 30 to a GiB.
+    /// Step by step, and on for ever. From zero it takes 12 windows to the first page and 30 to a GiB.
     #[default]
     Consist,
     /// All that the other limits allow until the goals are reached, then nothing.
@@ -84,7 +84,7 @@ impl Tuner {
     }
 }
 
-/// What is kept of a goal from one reading to the next.
+/// State of a goal between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GoalState {
     /// The last value read or reported.

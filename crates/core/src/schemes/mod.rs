@@ -1,11 +1,10 @@
-//! Operation schemes: what is done with memory of a certain access pattern, how much of it, when and where.
+//! Operation schemes: actions on memory of a certain access pattern, with limits of their amount, time and place.
 //!
-//! A monitor shows its regions to its schemes. Each has a pattern, an action, and things that hold it back: quotas with
-//! priorities and goals, watermarks, filters. What held it back is counted region by region ([`Why`]); [`explain()`] gives it
-//! as text.
+//! A monitor shows its regions to its schemes. Each has a pattern, an action, and things that hold it back: quotas with priorities and
+//! goals, watermarks, filters. The reasons that held it back are counted region by region ([`Why`]); [`explain()`] gives them as text.
 //!
-//! Behaviour follows DAMOS of Linux 7.2; departures are described where they are made. Sections named in comments are those
-//! of the project's specification `docs/spec/schemes.md`. Design and departures in one place: `docs/mechanism/schemes.md`.
+//! Behaviour follows DAMOS of Linux 7.2; departures are described where they are made. Sections named in comments are sections of the
+//! project's specification `docs/spec/schemes.md`. Design and departures in one place: `docs/mechanism/schemes.md`.
 
 mod engine;
 mod error;

@@ -1,4 +1,4 @@
-//! Why nothing happened: for each scheme, the result for every region that it was shown.
+//! Why nothing happened: the result of each scheme for every region that it was shown.
 
 use super::filter::Verdict;
 use crate::host::Untreated;
@@ -11,7 +11,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub regions: u64,
-    /// Their size together; a region shown twice counts twice.
+    /// Sum of their sizes; a region shown twice counts twice.
     pub bytes: u64,
 }
 
@@ -54,15 +54,15 @@ pub enum Reason {
     CoreFilter,
     /// It was tried, and at least one byte was changed.
     Applied,
-    /// Tried as `stat` does: nothing was to be changed.
+    /// Tried, and only counted, as `stat` does.
     Counted,
-    /// Tried, and nothing changed: page filters, or it was so already.
+    /// Tried without a change: page filters stopped it, or it was in that state already.
     NoEffect,
     /// Tried, and most of it is anonymous memory, for which there is no swap.
     NoSwap,
     /// Tried, and most of it is anonymous memory, for which swap is full.
     SwapFull,
-    /// Tried, and nothing is mapped there, or was ever touched.
+    /// Tried, but no memory is mapped there, or it was never touched.
     NothingThere,
     /// Tried, and most of it is free memory.
     Free,
@@ -121,26 +121,26 @@ impl Reason {
     }
 }
 
-/// Counts of one pass, or of all of them.
+/// Counts of one pass, or of all passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Why {
     /// Passes in which the scheme was due.
     pub passes: u64,
-    /// Of these, its watermarks had it switched off.
+    /// Passes in which its watermarks had it switched off.
     pub inactive_passes: u64,
-    /// Of these, the quota was smaller than a region from the beginning.
+    /// Passes in which the quota was smaller than a region from the beginning.
     pub quota_too_small_passes: u64,
-    /// Of these, a goal's metric could not be read, so that the quota stayed as it was.
+    /// Passes in which a goal's metric could not be read, so that the quota stayed as it was.
     pub goal_unread_passes: u64,
     by_reason: [Tally; REASONS.len()],
-    /// Regions left alone by each filter of the core layer, and last those that none matched.
+    /// Regions left alone by each filter of the core layer; the last entry counts regions that no filter matched.
     pub core_filters: Vec<Tally>,
-    /// Bytes left alone by each filter of the operations layer, and last those that none matched. A filter that the core
+    /// Bytes left alone by each filter of the operations layer; the last entry counts bytes that no filter matched. A filter that the core
     /// adds (`young`, for `pageout` of physical memory) comes between.
     pub page_filter_bytes: Vec<u64>,
     /// Bytes that were tried and could not be treated, also in regions that were treated in part.
     pub untreated: Untreated,
-    /// What the host said the last time that it refused something.
+    /// Message of the host's last refusal.
     pub last_refusal: Option<String>,
 }
 
@@ -149,7 +149,7 @@ impl Why {
         self.by_reason[reason as usize]
     }
 
-    /// All regions that the scheme was shown, for any reason.
+    /// All regions that the scheme was shown, with any result.
     pub fn shown(&self) -> Tally {
         let mut sum = Tally::default();
         self.by_reason.iter().for_each(|tally| sum.join(*tally));
@@ -185,7 +185,7 @@ impl Why {
         add_each(&mut self.page_filter_bytes, stopped_bytes);
     }
 
-    /// For a scheme with this number of filters.
+    /// Makes room for this number of filters, and clears all counts.
     pub(crate) fn clear(&mut self, core_filters: usize, page_filters: usize) {
         *self = Self {
             core_filters: vec![Tally::default(); core_filters + 1],
@@ -250,7 +250,7 @@ impl<'de> Deserialize<'de> for Why {
     }
 }
 
-/// Counts as they were written; those that are missing are 0, and reasons that are not known are refused.
+/// Counts as they were written; missing ones are 0, and unknown reasons are refused.
 struct Counts;
 
 impl<'de> Visitor<'de> for Counts {

@@ -14,7 +14,7 @@ use crate::monitor::{Attributes, HIT_BP, Region, Target, align_down};
 use crate::vocabulary::{Action, PageFilter, PageFilters, PageTest, Scorer};
 use isotherm_units::{Bytes, Instant};
 
-/// When and on what a pass runs.
+/// Time, regions and limits of a pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass<'a> {
     pub(crate) now: Instant,
@@ -35,9 +35,9 @@ pub(crate) struct Pass<'a> {
 pub(crate) struct Outcome {
     /// Targets that turned out to have ended.
     pub(crate) ended: Vec<TargetId>,
-    /// What the host refused: the first of each scheme.
+    /// Refusals of the host: the first of each scheme.
     pub(crate) refusals: Vec<(TargetId, &'static str, HostError)>,
-    /// Tried regions, once all schemes had their turn since they were asked for.
+    /// Tried regions, once each scheme had a pass since they were asked for.
     pub(crate) walked: Option<Vec<TriedRegion>>,
 }
 
@@ -46,7 +46,7 @@ struct Plan {
     pattern: Resolved,
     scorer: Scorer,
     filter: PageFilters,
-    /// For regions that a filter of the core layer has let through.
+    /// Filters for regions that the core layer has let through without any.
     no_filters: PageFilters,
     has_refused: bool,
 }
@@ -76,7 +76,7 @@ impl Pass<'_> {
 }
 
 impl Engine {
-    /// Runs a pass of the schemes that are due; `spare` is scratch space. Deactivated ones are armed again with the others.
+    /// Runs a pass of the schemes that are due; `spare` is scratch space. Deactivated schemes are armed again together with the others.
     pub(crate) fn run(
         &mut self,
         pass: &Pass<'_>,
@@ -207,7 +207,7 @@ impl Slot {
         plan
     }
 
-    /// Shows it a region. What it cuts off goes to `rest`.
+    /// Shows it a region. The part that it cuts off goes to `rest`.
     #[expect(clippy::too_many_arguments, reason = "the state of a walk, each part borrowed from another owner")]
     fn show(
         &mut self,
@@ -280,8 +280,8 @@ impl Slot {
         is_before
     }
 
-    /// Tries the action on as much of a qualifying region as the quota allows. Its age restarts even if nothing was changed:
-    /// that keeps a scheme from trying in vain again and again.
+    /// Tries the action on as much of a qualifying region as the quota allows. The region's age restarts even if nothing was changed, so
+    /// that a scheme does not try it again and again without effect.
     #[expect(clippy::too_many_arguments, reason = "the state of a walk, each part borrowed from another owner")]
     fn attempt(
         &mut self,

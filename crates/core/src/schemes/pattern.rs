@@ -1,4 +1,4 @@
-//! Which regions a scheme is for: bounds on size, frequency and age (docs/spec/schemes.md#s2).
+//! Regions that a scheme is for: bounds on size, frequency and age (docs/spec/schemes.md#s2).
 
 use super::error::SchemeError;
 use super::outcomes::Reason;
@@ -18,7 +18,7 @@ pub struct AccessPattern {
     /// How many samples of the last aggregation interval found it used.
     #[serde(alias = "nr_accesses")]
     pub nr_accesses: Bounds<Frequency>,
-    /// For how long its frequency has stayed similar.
+    /// Time for which its frequency has stayed similar.
     pub age: Bounds<Age>,
 }
 
@@ -64,7 +64,7 @@ pub enum Frequency {
 pub enum Age {
     /// A number of aggregations: `50` or `"50 aggrs"`.
     Aggregations(u32),
-    /// As many aggregations as fit into it: `"5s"`.
+    /// As many aggregations as fit into a time: `"5s"`.
     Time(Duration),
 }
 
@@ -81,7 +81,7 @@ impl Default for Age {
 }
 
 impl Frequency {
-    /// Its number of samples under these attributes.
+    /// The bound as a number of samples under these attributes.
     pub fn samples(self, attributes: &Attributes) -> u32 {
         match self {
             Self::Samples(samples) => samples,
@@ -91,7 +91,7 @@ impl Frequency {
 }
 
 impl Age {
-    /// Its number of aggregations under these attributes.
+    /// The bound as a number of aggregations under these attributes.
     pub fn aggregations(self, attributes: &Attributes) -> u32 {
         match self {
             Self::Aggregations(aggregations) => aggregations,
@@ -130,7 +130,7 @@ impl Serialize for Age {
     }
 }
 
-/// A count as a number or with its unit, or else text for another unit.
+/// A count as a number or with its unit, or text for another unit.
 struct CountOr {
     unit: &'static [&'static str],
     expecting: &'static str,
@@ -216,7 +216,7 @@ impl AccessPattern {
         Ok(())
     }
 
-    /// In bytes, samples and aggregations.
+    /// The bounds in bytes, samples and aggregations.
     pub(crate) fn resolve(&self, attributes: &Attributes) -> Resolved {
         let samples = |frequency: Frequency| frequency.samples(attributes);
         let aggregations = |age: Age| age.aggregations(attributes);
@@ -237,8 +237,7 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// Why a region of `bytes` does not qualify. Its frequency is that of the moving sum, so that schemes may run in the
-    /// middle of an aggregation.
+    /// Why a region of `bytes` does not qualify. The frequency is the moving sum, so that schemes may run in the middle of an aggregation.
     pub(crate) fn misses(&self, region: &Region, bytes: u64) -> Option<Reason> {
         let nr_accesses = region.nr_accesses_bp / HIT_BP;
         match () {

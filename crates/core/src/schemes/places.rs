@@ -20,7 +20,7 @@ pub struct Place {
     pub target: TargetId,
     /// Byte addresses: a power of two long, and aligned to it.
     pub range: AddressRange,
-    /// By reason; those that did not occur are left out. A region across several ranges counts in the first, its bytes in each.
+    /// Counts by reason; reasons that did not occur are left out. A region across several ranges counts in the first, its bytes in each.
     pub by_reason: Vec<(Reason, Tally)>,
 }
 
@@ -28,7 +28,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 struct Ranges {
     shift: u32,
-    /// By number, ascending. A list: each pass counts all regions, and neighbours stand next to each other.
+    /// Counts by number, ascending. A list: each pass counts all regions, and neighbours stand next to each other.
     counts: Vec<(u64, Counts)>,
 }
 
@@ -37,7 +37,7 @@ struct Ranges {
 pub(super) struct Places(BTreeMap<TargetId, Ranges>);
 
 impl Places {
-    /// Counts a region. An empty one counts nothing.
+    /// Counts a region. An empty range counts nothing.
     pub(super) fn count(&mut self, target: TargetId, range: AddressRange, reason: Reason) {
         if range.start >= range.end || (self.0.len() >= TARGETS_MAX && !self.0.contains_key(&target)) {
             return;
@@ -61,7 +61,7 @@ impl Places {
         }
     }
 
-    /// By target, then by address.
+    /// All places, sorted by target, then by address.
     pub(super) fn all(&self) -> Vec<Place> {
         let place = |target: TargetId, shift: u32, index: u64, counts: &Counts| {
             let (start, end) = ranges_ends(index, shift);
@@ -102,7 +102,7 @@ impl Ranges {
     }
 }
 
-/// First byte of a range, and the one behind its last.
+/// First byte of a range, and the first byte after it.
 fn ranges_ends(index: u64, shift: u32) -> (u64, u64) {
     let start = index << shift;
     (start, start.saturating_add(1 << shift))

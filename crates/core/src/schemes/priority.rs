@@ -1,4 +1,4 @@
-//! Which regions go first where not all can be done (docs/spec/schemes.md#s7).
+//! Order of the regions when the quota does not allow all (docs/spec/schemes.md#s7).
 
 use super::quota::Weights;
 use crate::monitor::{Attributes, HIT_BP, Region};
@@ -18,8 +18,8 @@ impl Scorer {
     }
 }
 
-/// Frequency and age on scales of 0 to 100, weighted. Age counts in doubled seconds and for "hot" only where the region is
-/// used at all; else the older, the colder. All divisions truncate, in this order. Size is ignored.
+/// Frequency and age on scales of 0 to 100, weighted. Age counts in doubled seconds, and for "hot" only if the region is used at all;
+/// otherwise, the older, the colder. All divisions truncate, in this order. Size is ignored.
 ///
 /// A region whose few hits round to a frequency of 0 % counts as unused, and as colder with age: kept as in the kernel.
 fn hot_score(region: &Region, attributes: &Attributes, weights: &Weights) -> u32 {

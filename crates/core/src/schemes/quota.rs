@@ -6,7 +6,7 @@ use crate::host::TargetId;
 use isotherm_units::{Bytes, Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-/// Limits of a scheme. Without any it treats all that qualifies.
+/// Limits of a scheme. Without any limit it treats all that qualifies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Quotas {
@@ -20,15 +20,15 @@ pub struct Quotas {
     /// Length of a window. Windows end where schemes are applied, so that the real length is this rounded up.
     #[serde(alias = "reset_interval", alias = "reset_interval_ms", alias = "reset-interval-ms")]
     pub reset_interval: Duration,
-    /// What the quota is tuned towards. The scheme does as much as the least demanding goal wants.
+    /// Goals of the quota's tuning. The scheme does as much as the least demanding goal wants.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
     /// How the quota is tuned towards `goals`.
     #[serde(alias = "goal_tuner")]
     pub goal_tuner: Tuner,
-    /// What counts how much when not all can be done.
+    /// Weights of size, frequency and age when the quota does not allow all.
     pub weights: Weights,
-    /// What memory costs that was tried in vain, as a share of its size; left out: all of it.
+    /// Charge for memory that was tried without success, as a share of its size; left out: all of it.
     #[serde(alias = "fail_charge", skip_serializing_if = "Option::is_none")]
     pub fail_charge: Option<FailCharge>,
 }
@@ -85,7 +85,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// What a try of `tried` bytes costs when `applied` of them were treated.
+    /// Charge of a try of `tried` bytes when `applied` of them were treated.
     fn charge(&self, tried: u64, applied: u64) -> u64 {
         match self.fail_charge {
             Some(FailCharge { num, denom }) if applied <= tried && denom != 0 => {
@@ -102,7 +102,7 @@ impl Quotas {
 pub(crate) struct QuotaState {
     /// The effective limit of this window in bytes.
     pub(crate) esz: u64,
-    /// The limit from tuning, in 1/10,000 bytes. Not bounded by the other limits, so that it may be far above them.
+    /// The limit from tuning, in 1/10,000 bytes. The other limits do not bound it, so it may be far above them.
     esz_bp: u64,
     /// Bytes charged in this window.
     pub(crate) charged: u64,
@@ -110,7 +110,7 @@ pub(crate) struct QuotaState {
     pub(crate) spent_ns: u64,
     /// Over the life of the scheme: how fast it is.
     total_charged_ns: u64,
-    /// Of closed windows.
+    /// Charge of closed windows.
     total_charged_bytes: u64,
     window_start: Option<Instant>,
     /// Where the quota ran out: the next pass goes on there, at this address in address units.
@@ -132,7 +132,7 @@ pub(crate) struct Grain {
 pub(crate) enum Score {
     /// 10,000 on goal: the highest of all goals.
     At(u64),
-    /// The host did not know: what was tuned before stays.
+    /// The host could not read the metric: the tuned value stays.
     Unknown,
 }
 
@@ -142,8 +142,8 @@ impl QuotaState {
         self.esz != 0 || quotas.size.is_some() || quotas.time.is_some() || !quotas.goals.is_empty()
     }
 
-    /// Less than the smallest region is left, or the time is spent. The kernel checks bytes alone, and converts the time by the
-    /// speed over the whole life: a scheme that has become slower takes many times its limit.
+    /// Less than the smallest region is left, or the time is spent. The kernel only checks bytes, and converts the time by the speed over
+    /// the whole life: a scheme that has become slower takes many times its limit.
     pub(crate) fn is_full(&self, quotas: &Quotas, grain: Grain) -> bool {
         let is_late = quotas.time.is_some_and(|time| self.spent_ns >= time.ns());
         self.is_set(quotas) && (is_late || self.charged >= self.esz || self.esz - self.charged < grain.region_bytes)
@@ -201,7 +201,7 @@ impl QuotaState {
         }
     }
 
-    /// How fast the scheme was over its whole life, counting what it was charged; 1024 pages while nothing is known.
+    /// Speed of the scheme over its whole life, by its charges; 1024 pages while nothing is known.
     fn bytes_per_ms(&self, grain: Grain) -> u64 {
         if self.total_charged_ns == 0 {
             return grain.page_bytes.saturating_mul(1024);
@@ -210,7 +210,7 @@ impl QuotaState {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Charges a try. Also where no limit is set: one that is set later finds it in its first window.
+    /// Charges a try. This happens also if no limit is set: a limit that is set later finds the charges in its first window.
     pub(crate) fn charge(&mut self, quotas: &Quotas, tried: u64, applied: u64, spent: Duration) {
         self.total_charged_ns = self.total_charged_ns.saturating_add(spent.ns());
         self.spent_ns = self.spent_ns.saturating_add(spent.ns());

@@ -7,12 +7,11 @@ use crate::monitor::PROBES_MAX;
 use crate::vocabulary::Action;
 use serde::{Deserialize, Serialize};
 
-/// What a scheme has done since it was made. Bytes.
+/// Counts of a scheme's work since it was made. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     pub nr_tried: u64,
-    /// Bytes of the regions tried. Where a filter on addresses cut a region inside the try, with what was cut off: as in the
-    /// kernel.
+    /// Bytes of the regions tried. If a filter on addresses cut a region inside the try, the cut-off part is included, as in the kernel.
     pub sz_tried: u64,
     /// Tries in which at least one byte was changed.
     pub nr_applied: u64,
@@ -55,7 +54,7 @@ pub struct SchemeReport {
     /// What happened to the regions in the last pass; `all_passes` adds up all passes.
     pub last_pass: Why,
     pub all_passes: Why,
-    /// Where that was, in all passes: at the end of a run alone, and not part of results.
+    /// Places of these results, over all passes: known only at the end of a run, and not part of results.
     #[serde(skip)]
     pub places: Vec<Place>,
 }

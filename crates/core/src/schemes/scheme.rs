@@ -1,4 +1,4 @@
-//! One scheme as written in files, and what is refused about it.
+//! One scheme as written in files, and its validation.
 
 use super::error::SchemeError;
 use super::filter::Filter;
@@ -11,13 +11,13 @@ use crate::vocabulary::{ACTIONS, Action, Destination, FILTER_TYPES, FilterType, 
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 
-/// What is done with which regions. By default all are counted, and nothing is done.
+/// An action, and the regions that it is for. By default all regions are counted, and nothing is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scheme {
-    /// What is done with the regions.
+    /// Action on the regions.
     pub action: Action,
-    /// Which regions qualify.
+    /// Pattern of regions that qualify.
     #[serde(alias = "access_pattern")]
     pub access_pattern: AccessPattern,
     /// How often, in whole microseconds, cut to whole samples. Zero: at the end of each aggregation.
@@ -38,7 +38,7 @@ pub struct Scheme {
     /// For migrations: number of the node to move to.
     #[serde(alias = "target_nid", skip_serializing_if = "Option::is_none")]
     pub target_nid: Option<u32>,
-    /// Of migrations in a process: several nodes, by turns.
+    /// For migrations in a process: several nodes, by turns.
     #[serde(alias = "destinations", skip_serializing_if = "Vec::is_empty")]
     pub dests: Vec<Destination>,
     /// The scheme stops after it has seen the last region of a target this many times. 0: never.
@@ -55,7 +55,7 @@ impl Scheme {
     /// Checks what can be checked without a host. `is_physical`: it is for physical memory.
     ///
     /// # Errors
-    /// The first value that makes no sense, its place in the scheme, and what is allowed.
+    /// The first invalid value, its place in the scheme, and the allowed values.
     pub fn validate(&self, attributes: &Attributes, is_physical: bool) -> Result<(), SchemeError> {
         let space = if is_physical { "physical memory" } else { "a process" };
         if self.action.scorer(is_physical).is_none() {

@@ -57,7 +57,7 @@ impl Rig {
         }
     }
 
-    /// One pass; what was applied in it, as (target, start, end).
+    /// One pass; the actions applied in it, as (target, start, end).
     fn pass(&mut self) -> Vec<(u32, u64, u64)> {
         self.run();
         self.machine.applied.drain(..).map(|(target, _, range)| (target, range.start, range.end)).collect()
@@ -181,7 +181,7 @@ fn an_address_filter_cuts_inside_the_try() {
     }
 }
 
-/// Section 4: tried regions begin a new age, whatever the result; not with `stat`.
+/// Section 4: tried regions begin a new age, for any result; not with `stat`.
 #[test]
 fn a_try_resets_the_age() {
     for (action, refusal, age) in [
@@ -234,7 +234,7 @@ fn what_stat_cuts_off_joins_again() {
     assert_eq!(rig.bounds(), [(0, 30), (30, 100)]);
 }
 
-/// Section 4: several schemes see what the ones before have done to the region.
+/// Section 4: a scheme sees the region as earlier schemes left it.
 #[test]
 fn schemes_see_one_another() {
     let old = AccessPattern { age: Bounds::from(Age::Aggregations(1)), ..AccessPattern::default() };
@@ -299,7 +299,7 @@ fn a_place_in_a_target_that_is_gone_holds_nothing_up() {
     assert_eq!(rig.pass(), [(1, 100, 130)]);
 }
 
-/// Quotas, filters and statistics are in bytes whatever the unit of addresses.
+/// Quotas, filters and statistics are in bytes for any unit of addresses.
 #[test]
 fn address_units_are_told_in_bytes() {
     let mut scheme = sized(Action::LruPrio, 60);
@@ -363,7 +363,7 @@ fn configurations_of_the_documentation_are_accepted() {
     }
 }
 
-/// Section 3: a commit keeps what was done and charged.
+/// Section 3: a commit keeps counts and charges.
 #[test]
 fn a_commit_keeps_the_state_of_schemes_at_their_places() {
     let mut rig = Rig::new(&[sized(Action::LruPrio, 30), Scheme::default()], &[&[(0, 100, 1, 5)]]);

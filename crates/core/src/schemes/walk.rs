@@ -2,7 +2,7 @@
 
 use crate::monitor::Region;
 
-/// What comes after the region at hand.
+/// Regions that come after the present one.
 pub(crate) struct Rest {
     /// Right parts that were cut off, the next one last.
     cuts: Vec<Region>,
@@ -10,7 +10,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Cuts off what lies from `offset` on; it is visited next.
+    /// Cuts off the part from `offset` on, which is visited next.
     pub(crate) fn cut(&mut self, region: &mut Region, offset: u64) {
         self.cuts.push(region.split_off(offset));
     }

@@ -5,7 +5,7 @@ use crate::host::{Gauge, HostError, MonitorHost};
 use isotherm_units::{Duration, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// What the watermarks are compared with.
+/// Metric that the watermarks are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WatermarkMetric {
@@ -22,7 +22,7 @@ pub enum WatermarkMetric {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Watermarks {
-    /// What the three marks are compared with.
+    /// Metric that the three marks are compared with.
     pub metric: WatermarkMetric,
     /// Time between two checks while no scheme of the context is switched on. Otherwise each tick checks.
     #[serde(alias = "interval_us", alias = "interval-us")]
@@ -39,7 +39,7 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// By free memory, with marks in per mille.
+    /// Watermarks on free memory, with marks in per mille.
     pub const fn free_mem_rate(interval: Duration, high: u64, mid: u64, low: u64) -> Self {
         Self {
             metric: WatermarkMetric::FreeMemRate,
@@ -75,7 +75,7 @@ impl Watermarks {
         Ok(())
     }
 
-    /// Whether it is at work with `free` per mille, given whether it was.
+    /// Whether it is at work with `free` per mille, given whether it was before.
     pub(crate) fn is_active(&self, free_permil: u64, was_active: bool) -> bool {
         let [high, mid, low] = [self.high, self.mid, self.low].map(|mark| mark.ppm() / 1000);
         debug_assert!(low <= mid && mid <= high, "marks were validated");

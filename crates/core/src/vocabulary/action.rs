@@ -1,15 +1,15 @@
-//! What a scheme does with the memory it is for: one table of all actions.
+//! Actions of schemes on memory: one table of all actions.
 
 use serde::{Deserialize, Serialize};
 
-/// What is done with a region (docs/spec/schemes.md#s10; what the host must do for each: [`Applying::apply`](crate::host::Applying::apply)).
+/// Action on a region (docs/spec/schemes.md#s10; work of the host for each: [`Applying::apply`](crate::host::Applying::apply)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// Nothing: regions are counted and keep their age.
     #[default]
     Stat,
-    /// Bring in what was swapped out or not read yet.
+    /// Bring in memory that was swapped out or not read yet.
     Willneed,
     /// Make it the first that reclaim takes.
     Cold,
@@ -21,10 +21,10 @@ pub enum Action {
     Nohugepage,
     /// Back it by huge pages at once.
     Collapse,
-    /// To the head of the active list, or a young generation.
+    /// Move it to the head of the active list, or to a young generation.
     #[serde(alias = "lru_prio")]
     LruPrio,
-    /// To the inactive list, or an old generation.
+    /// Move it to the inactive list, or to an old generation.
     #[serde(alias = "lru_deprio")]
     LruDeprio,
     /// Migrate to other nodes, hottest regions first.
@@ -35,7 +35,7 @@ pub enum Action {
     MigrateCold,
 }
 
-/// Which regions an action treats first when a quota does not allow all.
+/// Order in which an action treats regions when a quota does not allow all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scorer {
     /// Regions used often and for long come first.
@@ -46,15 +46,15 @@ pub enum Scorer {
     Equal,
 }
 
-/// An action with its name and with what it may be applied to; an entry of [`ACTIONS`].
+/// An action with its name and the kinds of address space that it applies to; an entry of [`ACTIONS`].
 #[derive(Clone, Copy, Debug)]
 pub struct ActionEntry {
     pub action: Action,
-    /// Its name in files; underscores are taken as well.
+    /// Name of the action in files; underscores are taken as well.
     pub name: &'static str,
-    /// Which regions go first on physical memory; `None`: not an action for it.
+    /// Order of the regions on physical memory; `None`: not an action for it.
     pub physical: Option<Scorer>,
-    /// Which regions go first in a process; `None`: not an action for it.
+    /// Order of the regions in a process; `None`: not an action for it.
     pub virtual_space: Option<Scorer>,
 }
 
@@ -90,17 +90,17 @@ impl Action {
         ACTIONS.iter().find(|entry| entry.action == self).expect("every action has a line")
     }
 
-    /// Its name in files, in kebab-case.
+    /// Name of the action in files, in kebab-case.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// Which regions go first; `None` where the space has no such action.
+    /// Order of the regions; `None` if the space has no such action.
     pub fn scorer(self, is_physical: bool) -> Option<Scorer> {
         if is_physical { self.entry().physical } else { self.entry().virtual_space }
     }
 
-    /// Whether it needs a node.
+    /// Whether the action needs a node.
     pub const fn migrates(self) -> bool {
         matches!(self, Self::MigrateHot | Self::MigrateCold)
     }

@@ -25,7 +25,7 @@ pub struct Probe {
 /// The result of reading an accessed bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seen {
-    /// It was set: something below the entry was walked since it was last cleared.
+    /// The bit was set: memory below the entry was used since it was last cleared.
     Accessed,
     /// The accessed bit was clear.
     #[default]

@@ -14,9 +14,9 @@ pub struct Destination {
     pub weight: u32,
 }
 
-/// The number that decides where a folio of a process goes: pages of its size before it in the mapped file (for anonymous
-/// memory, in its counterpart of a file) and in the mapping. `page_offset` is that of the start of the mapping, in base
-/// pages; `offset` is how far the address lies behind that start, in base pages; a folio has `2^order` of them.
+/// The number that decides where a folio of a process goes: pages of its size before it in the mapped file (for anonymous memory, in its
+/// counterpart of a file) and in the mapping. `page_offset` is the offset of the start of the mapping, in base pages; `offset` is the
+/// distance of the address from that start, in base pages; a folio has `2^order` base pages.
 pub fn interleave_index(page_offset: u64, offset: u64, order: u32) -> u64 {
     (page_offset >> order).wrapping_add(offset >> order)
 }

@@ -1,12 +1,12 @@
-//! What filters of schemes test: one table of all types.
+//! Properties that filters of schemes test: one table of all types.
 
 use serde::{Deserialize, Serialize};
 
-/// What a filter tests.
+/// Property that a filter tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FilterType {
-    /// The address of the region. One that crosses a border is cut there.
+    /// The address of the region. A region that crosses a border is cut there.
     Addr,
     /// The target that the region belongs to.
     Target,
@@ -38,7 +38,7 @@ pub enum Layer {
 #[derive(Clone, Copy, Debug)]
 pub struct FilterEntry {
     pub filter_type: FilterType,
-    /// Its name in files; underscores are taken as well.
+    /// Name of the type in files; underscores are taken as well.
     pub name: &'static str,
     /// Whether the core or the host applies it.
     pub layer: Layer,

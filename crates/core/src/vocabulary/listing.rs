@@ -6,9 +6,9 @@ pub fn pages_of(rows: &[GenerationRow]) -> u64 {
     rows.iter().map(GenerationRow::pages).fold(0, u64::saturating_add)
 }
 
-/// Pages of generations that are at least `threshold_ms` old (docs/spec/mglru.md#s14-3, example E22): what the kernel's guide calls cold
-/// memory. The youngest of these pages may have been used up to one generation later than the threshold says;
-/// [`estimate`](fn@crate::generations::estimate) says how far that goes.
+/// Pages of generations that are at least `threshold_ms` old (docs/spec/mglru.md#s14-3, example E22): the kernel's guide calls them cold
+/// memory. The youngest of these pages may have been used up to one generation later than the threshold;
+/// [`estimate`](fn@crate::generations::estimate) gives the bounds.
 pub fn cold_pages(rows: &[GenerationRow], threshold_ms: u64) -> u64 {
     rows.iter().filter(|row| row.age_ms >= threshold_ms).map(GenerationRow::pages).fold(0, u64::saturating_add)
 }

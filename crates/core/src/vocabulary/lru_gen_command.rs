@@ -4,12 +4,12 @@ use super::Lruvec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Largest number that says how readily anonymous pages go.
+/// Largest number for the preference for anonymous pages.
 pub const SWAPPINESS_MAX: u32 = 200;
 /// The kernel's number for [`Swappiness::AnonOnly`].
 const ANON_ONLY: u32 = 201;
 
-/// How readily anonymous pages go rather than those of files: `0` to `200`, or `"max"`.
+/// Preference for anonymous pages over pages of files: `0` to `200`, or `"max"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swappiness {
     /// 0 spares anonymous pages, 200 prefers them. Made by [`Swappiness::of`].
@@ -32,7 +32,7 @@ impl Swappiness {
         }
     }
 
-    /// As the kernel has it inside: 0 to 200, 201 for anonymous pages only.
+    /// The kernel's internal value: 0 to 200, 201 for anonymous pages only.
     pub const fn number(self) -> u32 {
         match self {
             Self::Of(number) => number,
@@ -60,7 +60,7 @@ impl fmt::Display for Swappiness {
     }
 }
 
-/// In files: a number, or `"max"`.
+/// The form in files: a number, or `"max"`.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -96,13 +96,13 @@ impl<'de> Deserialize<'de> for Swappiness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ageing {
     pub lruvec: Lruvec,
-    /// The youngest generation as it was last read. One that is older than the youngest by now does no harm; a number from the
-    /// future is refused.
+    /// The youngest generation as it was last read. A generation that is no longer the youngest does no harm; a number from the future is
+    /// refused.
     pub max_gen_nr: u64,
-    /// The kernel's `can_swap`: which types are scanned. Pages of the others grow old in use. It needs no swap: 1 scans both
-    /// types also without it.
+    /// The kernel's `can_swap`: which types are scanned. Pages of the other types grow old although they are used. It needs no swap: 1
+    /// scans both types also without it.
     pub swappiness: Swappiness,
-    /// Whether the walk scans everywhere. Otherwise it skips what it believes idle.
+    /// Whether the walk scans everywhere. Otherwise the walk skips areas that it takes for idle.
     pub force_scan: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct Eviction {
     pub lruvec: Lruvec,
     /// The youngest generation to evict, at most the youngest of all minus 2.
     pub min_gen_nr: u64,
-    /// Which types of pages to evict, and in which proportion.
+    /// Types of pages to evict, and their proportion.
     pub swappiness: Swappiness,
     /// Pages at most; the kernel may free a batch more.
     pub limit_pages: Option<u64>,

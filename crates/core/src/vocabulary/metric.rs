@@ -1,8 +1,8 @@
-//! What goals of schemes measure: one table of all metrics.
+//! Metrics that goals of schemes use: one table of all metrics.
 
 use serde::{Deserialize, Serialize};
 
-/// What a goal measures. Names that end in `-bp` are in basis points (0 to 10,000).
+/// Metric of a goal. Names that end in `-bp` are in basis points (0 to 10,000).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
@@ -10,7 +10,7 @@ pub enum Metric {
     #[default]
     #[serde(alias = "user_input")]
     UserInput,
-    /// Microseconds in which some task was stalled by memory, since the last look.
+    /// Microseconds in which some task was stalled by memory, since the last reading.
     #[serde(alias = "some_mem_psi_us")]
     SomeMemPsiUs,
     /// Used share of a node's memory, in basis points.
@@ -31,7 +31,7 @@ pub enum Metric {
     /// Inactive share of all pages on LRU lists, in basis points.
     #[serde(alias = "inactive_mem_bp")]
     InactiveMemBp,
-    /// Of the memory that the scheme's pattern is for, the share on a node.
+    /// Share of the memory that matches the scheme's pattern that is on a node.
     #[serde(alias = "node_eligible_mem_bp")]
     NodeEligibleMemBp,
 }
@@ -40,12 +40,12 @@ pub enum Metric {
 #[derive(Clone, Copy, Debug)]
 pub struct MetricEntry {
     pub metric: Metric,
-    /// Its name in files; underscores are taken as well.
+    /// Name of the metric in files; underscores are taken as well.
     pub name: &'static str,
     pub needs_node: bool,
     /// Whether a goal with this metric must name a memory cgroup.
     pub needs_memcg: bool,
-    /// Whether it is available only for schemes on physical memory.
+    /// Whether the metric is available only for schemes on physical memory.
     pub is_physical: bool,
 }
 

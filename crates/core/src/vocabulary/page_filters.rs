@@ -1,18 +1,18 @@
-//! The page filters of a scheme as its host sees them: asked page by page, and counting for themselves.
+//! The page filters of a scheme as its host sees them: the host asks them page by page, and they count.
 
-/// A question about a page. A page that is not there answers none of them: do not ask.
+/// A question about a page. A page that is absent answers no test: do not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageTest {
     /// The page belongs to an anonymous folio.
     Anon,
     /// Its folio is on an active list.
     Active,
-    /// Its folio is charged to this memory cgroup. `None` names a group that is gone: no page is.
+    /// Its folio is charged to this memory cgroup. `None` names a group that no longer exists: no page matches.
     Memcg(Option<u64>),
-    /// It was accessed since this was last asked, through any mapping or by an idle mark that was taken away. Asking
-    /// clears the accessed state of a young one.
+    /// The page was accessed since this question was last asked, through any mapping or by an idle mark that was cleared. Asking clears the
+    /// accessed state of a young one.
     Young,
-    /// Bytes of its folio, both ends included.
+    /// Bytes of the page's folio, both ends included.
     FolioBytes { min: u64, max: u64 },
     /// No page table maps the page's folio.
     Unmapped,
@@ -29,18 +29,18 @@ pub struct PageFilter {
     pub allow: bool,
 }
 
-/// Decides page by page what is treated, and counts what passed and what each filter stopped.
+/// Decides page by page which memory is treated, and counts the bytes that passed and that each filter stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageFilters {
     filters: Vec<PageFilter>,
     rejects_unmatched: bool,
     passed_bytes: u64,
-    /// One each filter, then what none matched.
+    /// One count per filter, then the count of bytes that no filter matched.
     stopped_bytes: Vec<u64>,
 }
 
 impl PageFilters {
-    /// Filters; the first that matches decides. Pages that none matches pass unless `rejects_unmatched`.
+    /// Filters; the first that matches decides. Pages that no filter matches pass unless `rejects_unmatched`.
     pub fn new(filters: Vec<PageFilter>, rejects_unmatched: bool) -> Self {
         let stopped_bytes = vec![0; filters.len() + 1];
         Self { filters, rejects_unmatched, passed_bytes: 0, stopped_bytes }
@@ -51,7 +51,7 @@ impl PageFilters {
         self.filters.is_empty()
     }
 
-    /// Whether a folio of `bytes` passes; `holds` answers questions about it and is asked only what is needed, in order.
+    /// Whether a folio of `bytes` passes; `holds` answers questions about it and is asked only the needed ones, in order.
     pub fn admit(&mut self, bytes: u64, mut holds: impl FnMut(PageTest) -> bool) -> bool {
         let decision = self.filters.iter().position(|filter| holds(filter.test) == filter.matching);
         let (passes, place) = match decision {
@@ -70,7 +70,7 @@ impl PageFilters {
         self.passed_bytes
     }
 
-    /// Bytes that each filter stopped, and last those that none matched.
+    /// Bytes that each filter stopped; the last entry counts bytes that no filter matched.
     pub fn stopped_bytes(&self) -> &[u64] {
         &self.stopped_bytes
     }

@@ -1,4 +1,4 @@
-//! Which page of a scan is useful: asked page by page by the host that scans, and counting for itself.
+//! The test that finds the useful pages of a scan: the scanning host asks it page by page, and it counts its answers.
 //!
 //! Source: docs/spec/promotion.md#s1-6 and #s2-3.
 
@@ -6,18 +6,18 @@ use super::NodeId;
 use isotherm_units::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
-/// When a page counts as useful, that is, worth promoting.
+/// Condition under which a page is useful, that is, worth promoting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageRule {
     /// It was accessed since the last scan; or, as the scanner takes the young and the referenced mark of no page away, at some
     /// time before that. A page that was never scanned counts as accessed.
     FirstAccess,
-    /// Two scans in a row found its bit set; for the first of them, never having been scanned will do.
+    /// Two scans in a row found its bit set; for the first of them, a page that was never scanned counts as set.
     SecondAccess,
-    /// It was accessed in two intervals between scans in a row. What its first scan finds is from before any interval, from the fill
-    /// mostly, and counts for nothing. So it is with a page whose young mark reclaim took after it was last found accessed, as that
-    /// looks the same.
+    /// It was accessed in two intervals between scans in a row. Accesses found by its first scan are from before any interval, mostly from
+    /// the fill, and count for nothing. The same holds for a page whose young mark reclaim took after it was last found accessed, because
+    /// that looks the same.
     #[default]
     TwoIntervals,
 }
@@ -39,10 +39,10 @@ pub struct PageMarks {
 pub struct ScannedPage {
     /// Byte address of the page in its space.
     pub address: u64,
-    /// Base pages of the entry: 1, or those of a huge leaf.
+    /// Base pages of the entry: 1, or the number in a huge leaf.
     pub pages: u32,
     pub node: NodeId,
-    /// Its accessed bit is set, or that of a guest.
+    /// The accessed bit of the entry, or the bit of a guest, is set.
     pub accessed: bool,
     /// A file page whose lock cannot be taken: its bit stays.
     pub is_locked: bool,
@@ -57,7 +57,7 @@ impl ScannedPage {
     }
 }
 
-/// What the host does with the accessed bit of a page that it has shown.
+/// Treatment of the accessed bit of a page that the host has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bit {
     Clear,
@@ -95,18 +95,18 @@ impl Run {
     }
 }
 
-/// What was seen of a node's pages, in base pages.
+/// Findings about a node's pages, in base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTally {
     pub node: NodeId,
     pub is_top_tier: bool,
     /// Base pages that the scan saw on this node.
     pub scanned: u64,
-    /// Of these, base pages that count as accessed by the page rule.
+    /// Pages among them that count as accessed by the page rule.
     pub accessed: u64,
 }
 
-/// Decides page by page what is useful, and keeps what was found.
+/// Decides page by page which pages are useful, and keeps the findings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ScanFilter {
     pub(crate) rule: PageRule,
@@ -191,7 +191,7 @@ impl ScanFilter {
         }
     }
 
-    /// Whether the node is of the top tier; so is one that was never named.
+    /// Whether the node is of the top tier; a node that was never named counts as one.
     fn count(&mut self, page: &ScannedPage, accessed: bool) -> bool {
         let Some(tally) = self.nodes.iter_mut().find(|tally| tally.node == page.node) else { return true };
         tally.scanned += u64::from(page.pages);

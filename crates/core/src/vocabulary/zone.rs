@@ -1,11 +1,11 @@
-//! Watermarks of a zone, and what a page block of it holds.
+//! Watermarks of a zone, and the contents of a page block in it.
 
 use super::HUGE_ORDER;
 
 /// Watermarks of a zone in pages, boost included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Below, only those who free memory may allocate.
+    /// Below this mark only tasks that free memory may allocate.
     pub min: u64,
     /// kswapd wakes when free pages fall below this.
     pub low: u64,
@@ -13,7 +13,7 @@ pub struct Marks {
     pub high: u64,
 }
 
-/// What a page block holds. Free pages are what is left.
+/// Contents of a page block. Free pages are the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockUse {
     /// Pages in use that can be moved.

@@ -21,7 +21,8 @@ pub trait KnobStore {
     /// [`KnobError`].
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError>;
 
-    /// Inode of the group that a knob belongs to, or number of the kernel thread; `None` if it belongs to none, or that is gone.
+    /// Inode of the group that a knob belongs to, or number of the kernel thread; `None` if it belongs to none, or to one that no longer
+    /// exists.
     fn group(&mut self, path: &str) -> Option<u64>;
 
     /// Whether a write that timed out is still under way, and so may still take effect.
@@ -37,7 +38,7 @@ pub struct Changed {
     pub old: String,
     /// Value after the write, read back.
     pub now: String,
-    /// Nothing was written, because the knob held this value already.
+    /// Nothing was written, because the knob already held this value.
     pub was_so: bool,
 }
 
@@ -50,8 +51,8 @@ pub enum Returned {
     WasSo,
     /// The machine was rebooted since, which reset the value.
     OtherBoot,
-    /// The knob no longer exists: its group was removed, or its module unloaded. The value went with it. A group that was made again
-    /// under the same name is another one.
+    /// The knob no longer exists: its group was removed, or its module unloaded. The value vanished with its owner. A group that was made
+    /// again under the same name is another one.
     Gone,
     /// The knob holds a value that another program wrote, and is left alone.
     Foreign(String),
@@ -60,7 +61,7 @@ pub enum Returned {
 }
 
 impl Returned {
-    /// With which words the journal closes the change; `None` if it stays open.
+    /// Words with which the journal closes the change; `None` if it stays open.
     fn closes(&self) -> Option<&'static str> {
         match self {
             Self::Back => Some("back"),
@@ -73,12 +74,12 @@ impl Returned {
     }
 }
 
-/// What a restore did.
+/// Results of a restore.
 #[derive(Debug)]
 pub struct Restored {
-    /// The changes, newest first, with what became of each.
+    /// The changes, newest first, with the result of each.
     pub changes: Vec<(Open, Returned)>,
-    /// Why the journal could not note it, and still calls all of them open. Another restore finds that they are undone.
+    /// Error that kept the journal from closing the changes; it still calls all of them open. Another restore finds that they are undone.
     pub not_noted: Option<JournalError>,
 }
 
@@ -106,7 +107,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         &mut self.machine
     }
 
-    /// Writes the journal, then the knob, then reads the knob back. `accepts` says whether the value read is the one asked for; if not,
+    /// Writes the journal, then the knob, then reads the knob back. `accepts` returns whether the value read is the requested one; if not,
     /// the old value is restored.
     ///
     /// # Errors
@@ -155,7 +156,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         }
     }
 
-    /// Writes a number into a knob that is written often: the journal has one change of it, with the last value.
+    /// Writes a number into a knob that is written often: the journal holds a single change of it, with the last value.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -191,7 +192,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         self.will_set(section, path, old, new).map(drop)
     }
 
-    /// What was noted for a section belongs to what its knobs belong to by now: a kernel thread that has begun.
+    /// Notes the changes of a section again, with the owner that their knobs have by now: a kernel thread that has begun.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -222,15 +223,15 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         self.restore_where(|_| true)
     }
 
-    /// Undoes what these sections wrote in this boot, newest first. Writes of other sections stay.
+    /// Restores the knobs that these sections wrote in this boot, newest first. Writes of other sections stay.
     pub fn restore_sections(&mut self, sections: &[String]) -> Restored {
         let sections: BTreeSet<&str> = sections.iter().map(String::as_str).collect();
         let boot = self.boot.clone();
         self.restore_where(|open| sections.contains(open.section.as_str()) && open.boot == boot)
     }
 
-    /// Undoes the open changes that `is_asked` selects, newest first. The journal notes it afterwards: on a full disk, or one that can
-    /// only be read, knobs are restored all the same.
+    /// Undoes the open changes that `is_asked` selects, newest first. The journal is written afterwards: knobs are restored even if the
+    /// disk is full or read-only.
     pub fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Restored {
         let changes = self.undo_where(is_asked, true);
         let closed: Vec<(u64, &str)> =
@@ -244,7 +245,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         Restored { changes, not_noted }
     }
 
-    /// What a restore would do, newest first, without writing anything.
+    /// The results that a restore would have, newest first, without writing anything.
     pub fn would_restore(&mut self, is_asked: impl Fn(&Open) -> bool) -> Vec<(Open, Returned)> {
         self.undo_where(is_asked, false)
     }
@@ -264,7 +265,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         changes
     }
 
-    /// Undoes the changes of one knob, newest first. It is written once, with the value that the last of them leaves: one in between
+    /// Undoes the changes of one knob, newest first. The knob is written once, with the value of the oldest change: a value in between
     /// could do harm.
     fn undo(&mut self, path: &str, chain: Vec<Open>, writes: bool) -> Vec<(Open, Returned)> {
         let is_of_now = chain.iter().any(|open| open.boot == self.boot);

@@ -11,13 +11,13 @@ pub enum KnobError {
     Machine(String),
     #[error("there is no such knob")]
     NoKnob,
-    /// What is allowed, in words.
+    /// The text names the allowed values.
     #[error("{0}")]
     NotOurs(String),
-    /// Of a file that exists only because of a knob.
+    /// Error of a file that exists only because of a knob.
     #[error("there is no such file")]
     NoFile,
-    /// The kernel made another value of it.
+    /// The kernel made another value of the written one.
     #[error("`{written}` was written, and it holds `{held}`")]
     Holds { written: String, held: String },
     /// A write was undone at once.
@@ -26,7 +26,7 @@ pub enum KnobError {
     /// A write could not be undone at once, and stays in the journal.
     #[error("{error}, and cannot be put back: {worse}")]
     Stuck { error: Box<Self>, worse: Box<Self> },
-    /// The same, of a knob that we wrote before.
+    /// The same error, of a knob that we wrote before.
     #[error("{error}; it cannot be put back: {worse}")]
     StuckAgain { error: Box<Self>, worse: Box<Self> },
     #[error("a later change of it was not taken back")]
@@ -58,9 +58,9 @@ pub enum NotRestored {
     Foreign { path: String, now: String },
 }
 
-/// Why knobs were not written or restored. A knob that was to be written keeps its old value, unless the text says otherwise.
+/// Why knobs were not written or restored. A knob that was to be written keeps its old value, unless the text reports otherwise.
 ///
-/// A tape holds the words alone.
+/// A tape holds only the words.
 #[derive(Clone, Debug, thiserror::Error, Deserialize)]
 #[serde(from = "String")]
 pub enum Refusal {
@@ -70,12 +70,12 @@ pub enum Refusal {
     /// The knob itself.
     #[error("{path}: {why}")]
     Knob { path: String, why: KnobError },
-    /// Part of what a section wrote is not restored; not empty.
+    /// Some of the section's changes are not restored; not empty.
     #[error("{}", all_of(.0))]
     Left(Vec<NotRestored>),
     #[error("{0} is not written in a dry run")]
     DryRun(String),
-    /// As a tape holds it.
+    /// The error as a tape holds it.
     #[error("{0}")]
     Recorded(String),
 }

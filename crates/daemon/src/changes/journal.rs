@@ -4,7 +4,7 @@ use super::line::{Changes, Extent, Flaw, Line, Open, VERSION, text};
 use std::io::{self, BufReader, Read as _};
 use std::sync::Arc;
 
-/// Most bytes that new changes make a journal grow to: a hundred thousand open ones. Far below what is read.
+/// Most bytes that new changes make a journal grow to: a hundred thousand open ones. Far below the size that is read.
 const WRITTEN_MAX: u64 = 32 << 20;
 /// Most bytes that are read: earlier versions never rewrote a journal.
 const READ_MAX: u64 = 1 << 30;
@@ -16,26 +16,26 @@ pub trait Store {
     /// A reader of all bytes from the first on; of none if there is no journal yet.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Error of the file system.
     fn reader(&mut self) -> io::Result<Box<dyn io::Read + '_>>;
 
-    /// Removes what stands behind the first `bytes`.
+    /// Removes the bytes after the first `bytes`.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Error of the file system.
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// Appends bytes. When it returns, they outlive a power cut.
+    /// Appends bytes. When it returns, the bytes outlive a power cut.
     ///
     /// # Errors
-    /// Of the file system: some of the bytes may have been written. [`io::ErrorKind::NotFound`]: none was, because the journal was
+    /// Error of the file system: some of the bytes may have been written. [`io::ErrorKind::NotFound`]: none was, because the journal was
     /// removed.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes these the only bytes. A power cut leaves either the old ones or these.
     ///
     /// # Errors
-    /// Of the file system: the old bytes stand.
+    /// Error of the file system: the old bytes stand.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
@@ -61,7 +61,7 @@ impl Store for Vec<u8> {
 /// Why a journal cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Its file.
+    /// Error of the journal's file.
     #[error("the journal cannot be {what}: {error}")]
     Io {
         what: &'static str,
@@ -100,11 +100,11 @@ impl JournalError {
 pub struct Journal<S> {
     store: S,
     changes: Changes,
-    /// Bytes that count; the store may hold others behind them.
+    /// Bytes that count; the store may hold others after them.
     bytes: u64,
     lacks_break: bool,
     has_junk: bool,
-    /// From this many bytes on it is rewritten.
+    /// The journal is rewritten once it has this many bytes.
     long: u64,
 }
 
@@ -130,7 +130,7 @@ impl<S: Store> Journal<S> {
         self.changes.open()
     }
 
-    /// Those of one knob.
+    /// Open changes of one knob.
     pub(super) fn open_of<'a>(&'a self, path: &str) -> impl DoubleEndedIterator<Item = &'a Open> {
         self.changes.of(path)
     }
@@ -172,7 +172,7 @@ impl<S: Store> Journal<S> {
         self.close_all(&[(number, why)])
     }
 
-    /// In one write: each takes as long as the disk does.
+    /// All are closed in one write, because each write takes as long as the disk does.
     pub(super) fn close_all(&mut self, closed: &[(u64, &str)]) -> Result<(), JournalError> {
         assert!(closed.iter().all(|&(number, _)| self.is_open(number)), "only an open change is closed");
         if closed.is_empty() {
@@ -184,7 +184,7 @@ impl<S: Store> Journal<S> {
         Ok(())
     }
 
-    /// Notes the open changes of which `group` says to what they belong by now once more, with that.
+    /// Notes open changes again with the present owner of their knobs, where `group` returns one.
     pub(super) fn identify(&mut self, group: impl Fn(&Open) -> Option<u64>) -> Result<(), JournalError> {
         let found: Vec<(Open, u64)> = self.open().filter_map(|open| Some((open.clone(), group(open)?))).collect();
         let mut lines = Vec::new();
@@ -227,7 +227,7 @@ impl<S: Store> Journal<S> {
         lines.into_iter().try_for_each(|line| self.changes.take(line)).map_err(|flaw| JournalError::of(0, flaw))
     }
 
-    /// Drops what is closed, if that is most of it. A disk that has no room for it now may have later.
+    /// Drops closed changes, if they are most of the journal. A disk that has no room for it now may have later.
     fn shorten(&mut self) {
         let Ok(open) = self.changes.text() else { return };
         if (open.len() as u64) < self.bytes / 2 && self.replace(&open).is_ok() {

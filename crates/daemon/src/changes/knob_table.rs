@@ -1,4 +1,5 @@
-//! The knobs that isotherm writes, and what may be written into them. A journal is a file: whatever it says, nothing else is written.
+//! The knobs that isotherm writes, and the values that may be written. A journal is a file, so its contents are checked: no other file is
+//! written.
 
 /// Values of a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ const KNOBS: &[(&str, Values)] = &[
     ("/sys/module/damon_stat/parameters/*", Values::Switch),
 ];
 
-/// Refuses what is no knob of ours, or no value of it: in words, what is allowed.
+/// Refuses a path that is not a knob of ours, or a value that the knob does not take; the text names the allowed values.
 pub(super) fn refusal(path: &str, value: &str) -> Option<String> {
     match values_of(path) {
         None => Some("isotherm writes no such knob, whatever its journal says".to_owned()),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Read as _};
 
-/// Version of the line format. Those from 1 on are read.
+/// Version of the line format. Versions from 1 on are read.
 pub(super) const VERSION: u32 = 2;
 /// Longest line that is read, in bytes.
 const LINE_MAX: u64 = 1 << 20;
@@ -55,9 +55,9 @@ pub struct Open {
     pub section: String,
     /// Absolute path of the knob.
     pub path: String,
-    /// What it held before.
+    /// Value before the change.
     pub old: String,
-    /// What was written, the last time.
+    /// Value written last.
     pub new: String,
     /// Value after the last write, if it is known.
     pub holds: Option<String>,
@@ -68,8 +68,8 @@ pub struct Open {
 }
 
 impl Open {
-    /// Whether a knob that holds `value` holds what this change wrote. If the program ended before it noted the result, the
-    /// kernel may have formatted the number differently, or rounded it down to a page.
+    /// Whether a knob that holds `value` holds the value of this change. If the program ended before it noted the result, the kernel may
+    /// have formatted the number differently, or rounded it down to a page.
     pub fn wrote(&self, value: &str) -> bool {
         match &self.holds {
             Some(holds) => value == holds,
@@ -77,7 +77,7 @@ impl Open {
         }
     }
 
-    /// Whether a section of the daemon made it. Those of other verbs are meant to stay (`apply`), or are of a program that runs.
+    /// Whether a section of the daemon made it. Changes of other verbs are meant to stay (`apply`), or belong to a running program.
     pub fn is_of_daemon(&self) -> bool {
         self.section.contains('.')
     }
@@ -94,7 +94,7 @@ impl Open {
     }
 }
 
-/// Base pages of Linux's architectures, in bytes: what it rounds a limit of memory down to.
+/// Base pages of Linux's architectures, in bytes: a memory limit is rounded down to a multiple of them.
 const PAGES: [u64; 3] = [4 << 10, 16 << 10, 64 << 10];
 
 /// A value as a number, if it is one; kernels print some in hexadecimal.
@@ -105,18 +105,18 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Whether two values are equal, in whatever format.
+/// Whether two values are equal, in any format.
 pub fn same_value(one: &str, other: &str) -> bool {
     one == other || number(one).is_some_and(|value| number(other) == Some(value))
 }
 
-/// Whether a knob that holds `held` holds what was written, in whatever format, or rounded down to a page as a kernel does it.
+/// Whether a knob that holds `held` holds the written value, in any format, or rounded down to a page as a kernel does it.
 pub fn is_rounded(written: &str, held: &str) -> bool {
     let is_whole_pages = |(written, held)| held > 0 && PAGES.iter().any(|page| held == written / page * page);
     same_value(written, held) || number(written).zip(number(held)).is_some_and(is_whole_pages)
 }
 
-/// What is wrong with a line.
+/// Fault of a line.
 pub(super) enum Flaw {
     Version(u32),
     Words(String),
@@ -129,7 +129,7 @@ pub(super) struct Extent {
     pub(super) bytes: u64,
     /// The last line that counts has no line break.
     pub(super) lacks_break: bool,
-    /// Behind them stands something else: a line that was cut short, or zeros after a power cut.
+    /// Other bytes follow: a line that was cut short, or zeros after a power cut.
     pub(super) has_junk: bool,
 }
 
@@ -152,7 +152,7 @@ impl Changes {
     /// Takes all lines of a journal.
     ///
     /// # Errors
-    /// What is wrong, and with which line, from 1 on.
+    /// The fault, and its line, from 1 on.
     pub(super) fn read(&mut self, mut reader: impl BufRead) -> Result<Extent, (usize, Flaw)> {
         let mut extent = Extent { bytes: 0, lacks_break: false, has_junk: false };
         let (mut bytes, mut line) = (0_u64, Vec::new());
@@ -241,7 +241,7 @@ impl Changes {
         self.open.contains_key(&number)
     }
 
-    /// Those of one knob, oldest first.
+    /// Changes of one knob, oldest first.
     pub(super) fn of<'a>(&'a self, path: &str) -> impl DoubleEndedIterator<Item = &'a Open> {
         self.of_path.get(path).into_iter().flatten().map(|number| &self.open[number])
     }
@@ -261,7 +261,7 @@ impl Changes {
         self.version < VERSION
     }
 
-    /// A journal that holds what is open, and nothing else.
+    /// A journal that holds the open changes only.
     pub(super) fn text(&self) -> io::Result<Vec<u8>> {
         let lines = self.open().flat_map(Open::lines);
         text(&std::iter::once(Line::Journal { version: VERSION }).chain(lines).collect::<Vec<_>>())

@@ -16,12 +16,12 @@ const PROTECTED: &[(&str, &str)] = &[
     ("kubelet.service", "it runs the node"),
 ];
 
-/// Groups at the top of the tree in which services of the machine run. Root alone makes groups there.
+/// Groups at the top of the tree in which services of the machine run. Only root makes groups there.
 const SLICES: [&str; 3] = ["system.slice", "runtime.slice", "podruntime.slice"];
 
-/// Why a group must not be touched; `None` if it may be. `path` as in `/proc/PID/cgroup`. Acting on a parent group acts on its
-/// children, so the usual parents of protected groups are refused too. A name counts at the top of the tree: below that, whoever a
-/// group was handed over to gives names as they like.
+/// Why a group must not be touched; `None` if it may be. `path` as in `/proc/PID/cgroup`. Acting on a parent group acts on its children, so
+/// the usual parents of protected groups are refused too. A name counts at the top of the tree: further down, the owner of a delegated
+/// group chooses names freely.
 pub fn protected(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let name = match parts.as_slice() {

@@ -144,7 +144,7 @@ fn hands(world: &Rc<System>, boot: &str) -> Result<JournaledKnobs<Disk, Knobs>, 
     Ok(JournaledKnobs::new(Journal::read(Disk(Rc::clone(world)))?, Knobs(Rc::clone(world)), boot))
 }
 
-/// Some writes: one is refused by every kernel, one is rounded. After a failure the next one follows.
+/// Some writes: one is refused by every kernel, one is rounded. After a failed write the next write follows.
 fn work(world: &Rc<System>) {
     let mut hands = hands(world, "boot").unwrap();
     for (path, value) in [(HIGH, "104857600"), (ENABLED, "0x0000"), (STUBBORN, "2"), (HIGH, "73400320"), (TTL, "1000")]
@@ -433,7 +433,7 @@ fn a_journal_that_was_removed_is_begun_anew_with_what_is_open() {
     assert_eq!(knobs(&world), before);
 }
 
-/// A group that was removed and made again under the same name is not the one that was limited.
+/// A group that was removed and made again under the same name is not the limited one.
 #[test]
 fn a_group_that_was_made_again_keeps_what_it_holds() {
     let world = System::new();
@@ -445,7 +445,7 @@ fn a_group_that_was_made_again_keeps_what_it_holds() {
     assert_eq!(knobs(&world)[HIGH], "104857600", "its unit says so");
 }
 
-/// What is near to what was written is not ours; what the kernel rounds down to a page is.
+/// A value near the written one is not ours; a value that the kernel rounded down to a page is.
 #[test]
 fn a_number_close_to_ours_is_somebody_elses() {
     for (held, is_ours) in [("73400320", true), ("83886080", false), ("73396224", false), ("52428800", false)] {
@@ -479,7 +479,7 @@ fn the_number_before_is_ours_until_the_next_one_is_written() {
     assert_eq!(knobs(&world)[HIGH], "max");
 }
 
-/// Whatever a journal says, nothing but knobs of ours is read or written.
+/// Only knobs of ours are read or written, even if a journal names other files.
 #[test]
 fn a_journal_cannot_name_other_files_or_values() {
     let line = |path: &str, old: &str| {

@@ -6,14 +6,14 @@ use crate::changes::protected;
 use isotherm_units::wildcard::{may_meet, reaches_below};
 use isotherm_units::{Bytes, Ratio};
 
-/// Something that makes no sense.
+/// A contradiction or an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     /// The key, from the root of the file on: `generations[1].targets[0]`.
     pub key: String,
-    /// The other side, where two tables disagree.
+    /// The place of the other side, if two tables disagree.
     pub other: Option<String>,
-    /// What is wrong, what is allowed, what to do.
+    /// The fault, the allowed values, the remedy.
     pub message: String,
 }
 

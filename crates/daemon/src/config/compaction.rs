@@ -7,13 +7,13 @@ use isotherm_core::host::NodeId;
 use isotherm_units::Instant;
 use serde::{Deserialize, Serialize};
 
-/// A `[[compaction]]` table. Its keys are those of scenarios, and `engine` and `enable`.
+/// A `[[compaction]]` table. Its keys are those of scenarios, together with `engine` and `enable`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CompactionConfig {
-    /// In what is told.
+    /// Name of the section in reports.
     pub name: String,
-    /// Whether it may act. Default no: it decides, tells what it would do, and changes nothing.
+    /// Whether it may act. Default no: it decides, reports what it would do, and changes nothing.
     #[serde(default)]
     pub enable: bool,
     /// Who compacts. Default `auto`: kcompactd for `merged`, which is its own design, and isotherm for the others.

@@ -1,4 +1,4 @@
-//! Paths of control groups, in whatever spelling.
+//! Paths of control groups, in any spelling.
 
 /// Where version 2 is mounted: alone, and next to version 1 by systemd.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];

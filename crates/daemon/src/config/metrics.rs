@@ -5,7 +5,7 @@ use super::check::{Contradiction, absolute, wrong};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// The `[metrics]` table. Without it there are none.
+/// The `[metrics]` table. Without the table no metrics are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MetricsConfig {
@@ -22,12 +22,12 @@ pub struct MetricsConfig {
 pub enum Listen {
     /// Path of a socket.
     Unix(String),
-    /// Of this machine alone.
+    /// An address that only this machine can reach.
     Loopback(SocketAddr),
 }
 
 impl MetricsConfig {
-    /// Where they are served, if anywhere; `None` as well for what [`Config::check`] refuses.
+    /// Address at which they are served; `None` if they are not, and for an address that [`Config::check`] refuses.
     pub fn listen(&self) -> Option<Listen> {
         let text = self.listen.as_deref()?;
         match text.strip_prefix("unix:") {

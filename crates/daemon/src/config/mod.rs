@@ -57,13 +57,13 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DaemonConfig {
-    /// Share of one processor that it may take, threads of the kernel that it started included. Above it its sections run less often.
-    /// Default 1 %; above 0 % up to 100 %.
+    /// Share of one processor that it may take, threads of the kernel that it started included. Above this share its sections run less
+    /// often. Default 1 %; above 0 % up to 100 %.
     pub max_cpu: Ratio,
     /// Resident memory at which it ends, after it has put everything back. Default 64 MiB; 16 MiB and more.
     pub max_memory: Bytes,
-    /// Groups that are never acted on, with all below them, beside the built-in ones: paths, in which `*` and `?` stand for parts of a
-    /// name.
+    /// Groups that are never acted on, with all below them, in addition to the built-in ones: paths, in which `*` and `?` stand for parts
+    /// of a name.
     pub protect: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub struct GuardConfig {
     /// it for a minute. For sections that act on memory of everyone the machine counts, without groups at a limit of their own. Default
     /// 2 %; 100 % switches the guard off, which a kernel without PSI needs.
     pub pressure_full: Ratio,
-    /// While this file is there, nothing acts.
+    /// While this file exists, no section acts.
     pub file: String,
 }
 

@@ -58,7 +58,7 @@ impl Config {
         Ok(())
     }
 
-    /// What our own engine can do.
+    /// Features that our own engine has.
     fn check_own_monitor(
         section: &MonitorsConfig,
         config: &MonitorConfig,

@@ -1,4 +1,4 @@
-//! Sections that watch and act, a type each. Their keys are those of scenarios, and `enable`.
+//! Sections that watch and act, a type each. Their keys are those of scenarios, together with `enable`.
 
 use super::Engine;
 use isotherm_core::generations::ToolConfig;
@@ -7,22 +7,22 @@ use isotherm_core::presets::{KernelModule, Preset, PresetError, Setup, name_or_t
 use isotherm_core::vocabulary::Action;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A `[[generations]]` table: estimates the working set of groups, or evicts what is old
+/// A `[[generations]]` table: estimates the working set of groups, or evicts old generations
 /// (docs/mechanism/mglru.md#generations-in-user-space).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationsConfig {
-    /// In what is told.
+    /// Name of the section in reports.
     pub name: String,
-    /// Whether it may act. Default no: it decides, tells what it would do, and changes nothing but what watching needs.
+    /// Whether it may act. Default no: it decides, reports what it would do, and changes only what watching needs.
     #[serde(default)]
     pub enable: bool,
-    /// As in a scenario. An entry of `targets` is a path or the name of a `[[targets]]` table.
+    /// The tool, as in a scenario. An entry of `targets` is a path or the name of a `[[targets]]` table.
     #[serde(flatten)]
     pub tool: ToolConfig,
 }
 
 impl GenerationsConfig {
-    /// Whether it ever evicts.
+    /// Whether the tool ever evicts.
     pub fn acts(&self) -> bool {
         matches!(self.tool, ToolConfig::Reclaim(_))
     }
@@ -32,60 +32,60 @@ impl GenerationsConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// In what is told.
+    /// Name of the section in reports.
     pub name: String,
-    /// Whether it may act. Default no: the first limits are told, and not set.
+    /// Whether it may act. Default no: the first limits are reported, and not set.
     #[serde(default)]
     pub enable: bool,
-    /// As in a scenario. `target` is a path, in which `*` and `?` stand for parts of a name, or the name of a `[[targets]]` table; each
-    /// group is sized by itself.
+    /// The limits, as in a scenario. `target` is a path, in which `*` and `?` stand for parts of a name, or the name of a `[[targets]]`
+    /// table; each group is sized by itself.
     #[serde(flatten)]
     pub limits: isotherm_core::limits::LimitsConfig,
 }
 
 impl LimitsConfig {
-    /// The same for one group.
+    /// The configuration for one group.
     pub fn of(&self, group: &str) -> isotherm_core::limits::LimitsConfig {
         isotherm_core::limits::LimitsConfig { target: group.to_owned(), ..self.limits.clone() }
     }
 }
 
-/// A `[[monitors]]` table: what the kernel's DAMON watches, and what it does with what it finds. With a preset of a module of the
+/// A `[[monitors]]` table: memory that the kernel's DAMON watches, and the schemes for its findings. With a preset of a module of the
 /// kernel (DAMON_RECLAIM, DAMON_LRU_SORT) and without targets that module does it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MonitorsConfig {
-    /// In what is told.
+    /// Name of the section in reports.
     pub name: String,
-    /// Whether it may act. Default no: the writes are told, and not made.
+    /// Whether it may act. Default no: the writes are reported, and not made.
     #[serde(default)]
     pub enable: bool,
-    /// Paths of groups or names of `[[targets]]` tables. With `vaddr` all their processes are watched; with `paddr` physical memory
-    /// is, and schemes treat pages of these groups alone. Left out: physical memory, all of it.
+    /// Paths of groups or names of `[[targets]]` tables. With `vaddr` all their processes are watched; with `paddr` physical memory is, and
+    /// schemes treat only pages of these groups. If left out: physical memory, all of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// As in a scenario: its name, or a table of the name and what differs. In place of `config`.
+    /// As in a scenario: a name, or a table of the name and the keys that differ. Replaces `config`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_name_or_table")]
     pub preset: Option<Preset>,
     /// As in a scenario: attributes and schemes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<MonitorConfig>,
-    /// Who watches and acts. Default `auto`: the kernel's DAMON where it can do all that the section says, else isotherm.
+    /// The engine that watches and acts. Default `auto`: the kernel's DAMON if it can do all the work of the section, else isotherm.
     #[serde(default, skip_serializing_if = "is_auto")]
     pub engine: Engine,
-    /// DAMON has one user at a time. Switches DAMON_STAT off meanwhile, where it has it. Default no.
+    /// DAMON has one user at a time. Switches DAMON_STAT off during the run, if it uses DAMON. Default no.
     #[serde(default)]
     pub take_damon_stat: bool,
 }
 
 impl MonitorsConfig {
-    /// The module of the kernel that does all that it asks for, if there is one.
+    /// The module of the kernel that does all the work of the section, if there is one.
     pub fn kernel_module(&self) -> Option<KernelModule> {
         let preset = self.preset.as_ref().filter(|_| self.targets.is_empty())?;
         preset.kernel_module()
     }
 
-    /// What the kernel's DAMON has not, of what the section says: the key of `config`, and what would be allowed there.
+    /// A setting of the section that the kernel's DAMON lacks: the key of `config`, and the values that are allowed there.
     pub(crate) fn beyond_kernel(&self) -> Option<(String, &'static str)> {
         let config = self.config.as_ref()?;
         let usual = MonitorConfig::default();
@@ -120,7 +120,7 @@ impl MonitorsConfig {
         }
     }
 
-    /// Why isotherm does it.
+    /// Why isotherm's own engine does it.
     pub(crate) const fn why_own(&self) -> &'static str {
         match self.engine {
             Engine::Isotherm => "engine = \"isotherm\" says so",
@@ -128,7 +128,7 @@ impl MonitorsConfig {
         }
     }
 
-    /// How it watches, with its schemes, whoever does it.
+    /// Monitor and schemes of the section, for any engine.
     ///
     /// # Errors
     /// A preset whose values make no sense.

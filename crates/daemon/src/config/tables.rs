@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Table {
     /// The key: `generations`.
     pub name: &'static str,
-    /// How it is written in a file: `[[generations]]`.
+    /// Spelling of the table in a file: `[[generations]]`.
     written: &'static str,
 }
 
@@ -36,7 +36,7 @@ macro_rules! tables {
                 all
             }
 
-            /// The same, where no section may act.
+            /// The same configuration, in which no section may act.
             #[must_use]
             pub fn observing(mut self) -> Self {
                 $(self.$field.iter_mut().for_each(|section| section.enable = false);)*

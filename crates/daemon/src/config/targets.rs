@@ -10,19 +10,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TargetConfig {
-    /// In `targets` of sections, and in what is told. Has no `/`.
+    /// Name in `targets` of sections, and in reports. Has no `/`.
     pub name: String,
-    /// Path of a control group of version 2, as in `/proc/PID/cgroup`; `*` and `?` stand for parts of a name. It stands for all groups
-    /// below it as well.
+    /// Path of a control group of version 2, as in `/proc/PID/cgroup`; `*` and `?` stand for parts of a name. The pattern includes all
+    /// groups below as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
     /// All processes that run a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessConfig>,
-    /// One process with all that it starts; 2 and more. When it has ended nobody is meant, even if another one gets its number.
+    /// One process with all that it starts; a number of 2 or more. When it has ended, the target means no process, even if a new one gets
+    /// its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Memory of the machine, whoever has it.
+    /// Memory of the machine, of any owner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub physical: bool,
 }
@@ -59,7 +60,7 @@ impl TargetConfig {
         Self { name: name.into(), cgroup: Some(cgroup.into()), ..Self::default() }
     }
 
-    /// `None` if it says nothing, or several things.
+    /// `None` if it names no target, or several.
     fn target(&self) -> Option<Target> {
         match (&self.cgroup, &self.process, self.pid, self.physical) {
             (Some(cgroup), None, None, false) => Some(Target::Groups(group_path(cgroup))),
@@ -72,7 +73,7 @@ impl TargetConfig {
 }
 
 impl Target {
-    /// Why whom it means is left alone, if that is known beforehand.
+    /// Why the target's processes are left alone, if that is known beforehand.
     pub(super) fn protected(&self) -> Option<&'static str> {
         match self {
             Self::Groups(pattern) => protected(pattern),

@@ -7,40 +7,40 @@ use isotherm_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The `[tiering]` table: `policy` and `balancing` as in scenarios, and what a live machine has beside.
+/// The `[tiering]` table: `policy` and `balancing` as in scenarios, and the keys that only a live machine has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TieringConfig {
-    /// Whether it may act. Default no: the writes are told, and not made.
+    /// Whether it may act. Default no: the writes are reported, and not made.
     pub enable: bool,
     /// Who moves pages. Default `auto`: isotherm for scan daemons, the kernel for all else.
     pub engine: Engine,
-    /// `rch`, `v0` to `v3` are scan daemons: pages of `targets` that are used are promoted. `numa-mode-2` promotes pages of everyone
-    /// that are used, `numa-mode-1` moves pages to the processors that use them, `none` promotes nothing. Left out: promotion stays as
-    /// it is.
+    /// `rch`, `v0` to `v3` are scan daemons: pages of `targets` that are used are promoted. `numa-mode-2` promotes used pages of all
+    /// processes, `numa-mode-1` moves pages to the processors that use them, `none` promotes nothing. If left out, promotion keeps its
+    /// present setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// Paths of groups or names of `[[targets]]` tables whose processes a scan daemon looks at.
+    /// Paths of groups or names of `[[targets]]` tables whose processes a scan daemon scans.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// Keys of a scan daemon, but for its mode, which the policy says.
+    /// Keys of a scan daemon, except its mode, which follows from the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionConfig>,
     /// How much rarer than others the processes of an entry of `targets` are scanned, by the entry: 0 to 10, 0 is not at all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub scales: BTreeMap<String, u32>,
-    /// Controls of NUMA balancing. What is left out stays as it is.
+    /// Controls of NUMA balancing. Keys that are left out keep the kernel's present values.
     pub balancing: BalancingKnobs,
-    /// Whether reclaim moves pages down rather than out. Left out: as it is.
+    /// Whether reclaim moves pages down rather than out. If left out, it keeps its present setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demotion: Option<bool>,
 }
 
-/// Controls of NUMA balancing, as in scenarios, and those of its scan.
+/// Controls of NUMA balancing, as in scenarios, and the controls of its scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct BalancingKnobs {
-    /// A process is not scanned before it has run so long. Whole milliseconds, 1ms to 10m.
+    /// A process is not scanned before it has run for this time. Whole milliseconds, 1ms to 10m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan_delay: Option<Duration>,
     /// The least time between two scans of a process. Whole milliseconds, 1ms to 10m, not above `scan-period-max`.
@@ -55,7 +55,7 @@ pub struct BalancingKnobs {
     /// Mode 2: a page that faults sooner after it was marked is hot. Whole milliseconds, 1ms to 10m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hot_threshold: Option<Duration>,
-    /// Mode 2: so many pages may come a second, in 2^20 bytes, 1 to 1048576.
+    /// Mode 2: most memory promoted a second, in 2^20 bytes, 1 to 1048576.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promote_rate_limit_mbps: Option<u64>,
 }
@@ -63,7 +63,7 @@ pub struct BalancingKnobs {
 const MIB: u64 = 1 << 20;
 
 impl TieringConfig {
-    /// The value of `kernel.numa_balancing` that the policy stands for.
+    /// The value of `kernel.numa_balancing` for the policy.
     pub(crate) fn mode(&self) -> Option<&'static str> {
         match self.policy.as_deref()? {
             "none" => Some("0"),
@@ -72,7 +72,7 @@ impl TieringConfig {
         }
     }
 
-    /// The scan daemon that the policy stands for.
+    /// The scan daemon of the policy.
     fn mode_of_scans(&self) -> Option<Mode> {
         let policy = self.policy.as_deref()?;
         MODES.iter().find(|entry| entry.name == policy).map(|entry| entry.mode)
@@ -138,7 +138,7 @@ impl TieringConfig {
         self.promotion().validate().map_err(|error| wrong("tiering.promotion", error.to_string()))
     }
 
-    /// Controls that bring another section to this one while it runs, by the names of the daemon's files; `None`: it has to begin anew.
+    /// Controls that bring another section to this one while it runs, by the names of the daemon's files; `None`: it has to be restarted.
     pub(crate) fn controls_from(&self, other: &Self) -> Option<Vec<(&'static str, String)>> {
         let (new, old) = (self.promotion(), other.promotion());
         let whole_ms = |time: Duration| (time.ns() / 1_000_000).to_string();

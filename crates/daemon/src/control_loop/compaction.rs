@@ -36,7 +36,7 @@ pub(super) struct CompactionSection {
     spec: CompactionConfig,
     running: Box<dyn Compactor + Send>,
     tally: Tally,
-    /// When it ran last.
+    /// Time of the last run.
     ran: Instant,
     /// It has begun to compact, and is not done.
     is_under_way: bool,
@@ -266,7 +266,7 @@ impl CompactionSection {
         }
     }
 
-    /// What would have been done.
+    /// Report of the work that would have been done.
     fn held(&mut self, permit: &Permit, now: Instant) -> Option<Line> {
         self.totals.refused += u64::from(matches!(permit, Permit::Withheld(_)));
         if self.reminded.is_some_and(|reminded| now.since(reminded) < REMIND) {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most pages in one system call: 16 MiB, so that no call takes long.
 const PIECE_PAGES: u64 = 4096;
 
-/// Most groups that one look names as left alone: whoever makes groups must not fill the audit.
+/// Most groups that one search names as left alone: a program that makes many groups must not fill the audit.
 const NAMED: usize = 16;
 
 /// Whether a section may act.
@@ -78,7 +78,7 @@ pub(super) struct Gate<'a> {
     pub(super) world: &'a mut dyn System,
     /// Paths of groups; each includes the groups below it.
     pub(super) groups: &'a [String],
-    /// Groups that are never acted on, whatever `groups` says; those met so far, with the reason.
+    /// Groups that are never acted on, even if `groups` names them: those met so far, with the reason.
     pub(super) spared: &'a mut Skipped,
     pub(super) permit: &'a Permit,
     /// Which groups it may not act on now.
@@ -98,13 +98,13 @@ pub(super) struct Gate<'a> {
 pub(super) struct Skipped {
     /// The section may act, so some groups must be left alone.
     pub(super) acts: bool,
-    /// What it does to a group it does to all groups below it too.
+    /// An action on a group also reaches all groups below it.
     reaches_below: bool,
     /// Groups that the configuration protects: paths, with `*` and `?`.
     protected: Vec<String>,
-    /// Those that were met since the last look for groups, with why.
+    /// Groups met since the last search for groups, with the reason.
     pub(super) met: BTreeMap<String, String>,
-    /// Those already reported.
+    /// Groups already reported.
     told: BTreeSet<String>,
 }
 
@@ -113,18 +113,18 @@ impl Skipped {
         Self { acts, ..Self::default() }
     }
 
-    /// For a section whose actions on a group act on the groups below it too.
+    /// Filter for a section whose actions on a group reach the groups below it too.
     pub(super) fn with_below(acts: bool) -> Self {
         Self { reaches_below: true, ..Self::new(acts) }
     }
 
-    /// A look for groups begins: those that are gone are forgotten.
+    /// Begins a search for groups: forgets those that no longer exist.
     pub(super) fn begin(&mut self, protected: &[String]) {
         self.protected = protected.iter().map(|pattern| group_path(pattern)).collect();
         self.met.clear();
     }
 
-    /// Lines about groups that were met and not reported yet. Of many, the first are named and the others counted.
+    /// Lines about groups that were met and not reported yet. The first groups are named and the others counted.
     pub(super) fn news(&mut self, section: &str) -> Vec<Line> {
         self.told.retain(|target| self.met.contains_key(target));
         let new: Vec<(String, String)> = self
@@ -145,7 +145,7 @@ impl Skipped {
         lines
     }
 
-    /// Whether this group is left alone; if so, notes it.
+    /// Returns whether this group is left alone, and if so, notes it.
     pub(super) fn has(&mut self, path: &str, world: &mut dyn System) -> bool {
         if !self.acts {
             return false;
@@ -196,7 +196,7 @@ impl Skipped {
     }
 }
 
-/// A group below a path that a pattern means; one that cannot be looked for may be there.
+/// A group below a path that a pattern matches; a group that cannot be searched for counts as existing.
 fn there_below(pattern: &str, path: &str, world: &mut dyn System) -> Option<String> {
     if !reaches_below(pattern, path) {
         return None;

@@ -1,4 +1,4 @@
-//! A `[[generations]]` section: its tool, its groups, what it has done.
+//! A `[[generations]]` section: its tool, its groups, its actions so far.
 
 use super::gate::{Gate, Permit, Skipped};
 use super::guard::Reach;
@@ -27,7 +27,7 @@ pub(super) struct GenerationsSection {
     totals: Totals,
     spec: GenerationsConfig,
     tool: Tool,
-    /// When it ran last.
+    /// Time of the last run.
     ran: Instant,
     groups: Vec<String>,
     spared: Skipped,

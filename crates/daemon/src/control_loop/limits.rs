@@ -37,7 +37,7 @@ struct Sized {
     /// The file, and the value that we wrote; `None` if it is unchanged.
     file: String,
     held: Option<u64>,
-    /// Why it is left alone permanently.
+    /// Why the group is left alone permanently.
     foreign: Option<String>,
     told: Option<u64>,
     /// A refusal was reported since the last successful write; further ones are only counted.
@@ -284,7 +284,7 @@ impl LimitsSection {
         (self.groups.is_empty() && !is_left_alone).then(none)
     }
 
-    /// What the journal calls the knobs of one group.
+    /// Section name under which the journal has the knobs of one group.
     fn section_of(&self, group: &str) -> String {
         format!("{} {group}", self.head.label)
     }
@@ -352,7 +352,7 @@ enum LimitError {
     TooLow { high: Bytes, least: Bytes },
 }
 
-/// One group's host: reads what the machine's host reads, and writes the limit through the journal.
+/// Host for one group: reads the same as the machine's host, and writes the limit through the journal.
 struct Bound<'a> {
     host: &'a mut dyn LoopHost,
     world: &'a mut dyn System,
@@ -391,7 +391,7 @@ impl Bound<'_> {
         Ok(Some(anon.saturating_add(shmem).saturating_sub(swap.get())))
     }
 
-    /// A group that was removed and made again under the same name has no limit of ours: that went with the other one.
+    /// A group that was removed and made again under the same name has no limit of ours: our limit vanished with the old group.
     fn heed(&mut self, number: u64) {
         if self.number.replace(number).is_some_and(|before| before != number) {
             (*self.held, *self.told) = (None, None);
@@ -400,7 +400,7 @@ impl Bound<'_> {
         }
     }
 
-    /// Whether the file holds an expected value: its original one, or the one that we wrote.
+    /// Whether the file holds an expected value: its original one, or our last one.
     fn is_ours(&mut self) -> Result<bool, LimitError> {
         let Some(now) = self.world.value(self.file)? else { return Err(LimitError::NoFile) };
         let now = now.trim();

@@ -13,7 +13,7 @@ pub enum Effect {
     Done,
     /// Part of the request; the rest is in use, locked, under writeback, or has nowhere to go.
     Partly,
-    /// Nothing was done, because the section only observes.
+    /// No action, because the section only observes.
     Would,
     /// Nothing was done, and why.
     Refused { why: String },
@@ -22,7 +22,7 @@ pub enum Effect {
 /// An action on one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
-    /// What was done: `evict`.
+    /// The action: `evict`.
     pub action: Cow<'static, str>,
     /// The group.
     pub target: String,
@@ -56,11 +56,11 @@ pub enum Line {
     Section { section: String, engine: Cow<'static, str>, enabled: bool, why: String },
     /// A group was added to a section.
     Came { section: String, target: String },
-    /// A group is gone, or was removed from a section.
+    /// A group no longer exists, or was removed from a section.
     Went { section: String, target: String },
     /// A configured group is left alone.
     LeftAlone { section: String, target: String, why: String },
-    /// So are further groups, in the same look.
+    /// More groups are left alone, from the same search.
     MoreLeftAlone { section: String, groups: u64 },
     /// An action follows; this line is written before it.
     Asks { section: String, target: String, write: String },
@@ -83,7 +83,7 @@ pub enum Line {
         /// The kernel's fragmentation score, and free huge pages.
         node_score_after: u32,
         huge_free_after: u64,
-        /// Pages moved on the whole machine meanwhile, by the kernel's count.
+        /// Pages moved on the whole machine in the same time, by the kernel's count.
         pages_moved: u64,
         /// Increase of the zone's free huge pages.
         blocks_freed: u64,
@@ -220,14 +220,14 @@ pub struct SectionStatus {
     pub verified_bytes: u64,
     /// Number of actions that were withheld or failed.
     pub refused: u64,
-    /// Time since it last acted; `None` if it has not acted since it started. It acted if an action was carried out, wholly or partly
-    /// (one that it would have done, or that was refused, does not count), if compaction moved pages, or if the kernel's counters show
-    /// memory for which the kernel did its part. Those counters are read once a minute, actions of our own engines are noted once a
-    /// second.
+    /// Time since it last acted; `None` if it has not acted since it started. A section acted if an action was carried out, wholly or
+    /// partly, if compaction moved pages, or if the kernel's counters show memory for which the kernel did its part. Actions that it only
+    /// would have done, or that were refused, do not count. The kernel's counters are read once a minute, actions of our own engines are
+    /// noted once a second.
     // Early versions wrote none.
     #[serde(default)]
     pub since_acted_ns: Option<u64>,
-    /// What it has done, and what held it back; one text each.
+    /// Results of the section and its limitations; one text each.
     pub words: Vec<String>,
 }
 

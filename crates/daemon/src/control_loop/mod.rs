@@ -38,7 +38,7 @@ use isotherm_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What the loop asks of a machine's memory.
+/// The parts of a host that the loop needs.
 pub trait LoopHost: GenerationsHost + Compacting + MonitorHost + PromotionHost + Adopting {}
 impl<H: GenerationsHost + Compacting + MonitorHost + PromotionHost + Adopting> LoopHost for H {}
 
@@ -55,7 +55,7 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Running {
     pub process: u32,
-    /// Its own name for itself.
+    /// Name that the process gives itself.
     pub command: String,
     /// Name of the file of its program, if it can be read.
     #[serde(default)]
@@ -88,7 +88,7 @@ pub struct NodeFree {
 }
 
 impl NodeFree {
-    /// One value for each node of the zones, by node number.
+    /// One value for each node of the zones, ordered by node number.
     pub fn of_zones(zones: &[ZoneState]) -> Vec<Self> {
         let nodes: BTreeSet<u32> = zones.iter().map(|zone| zone.id.node.0).collect();
         let node = |node| {
@@ -102,7 +102,7 @@ impl NodeFree {
     }
 }
 
-/// What the loop needs to know of the machine in addition to what hosts report.
+/// Facts about the machine that the loop needs and hosts do not report.
 pub trait System {
     /// Paths of the existing groups that match a path or pattern.
     ///
@@ -110,14 +110,14 @@ pub trait System {
     /// [`SystemError`].
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, SystemError>;
 
-    /// A group and those below it, each with its own process ids, by path. Our own process is not among them.
+    /// A group and the groups below it, each with its own process IDs, by path. Our own process is not among them.
     ///
     /// # Errors
     /// [`SystemError`].
     fn members(&mut self, group: &str) -> Result<Vec<Member>, SystemError>;
 
-    /// Processes that a target means, by process id: those that run a program, or one process with its children. Kernel threads, process
-    /// 1 and our own process are not among them. For groups, see [`members`](Self::members).
+    /// Processes of a target, by process ID: processes that run a program, or one process with its children. Kernel threads, process 1 and
+    /// our own process are not among them. For groups, see [`members`](Self::members).
     ///
     /// # Errors
     /// [`SystemError`].
@@ -197,7 +197,7 @@ pub trait System {
     /// The configuration as it is on disk now, checked.
     ///
     /// # Errors
-    /// Why it is refused; the old one stays.
+    /// Why the new configuration is refused; the old one stays.
     fn configuration(&mut self) -> Result<Config, SystemError>;
 
     /// Whether the daemon is asked to end; checked between pieces of long work.
@@ -219,7 +219,7 @@ pub trait Knobs {
     /// [`Refusal`].
     fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), Refusal>;
 
-    /// Writes a number into a knob that is written often. The journal has one change of it, with the last number.
+    /// Writes a number into a knob that is written often. The journal holds a single change of the knob, with the last number.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -235,7 +235,7 @@ pub trait Knobs {
     /// a disk.
     ///
     /// # Errors
-    /// [`Refusal::Left`]: what could not be restored.
+    /// [`Refusal::Left`]: knobs that could not be restored.
     fn put_back(&mut self, sections: &[String]) -> Result<Option<String>, Refusal>;
 }
 

@@ -53,7 +53,7 @@ pub enum LoopError {
 pub struct LoopEnd {
     pub end: Ended,
     pub status: Status,
-    /// What could not be restored, as text; it stays in the journal.
+    /// Knobs that could not be restored, as text; they stay in the journal.
     pub left: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Log for Audit<'_> {
     }
 }
 
-/// What the loop lends to sections.
+/// Parts of the loop that it lends to sections.
 struct Lent<'a> {
     host: &'a mut dyn LoopHost,
     world: &'a mut dyn System,
@@ -320,7 +320,7 @@ impl ControlLoop<'_> {
         self.sections.iter_mut().for_each(|section| section.cease(self.lent.host));
     }
 
-    /// Restores everything. Returns what could not be restored.
+    /// Restores everything. Returns the knobs that could not be restored.
     fn put_back(&mut self, now: Instant) -> Vec<String> {
         for section in &mut self.sections {
             let written = section.report_rest(now, &mut self.lent.audit);

@@ -1,4 +1,4 @@
-//! A section as the loop sees it: its contract, and what all kinds of sections count and report alike.
+//! A section as the loop sees it: its contract, and the counts and reports that all kinds of sections share.
 
 use super::gate::Permit;
 use super::guard::{Guard, Reach};
@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Due {
     /// A time in the past means now.
     At(Instant),
-    /// In each turn of the loop, without waking it.
+    /// In each turn of the loop; the loop is not woken for it.
     EachTurn,
-    /// Not before its groups change.
+    /// Not due before its groups change.
     Never,
 }
 
@@ -56,7 +56,7 @@ impl Phase {
     pub(super) const ALL: [Self; 4] = [Self::Sampling, Self::Deciding, Self::Kernel, Self::Background];
 }
 
-/// What the loop lends a section.
+/// Parts of the loop that it lends to a section.
 pub(super) struct Context<'a> {
     pub(super) now: Instant,
     pub(super) config: &'a Config,
@@ -104,7 +104,7 @@ pub(super) trait Section: Any + std::fmt::Debug {
     /// The line that reports its start.
     fn began(&self) -> Line;
 
-    /// Finds out which groups and processes there are. Returns lines about those that appeared, ended, or are left alone.
+    /// Finds out which groups and processes there are. Returns lines about targets that appeared, ended, or are left alone.
     fn follow(&mut self, context: &mut Context<'_>) -> Vec<Line>;
 
     fn head(&self) -> &Head;
@@ -135,7 +135,7 @@ pub(super) trait Section: Any + std::fmt::Debug {
         Ok(())
     }
 
-    /// Restores every knob that it wrote. Returns what could not be restored, as text.
+    /// Restores every knob that it wrote. Returns the knobs that could not be restored, as text.
     ///
     /// # Errors
     /// Why the audit cannot be written.
@@ -185,10 +185,10 @@ pub(super) struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Takes the sections of one kind: those that stay keep their state, others start.
+    /// Takes the sections of one kind: staying sections keep their state, others start.
     ///
     /// # Errors
-    /// Of [`Kind::begin`].
+    /// Errors of [`Kind::begin`].
     pub(super) fn take<K: Kind>(&mut self) -> Result<(), LoopError> {
         for spec in K::specs(self.config) {
             let goes_on = |section: &mut Box<dyn Section>| {
@@ -209,7 +209,7 @@ impl Taking<'_> {
     }
 }
 
-/// What every section has: its name, its engine, and its current trouble.
+/// Common parts of every section: its name, its engine, and its current trouble.
 #[derive(Debug)]
 pub(super) struct Head {
     /// Table and name.
@@ -295,7 +295,7 @@ pub(super) struct Totals {
     pub(super) verified_bytes: u64,
     /// Number of actions that were withheld or failed.
     pub(super) refused: u64,
-    /// When it last acted, as [`SectionStatus::since_acted_ns`] defines it.
+    /// Time of the last action, as [`SectionStatus::since_acted_ns`] defines it.
     pub(super) acted_at: Option<Instant>,
 }
 

@@ -21,7 +21,7 @@ const RENEW: Duration = Duration::from_secs(300);
 /// Time over which the CPU time of a kernel thread is judged, and time for which an engine that takes too much stays off.
 const JUDGED: Duration = Duration::from_secs(60);
 const EXPENSIVE: Duration = Duration::from_secs(600);
-/// Time between two lines about what the kernel did.
+/// Time between two lines about the work of the kernel.
 const COUNT: Duration = Duration::from_secs(60);
 
 /// A section that an engine of the kernel carries out.
@@ -77,7 +77,7 @@ pub(super) struct KernelSection {
     acted_at: Option<Instant>,
     spec: Spec,
     kernel: Box<dyn Kernel>,
-    /// When it was switched on; `None` while it is off.
+    /// Time at which it was switched on; `None` while it is off.
     on: Option<Instant>,
     /// Another program switched it off.
     is_forbidden: bool,
@@ -296,7 +296,7 @@ impl KernelSection {
         (share > self.max_cpu).then_some(share)
     }
 
-    /// What the kernel did since the last line about it.
+    /// Reports the work of the kernel since the last line about it.
     fn count(&mut self, now: Instant, world: &mut dyn System, log: &mut dyn Log) -> Result<(), AuditError> {
         let counts = self.kernel.counts(true, world);
         let asked_bytes = counts.asked_bytes.saturating_sub(self.counts.asked_bytes);
@@ -311,7 +311,7 @@ impl KernelSection {
         log.line(&Line::Counted { section: self.head.label.clone(), asked_bytes, verified_bytes })
     }
 
-    /// Restores what it wrote, if it is on.
+    /// Restores the knobs that it wrote, if it is on.
     fn switch_off(&mut self, context: &mut Context<'_>) -> Result<Option<Refusal>, AuditError> {
         if self.on.is_none() {
             return Ok(None);

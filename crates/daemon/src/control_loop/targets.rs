@@ -19,7 +19,7 @@ pub(super) struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// What is left alone or monitored: a group, or a single process.
+    /// Name of the left-alone or monitored target: a group, or a single process.
     pub(super) fn name(&self) -> &str {
         if self.command.is_some() { &self.top } else { &self.group }
     }
@@ -137,8 +137,7 @@ pub(super) fn resolve(target: &Target, world: &mut dyn System) -> Result<Vec<Res
     Ok(all)
 }
 
-/// The same for entries of a section's `targets`; each group or process once, with the first entry that means
-/// it.
+/// The same for entries of a section's `targets`: each group or process once, with the first entry that matches it.
 ///
 /// # Errors
 /// [`SystemError`].

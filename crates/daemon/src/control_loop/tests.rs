@@ -225,8 +225,8 @@ fn a_fault_at_any_call_breaks_nothing() {
     }
 }
 
-/// Random events: pressure, the kill file, full disks, groups, reloads, faults. `ISOTHERM_SEEDS=100000` is the long run,
-/// `ISOTHERM_SEED=N` one of them.
+/// Random events: pressure, the kill file, full disks, groups, reloads, faults. `ISOTHERM_SEEDS=100000` is the long run, `ISOTHERM_SEED=N`
+/// runs a single seed.
 #[test]
 fn seeds_of_chance_break_nothing() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! Why a section, or the loop, cannot do something now. Audit lines and the status hold the words.
+//! Why a section, or the loop, cannot work now. Audit lines and the status hold the words.
 
 use super::kernel::EngineError;
 use crate::changes::Refusal;
@@ -36,7 +36,7 @@ macro_rules! answers {
 }
 
 answers! {
-    /// Why the machine did not answer, or did not do as asked: its own words.
+    /// The machine did not answer, or did not do as asked: its own words.
     SystemError;
     /// Why the audit cannot be written, as its owner says it.
     AuditError;
@@ -137,7 +137,7 @@ fn after(left: &Option<Box<Refusal>>) -> String {
 }
 
 impl Trouble {
-    /// The same, with what could not be restored because of it.
+    /// The same trouble, with the knobs that could not be restored because of it.
     pub(super) fn leaving(self, left: Option<Refusal>) -> Self {
         match left {
             Some(left) => Self::NotPutBack { error: Box::new(self), left: Box::new(left) },
@@ -151,7 +151,7 @@ impl Trouble {
 #[error("all is put back, and stays open in the journal: {0}")]
 pub(super) struct NotNoted(pub(super) String);
 
-/// Two are equal if they read the same: errors from a tape are words alone, and a replay must report as often as the run did.
+/// Two are equal if they read the same: errors from a tape are only words, and a replay must report as often as the run did.
 impl PartialEq for Trouble {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()

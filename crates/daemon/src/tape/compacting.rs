@@ -51,7 +51,7 @@ impl Zone {
     }
 }
 
-/// By their numbers on the tape.
+/// Ends of a compaction, by their numbers on the tape.
 const ENDS: [CompactEnd; 5] = [
     CompactEnd::Reached,
     CompactEnd::ScannersMet,

@@ -1,7 +1,7 @@
 //! The tape: every answer of the machine to the loop, every time read from a clock, and every resulting line
 //! (docs/spec/live.md#6-state-on-disk). It lets the same loop come to the same decisions without the machine.
 //!
-//! A tape consists of lines of JSON: the first is a [`Header`], each other one a call as `[name, asked, answer]`.
+//! A tape consists of lines of JSON: the first is a [`Header`], each other line a call as `[name, question, answer]`.
 
 mod compacting;
 mod no_host;
@@ -29,7 +29,7 @@ pub const VERSION: u32 = 2;
 /// Longest line, in bytes, that we record.
 const LINE_MAX: usize = 64 << 20;
 
-/// What was recorded.
+/// Description of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Header {
@@ -116,7 +116,7 @@ enum Deck {
     Plays { calls: Vec<(usize, Call)>, at: usize, lines: usize, difference: Option<Difference> },
 }
 
-/// Name, what was asked, and the answer.
+/// Name, question and answer.
 type Call = (String, Value, Value);
 
 /// A tape that is recorded or replayed. Clones share it.
@@ -141,13 +141,13 @@ impl Tape {
     /// Starts a recording.
     ///
     /// # Errors
-    /// Of the sink.
+    /// Error of the sink.
     pub fn record(header: &Header, mut sink: Box<dyn Sink>) -> Result<Self, RecordError> {
         sink.add(&serde_json::to_string(header)?)?;
         Ok(Self::of(Deck::Records { sink, lost: None }))
     }
 
-    /// Reads a tape for a replay. Its last line may be torn, if recording was interrupted.
+    /// Reads a tape for a replay. The last line may be torn, if recording was interrupted.
     ///
     /// # Errors
     /// [`TapeError`].
@@ -225,7 +225,7 @@ impl Tape {
         answer
     }
 
-    /// The answer to the next call, if it is this one.
+    /// The answer to the next call on the tape, if the call is this one.
     fn play<A: DeserializeOwned>(&self, name: &str, asked: &Value) -> Option<A> {
         let Deck::Plays { calls, at, lines, difference } = &mut *self.deck.borrow_mut() else { return None };
         if difference.is_some() {
@@ -252,7 +252,7 @@ impl Tape {
         }
     }
 
-    /// The same text as a constant.
+    /// The text as a constant.
     fn constant(&self, words: String) -> &'static str {
         let mut constants = self.constants.borrow_mut();
         match constants.get(words.as_str()) {

@@ -15,7 +15,7 @@ fn checksum(numbers: impl Iterator<Item = u64>) -> u64 {
     fnv1a(numbers.flat_map(u64::to_le_bytes))
 }
 
-/// Number of probes, and a checksum of all of them.
+/// Number of probes, and a checksum over them.
 fn of_probes(probes: &[Probe]) -> (usize, u64) {
     (probes.len(), checksum(probes.iter().flat_map(|probe| [probe.address, u64::from(probe.level.0)])))
 }
@@ -37,7 +37,7 @@ fn letters(results: &[ProbeResult]) -> String {
     results.iter().flat_map(letter).collect()
 }
 
-/// Decodes results. `None` if the letters encode something else.
+/// Decodes results. `None` if the letters have another meaning.
 fn results(letters: &str, out: &mut [ProbeResult]) -> Option<()> {
     let (pairs, rest) = letters.as_bytes().as_chunks::<2>();
     if pairs.len() != out.len() || !rest.is_empty() {

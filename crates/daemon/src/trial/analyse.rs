@@ -25,7 +25,7 @@ pub struct Comparison {
     pub high: f64,
     /// Sample standard deviation of the differences of pairs.
     pub deviation: f64,
-    /// Correlation of a pair's difference with that of the pair before; 0 where all are equal.
+    /// Correlation of a pair's difference with the difference of the pair before; 0 if all are equal.
     pub autocorrelation: f64,
     /// Number of independent pairs with the same information: smaller where differences correlate with their neighbours more than chance
     /// explains.

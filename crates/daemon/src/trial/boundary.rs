@@ -1,4 +1,4 @@
-//! How large a difference must be at each interim analysis, so that all of them together raise few false alarms.
+//! Size that a difference must have at each interim analysis, so that all analyses together raise few false alarms.
 //!
 //! The error is spent over the trial as Lan and DeMets do (Biometrika 70, 1983), by their function that resembles the boundaries of O'Brien
 //! and Fleming (Biometrics 35, 1979): almost nothing early, almost all at the end. The boundaries follow by numerical integration over the
@@ -15,7 +15,7 @@ pub(super) const ALPHA: f64 = 0.03;
 /// Intervals of the grid over which densities are integrated; even, as Simpson's rule needs.
 const GRID: usize = 120;
 
-/// Error spent up to a share of the trial: each side has half of it.
+/// Error spent up to a share of the trial; each side gets half of it.
 fn spent(fraction: f64, alpha: f64) -> f64 {
     let z = Normal::standard().inverse_cdf(1.0 - alpha / 4.0);
     4.0 * upper(z / fraction.min(1.0).sqrt())
@@ -42,7 +42,7 @@ impl Paths {
         Self { end, values: (0..=GRID).map(|index| density(-end + step * index as f64)).collect() }
     }
 
-    /// Integral of the density times something, by Simpson's rule.
+    /// Integral of the density times a function, by Simpson's rule.
     fn integral(&self, of: impl Fn(f64) -> f64) -> f64 {
         let step = 2.0 * self.end / GRID as f64;
         let terms = self.values.iter().enumerate().map(|(index, value)| {

@@ -36,7 +36,7 @@ pub struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extent {
-    /// After this number of pairs.
+    /// The trial ends after this number of pairs.
     Pairs(u32),
     /// After the number of pairs that the noise of the first [`PILOT`](super::PILOT) pairs requires; at most this number.
     ByNoise(u32),

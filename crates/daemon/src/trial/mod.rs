@@ -1,7 +1,7 @@
 //! Whether a configuration is better on this machine, under its own load: a switchback experiment (docs/use/trial.md).
 //!
 //! Two configurations alternate in pairs of blocks, the order within a pair drawn at random. A pair gives one difference per metric.
-//! Pairs are what is counted: correlation within a block and slow drifts of the load cannot make an interval too narrow. One metric
+//! Counting pairs has a reason: correlation within a block and slow drifts of the load cannot make an interval too narrow. One metric
 //! decides. This module has no clock and no file: blocks run behind [`Field`].
 
 mod analyse;
@@ -35,9 +35,9 @@ pub enum BlockEnd {
     Whole,
     /// The user ended the trial.
     Stopped,
-    /// The guard tripped because memory was short; the text says why.
+    /// The guard tripped because memory was short; the text has the reason.
     Hurt(String),
-    /// Something failed; the text says what.
+    /// An error; the text describes it.
     Failed(String),
 }
 
@@ -73,11 +73,11 @@ pub struct Progress<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// One configuration is better.
+    /// The configuration of this arm is better.
     Better { arm: Arm },
-    /// No difference was seen, and one that matters is ruled out.
+    /// No difference was seen, and a difference that matters is ruled out.
     Alike,
-    /// No difference was seen, and one that matters is not ruled out.
+    /// No difference was seen, but a difference that matters is not ruled out.
     Undecided,
     /// The guard tripped under this configuration.
     Hurt { arm: Arm, why: String },
@@ -95,7 +95,7 @@ pub enum TrialEnd {
     Stopped,
     /// The guard tripped.
     Hurt,
-    /// A block failed; the text says why.
+    /// A block failed; the text has the reason.
     Failed { why: String },
 }
 

@@ -1,4 +1,4 @@
-//! From samples within a block to one value.
+//! Reduces samples within a block to one value.
 
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub enum Better {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Their mean.
+    /// Mean of the samples.
     Level,
     /// The last minus the first, per second: a counter that only grows.
     Rate,
@@ -49,7 +49,7 @@ pub enum SampleError {
     Source(String),
     #[error("{0} is no number that can be compared")]
     NotFinite(f64),
-    /// Of a counter that should only grow.
+    /// A counter that should only grow went down.
     #[error("it went down from {before} to {now}")]
     WentDown { before: f64, now: f64 },
     #[error("there was no sample after the warm-up")]
@@ -89,7 +89,7 @@ impl Samples {
     /// The value of the block.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the block has no value.
     pub fn value(&self, kind: Kind) -> Result<f64, SampleError> {
         let none = || self.trouble.clone().unwrap_or(SampleError::NoSample);
         match kind {

@@ -4,7 +4,7 @@ use super::{Counters, parsed};
 use crate::{LiveError, Root};
 use isotherm_texts::meminfo::parse;
 
-/// Reads that of the whole system: bytes by name (`MemTotal`), counts where the kernel writes no unit.
+/// Reads the file of the whole system: bytes by name (`MemTotal`), counts if the kernel writes no unit.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].

@@ -5,7 +5,7 @@ use crate::{LiveError, Root};
 use isotherm_texts::numa_stat::{self, KindByNode};
 use std::path::Path;
 
-/// Reads those of the group in `folder`, a path below the root. Sizes are bytes; refaults, faults and scans are events in pages.
+/// Reads the counters of the group in `folder`, a path below the root. Sizes are bytes; refaults, faults and scans are events in pages.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].

@@ -12,7 +12,7 @@ const TIERS: &str = "/sys/devices/virtual/memory_tiering";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub id: NodeId,
-    /// Its `meminfo`, in bytes. Empty for a node without memory that the kernel does not describe.
+    /// `meminfo` of the node, in bytes. Empty for a node without memory that the kernel does not describe.
     pub memory: Counters,
     /// Numbers of its CPUs; empty for a node that only has memory.
     pub cpus: Vec<u32>,

@@ -49,7 +49,7 @@ pub(crate) fn enabled_file(name: &str) -> Option<String> {
     Some(format!("/sys/module/{folder}/parameters/enabled"))
 }
 
-/// PID of the thread that a module runs; `None` while it runs none, and where the module does not say.
+/// PID of the thread that a module runs; `None` while it runs none, and if the module does not report it.
 pub(crate) fn module_thread(root: &Root, name: &str) -> Option<u32> {
     let (_, folder) = MODULES.iter().find(|(module, _)| *module == name)?;
     root.value(format!("/sys/module/{folder}/parameters/kdamond_pid")).ok()

@@ -47,7 +47,7 @@ fn context(attributes: &Attributes, target: &DamonTarget) -> damon::Context {
     }
 }
 
-/// What a session may change to get DAMON.
+/// Changes that a session may make to get DAMON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Switches DAMON_STAT off during the session, and on again afterwards.
@@ -78,15 +78,15 @@ pub struct Tuned {
     pub aggr_interval: Duration,
 }
 
-/// Notes what a session writes, before it does, so that it can be undone after this program was killed.
+/// Records the writes of a session, before each is made, so that they can be undone after this program was killed.
 pub trait Undo: std::fmt::Debug {
     /// A knob that holds `old`, or will once it exists, is about to be written.
     ///
     /// # Errors
-    /// It could not be noted: then nothing is written.
+    /// The change could not be recorded: then it is not made.
     fn will_write(&mut self, path: &str, old: &str, new: &str) -> Result<(), LiveError>;
 
-    /// The kdamond runs: what was noted means this one, and none that another program begins later.
+    /// The kdamond runs: the recorded changes refer to this kdamond, and to none that another program begins later.
     fn begun(&mut self);
 
     /// All is as before.
@@ -108,8 +108,8 @@ impl Session {
     /// Starts to monitor. A kdamond of another program is never touched, even if it is off.
     ///
     /// # Errors
-    /// [`LiveError::Busy`] with the names of those who use DAMON; [`LiveError::NotHere`]; [`LiveError::Refused`] for attributes out of
-    /// range, or refused by the kernel; [`LiveError::Io`]. Nothing is left behind.
+    /// [`LiveError::Busy`] with the names of the users of DAMON; [`LiveError::NotHere`]; [`LiveError::Refused`] for attributes out of
+    /// range, or refused by the kernel; [`LiveError::Io`]. No change is left behind.
     pub fn start(
         root: &Root,
         attributes: &Attributes,
@@ -264,7 +264,7 @@ impl Session {
     /// Stops, and restores everything.
     ///
     /// # Errors
-    /// [`LiveError::Io`] for what could not be restored.
+    /// [`LiveError::Io`] for knobs that could not be restored.
     pub fn stop(mut self) -> Result<(), LiveError> {
         self.put_back()
     }

@@ -1,4 +1,4 @@
-//! Ways to change something. They are only checked: nothing is tried on another process.
+//! Ways to change memory or settings. They are only checked, not tried on a process.
 
 use super::{AS_ROOT, Context, Finding, Part, State, chosen, said};
 use crate::cgroup::Hierarchy;

@@ -88,11 +88,11 @@ impl Drop for Child {
     }
 }
 
-/// Main function of the child: writes the range of its memory, touches half of it for each byte that it reads, and ends
-/// with its input.
+/// Main function of the child: writes the range of its memory, touches half of the memory for each byte that it reads, and ends with its
+/// input.
 ///
 /// # Errors
-/// Its output is closed.
+/// The output of the child is closed.
 pub fn child_main(input: &mut dyn Read, output: &mut dyn Write) -> std::io::Result<()> {
     let page = usize::try_from(crate::page_bytes()).unwrap_or(1 << 16);
     let mut memory = vec![0u8; BYTES + page];

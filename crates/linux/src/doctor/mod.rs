@@ -24,7 +24,7 @@ use serde::Serialize;
 pub enum State {
     /// The feature was tried or read, and works.
     Works,
-    /// Some of it works.
+    /// A part of the features works.
     Partly,
     /// Another program uses it.
     Busy,
@@ -40,7 +40,7 @@ pub enum Part {
     Machine,
     /// Ways to see which memory is used.
     Watching,
-    /// Ways to change something. Not tried on any process.
+    /// Ways to change memory or settings. They are not tried on any process.
     Acting,
     /// Numbers about the machine and its groups.
     Numbers,
@@ -83,7 +83,7 @@ fn plain(words: &str) -> String {
     plain
 }
 
-/// Text of an error, next to the name of what was checked.
+/// Text of an error, next to the name of the check.
 fn said(error: &LiveError) -> String {
     match error {
         LiveError::NotHere { needs, .. } => needs.clone(),
@@ -107,7 +107,7 @@ pub struct Context<'a> {
     pub child: Option<&'a Child>,
     /// Releases that the simulated machine models, oldest first, such as `6.12`.
     pub models: &'a [&'a str],
-    /// Makes what notes the changes of a session.
+    /// Makes the journal that notes the changes of a session.
     pub undo: fn(&Root) -> Result<Box<dyn Undo>, LiveError>,
 }
 
@@ -145,7 +145,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PROBES.iter().map(|(name, _)| *name)
 }
 
-/// Ways to monitor processes, best first; one that works is enough.
+/// Ways to monitor processes, best first; a single working one is enough.
 const WATCHERS: &[Probe] = &[watching::damon, watching::module, watching::clear_refs];
 
 /// Tries only the ways to monitor processes, best first.

@@ -1,5 +1,5 @@
-//! Finds other programs that change the knobs that isotherm changes, or clear the bits that it reads, by files and by names in
-//! `/proc`, and says what that means for us. No program is stopped.
+//! Finds other programs that change the knobs that isotherm changes, or clear the bits that it reads, by files and by names in `/proc`, and
+//! reports the consequences for isotherm. No program is stopped.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ const NAME: &str = "others at work";
 
 /// A known program.
 struct Program {
-    /// Its names in the kernel (at most 15 letters), or names of its script.
+    /// Names of the program in the kernel (at most 15 letters), or names of its script.
     names: &'static [&'static str],
-    /// Its effect on our work.
+    /// Effect of the program on our work.
     means: &'static str,
     /// How to avoid that.
     way: &'static str,
@@ -103,7 +103,7 @@ fn ours(context: &Context<'_>) -> Vec<u32> {
 /// A process and its names.
 struct Running {
     pid: u32,
-    /// Its name in the kernel.
+    /// Name of the process in the kernel.
     name: String,
     /// Name of the script, if it is an interpreter.
     script: Option<String>,
@@ -116,7 +116,7 @@ impl Running {
     }
 }
 
-/// All processes and kernel threads, by PID. Those that ended meanwhile are skipped.
+/// All processes and kernel threads, by PID. Processes that end during the search are skipped.
 fn processes(root: &Root) -> Vec<Running> {
     let entries = std::fs::read_dir(root.path("/proc")).into_iter().flatten().flatten();
     let pids: BTreeSet<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

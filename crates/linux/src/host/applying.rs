@@ -66,7 +66,7 @@ impl Applying for LiveHost {
 }
 
 impl LiveHost {
-    /// Whether `process_madvise` may be called on other processes, or what is needed for it.
+    /// Whether `process_madvise` may be called on other processes, or the feature that is needed for it.
     fn may_advise(&self) -> Result<(), &'static str> {
         if !self.root.is_real() {
             return Err(NEEDS_CALL);
@@ -75,8 +75,8 @@ impl LiveHost {
         if has_capability(&status, SYS_NICE) { Ok(()) } else { Err(NEEDS_NICE) }
     }
 
-    /// Advises the mapped parts of a range. Returns the bytes if all of it is mapped and was advised, else 0, as the kernel's own monitor
-    /// counts. `cold` and `pageout` would split a huge page that is partly in the range, so such parts at its ends are left out.
+    /// Advises the mapped parts of a range. Returns the bytes if the whole range is mapped and was advised, else 0, as the kernel's own
+    /// monitor counts. `cold` and `pageout` would split a huge page that is partly in the range, so such parts at its ends are left out.
     fn advise(&self, process: &Process, range: AddressRange, advice: Advice) -> Result<u64, LiveError> {
         let Some(pidfd) = process.pidfd() else { return Ok(0) };
         let mut range = inward(range, sys::page_bytes());
@@ -142,7 +142,7 @@ impl LiveHost {
     }
 }
 
-/// Bytes of these parts that are present and go to swap on reclaim. Before Linux 6.7 all bytes that may go there count.
+/// Bytes of these parts that are present and go to swap on reclaim. Before Linux 6.7 all bytes that may go to swap count.
 fn swap_needed(process: &Process, parts: &[(AddressRange, &Mapping)]) -> Result<u64, LiveError> {
     let mut needed = 0;
     for (part, mapping) in parts.iter().filter(|(_, mapping)| mapping.may_need_swap()) {

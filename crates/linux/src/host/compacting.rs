@@ -11,7 +11,7 @@ use isotherm_texts::buddyinfo::ZoneBlocks;
 use isotherm_texts::pagetypeinfo::PageTypes;
 use std::time::{Duration, Instant};
 
-/// Shortest time between two reads of migrate types: the kernel holds each zone's lock meanwhile.
+/// Shortest time between two reads of migrate types: the kernel holds each zone's lock during the read.
 const TYPES_KEPT: Duration = Duration::from_secs(10);
 
 /// Free blocks by migrate type, if readable, and the time of reading.
@@ -33,9 +33,9 @@ impl Compacting for LiveHost {
         Ok(())
     }
 
-    /// Our own process writes to the node's file; this call only checks its progress, and ends it at the mark. The kernel's way is
-    /// always [`CompactMode::Sync`](isotherm_core::host::CompactMode::Sync), `max_scanned` is ignored, and the time that tasks
-    /// waited is unknown. Pages moved and scanned are those of the whole machine meanwhile.
+    /// Our own process writes to the node's file; this call only checks its progress, and ends it at the mark. The kernel's way is always
+    /// [`CompactMode::Sync`](isotherm_core::host::CompactMode::Sync), `max_scanned` is ignored, and the time that tasks waited is unknown.
+    /// Moved and scanned pages are counted over the whole machine while the call runs.
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
         const NEEDS: &str = "needs /sys/devices/system/node/nodeN/compact, and a program that writes to it";
         if self.compaction_granularity().is_none() {

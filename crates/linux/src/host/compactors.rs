@@ -55,7 +55,7 @@ struct Seen {
     scanned_free: u64,
 }
 
-/// The file that compacts a node; on a kernel without NUMA, the one for the machine.
+/// The file that compacts a node; on a kernel without NUMA, the file for the machine.
 pub(super) fn file_of(root: &Root, node: NodeId) -> String {
     let file = format!("/sys/devices/system/node/node{}/compact", node.0);
     if node == NodeId(0) && !root.has("/sys/devices/system/node") {

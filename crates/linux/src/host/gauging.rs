@@ -1,4 +1,4 @@
-//! Gauges: pressure, memory of nodes, sizes of lists, and what cgroups use.
+//! Gauges: pressure, memory of nodes, sizes of lists, and memory of cgroups.
 
 use super::LiveHost;
 use crate::cgroup::{Group, Hierarchy};

@@ -64,7 +64,7 @@ impl LiveHost {
         Ok(if is_done { Answer::Done { bytes } } else { Answer::Partly { bytes } })
     }
 
-    /// Pages of the group on the node in generations up to that of the order, of the types in the order.
+    /// Pages of the group on the node in generations up to the order's generation, of the types in the order.
     fn evictable(&self, order: &Eviction) -> Result<u64, LiveError> {
         let listings = lru_gen::read(&self.root)?;
         let rows = listings.iter().filter(|listing| listing.lruvec == order.lruvec).flat_map(|listing| &listing.rows);

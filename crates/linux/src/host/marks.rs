@@ -32,7 +32,7 @@ impl Marks {
         }
     }
 
-    /// Drops the blocks that lie in none of the areas, which ascend.
+    /// Drops the blocks that lie in no area; areas ascend.
     pub(crate) fn keep_only(&mut self, areas: &[AddressRange], page_bytes: u64) {
         let block_bytes = BLOCK_PAGES * page_bytes;
         self.blocks.retain(|block, _| {

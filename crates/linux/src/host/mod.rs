@@ -118,14 +118,14 @@ pub(crate) fn answer(target: TargetId, error: LiveError) -> HostError {
     }
 }
 
-/// Result of work, and CPU time of all threads of this process meanwhile; for work on a worker.
+/// Result of work, and CPU time of all threads of this process during the work; for work on a worker.
 pub(crate) fn measured_with_workers<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = sys::own_cpu_time().ns();
     let done = work();
     (done, Duration::from_ns(sys::own_cpu_time().ns().saturating_sub(before)))
 }
 
-/// Result of work, and CPU time of this thread meanwhile.
+/// Result of work, and CPU time of this thread during the work.
 pub(crate) fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = sys::thread_cpu_time().ns();
     let done = work();

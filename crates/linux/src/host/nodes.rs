@@ -44,7 +44,7 @@ fn tiers(root: &Root) -> BTreeMap<u32, BTreeSet<u32>> {
     entries.flatten().filter_map(tier).collect()
 }
 
-/// Parses `0-2,5`; `None` for another format.
+/// Parses `0-2,5`; `None` for text of another form.
 fn node_list(text: &str) -> Option<BTreeSet<u32>> {
     numbers::list(text).ok().map(BTreeSet::from_iter)
 }

@@ -63,7 +63,7 @@ impl Physical {
     /// Clears the accessed bits of these frames in all entries that map them, up to the level of each probe.
     ///
     /// # Errors
-    /// Those of [`ReverseMap::read`], and failures of the module.
+    /// Errors of [`ReverseMap::read`], and failures of the module.
     pub(super) fn clear(
         &mut self,
         root: &Root,
@@ -156,7 +156,7 @@ fn clear(ways: &mut Vec<Way>, probes: &[Probe], eyes: &dyn BitScanner) -> Result
     Ok(())
 }
 
-/// Tests entries from the top level down, and continues below those that are set.
+/// Tests entries from the top level down, and continues below entries that are set.
 fn test(ways: &mut [Way], probes: &[Probe], eyes: &dyn BitScanner) -> Result<(), LiveError> {
     for ways in ways.chunk_by_mut(|one, other| one.process == other.process) {
         let process = ways[0].process;

@@ -217,7 +217,7 @@ fn base_pages() -> u32 {
     u32::try_from(sys::page_bytes() / PAGE_BYTES).map_or(1, |pages| pages.max(1))
 }
 
-/// Pages of 4 KiB that move with the page at an address: 1, or those of a huge leaf.
+/// Pages of 4 KiB that move with the page at an address: 1, or the pages of a huge leaf.
 fn folio_pages(process: &Process, address: u64) -> Result<u32, LiveError> {
     Ok(if is_huge(process, address)? {
         u32::try_from(huge_bytes() / PAGE_BYTES).unwrap_or(u32::MAX)

@@ -22,7 +22,7 @@ impl Bitmap {
         self.nr_bits
     }
 
-    /// Whether it has no bits.
+    /// Whether the bitmap has no bits.
     pub fn is_empty(&self) -> bool {
         self.nr_bits == 0
     }

@@ -16,7 +16,7 @@ pub use bitmap::Bitmap;
 
 /// Path of the module's device, below the root.
 const DEVICE: &str = "/dev/isotherm";
-/// What is needed if the device is missing.
+/// Feature that is needed if the device is missing.
 pub(crate) const NEEDS_MODULE: &str = "the kernel module of isotherm is not loaded: `modprobe isotherm` as root, after `dkms install` where it was never built for this kernel";
 
 /// The open module, checked to have this version.
@@ -48,7 +48,7 @@ pub struct ScanResult {
     pub young: Bitmap,
     /// Entries that map something.
     pub present: Bitmap,
-    /// Entries mapped by a huge leaf above the level, whose accessed bit counts for all of them.
+    /// Entries mapped by a huge leaf above the level, whose accessed bit counts for all these entries.
     pub huge: Bitmap,
     /// Entries written since the last scan with [`Look::ClearWritten`]; empty for other scans, and above the leaf level.
     pub written: Bitmap,
@@ -252,7 +252,7 @@ impl ScanResult {
     }
 }
 
-/// The levels of a module with this version, or what is wrong with it and what to do.
+/// The levels of a module with this version, or its fault and the remedy.
 fn checked(version: &Version) -> Result<Vec<u8>, String> {
     if version.abi != abi::ABI {
         return Err(format!(

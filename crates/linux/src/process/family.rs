@@ -38,8 +38,8 @@ pub struct Family {
 }
 
 impl Family {
-    /// A process and its descendants. A child stays a member when its parent ends before it; one whose parent ended before any update saw
-    /// it is not found.
+    /// A process and its descendants. A child stays a member when its parent ends before it. A child whose parent ended before any update
+    /// saw that child is not found.
     ///
     /// # Errors
     /// [`LiveError::Gone`] if there is no such process; [`LiveError::Strange`].
@@ -48,8 +48,8 @@ impl Family {
         Ok(Self { root: root.clone(), rule: Rule::Descendants(first), members: BTreeSet::new() })
     }
 
-    /// All processes of a control group (version 2) and of those below it. The path is relative to the mount, as in `/proc/PID/cgroup`, or
-    /// starts with the mount.
+    /// All processes of a control group (version 2) and of the groups below it. The path is relative to the mount, as in
+    /// `/proc/PID/cgroup`, or starts with the mount.
     ///
     /// # Errors
     /// [`LiveError::NotHere`] without version 2, [`LiveError::Gone`] if there is no such group, [`LiveError::Refused`] for a path outside
@@ -64,7 +64,7 @@ impl Family {
         self.members.iter().copied()
     }
 
-    /// Updates the members. The first call reports all of them as added.
+    /// Updates the members. The first call reports all processes as added.
     ///
     /// # Errors
     /// [`LiveError::Io`] if the list of processes cannot be read. A vanished group or process is no error: all members are removed.

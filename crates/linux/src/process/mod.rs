@@ -25,7 +25,7 @@ pub struct Process {
     code_start: u64,
     /// `None` below a root of files.
     pidfd: Option<OwnedFd>,
-    /// Belongs to the address space at the time of opening, and reads 0 bytes once that is gone.
+    /// It belongs to the address space at the time of opening, and reads 0 bytes once that space has ended.
     pagemap: File,
 }
 
@@ -36,7 +36,7 @@ pub enum Life {
     Same,
     /// It runs another program (`execve`): earlier addresses are invalid now.
     OtherProgram,
-    /// It has ended, reaped or not; the PID may be reused by now.
+    /// The process has ended, reaped or not; the PID may be reused by now.
     Ended,
 }
 
@@ -94,7 +94,7 @@ impl Process {
         &self.name
     }
 
-    /// Its current state. Check before each round of actions, and after reads that must come from one program.
+    /// Present state of the process. Check before each round of actions, and after reads that must come from one program.
     pub fn life(&self) -> Life {
         if self.pidfd.as_ref().is_some_and(sys::has_ended) {
             return Life::Ended;
@@ -116,7 +116,7 @@ impl Process {
         }
     }
 
-    /// Whether its address space is gone.
+    /// Whether the process's address space has ended.
     fn is_exiting(&self) -> bool {
         read_stat(&self.root, self.pid).map_or(true, |stat| stat.has_ended() || stat.is_exiting())
     }

@@ -14,7 +14,7 @@ const NAME_BYTES: usize = 15;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
     pub pid: u32,
-    /// Its own name, as in `/proc/PID/comm`: cut to 15 bytes.
+    /// Name that the process gives itself, as in `/proc/PID/comm`: cut to 15 bytes.
     pub name: String,
     /// Name of the file of its program; `None` if it cannot be read.
     pub file: Option<String>,

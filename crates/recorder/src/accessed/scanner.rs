@@ -15,9 +15,9 @@ pub enum Change {
         who: Who,
         pid: u32,
         name: String,
-        /// Its parent, if that is recorded too.
+        /// Parent of the process, if the parent is recorded too.
         parent: Option<Who>,
-        /// Its memory started as a copy of its parent's, and it has not called exec since.
+        /// The memory started as a copy of the parent's, and the process has not called exec since.
         shares_with_parent: bool,
     },
     /// The process has ended, or runs another program now.
@@ -30,7 +30,7 @@ pub enum LookError {
     /// The process has ended, or runs another program now; the next [`BitScanner::changes`] reports it.
     #[error("the process has ended")]
     Gone,
-    /// Another program took away what scanning needs; the text says what.
+    /// Another program took away a resource that scanning needs; the text names it.
     #[error("{0}")]
     Lost(String),
 }
@@ -80,8 +80,7 @@ pub trait BitScanner {
     /// [`LookError::Gone`], [`LookError::Lost`].
     fn cpu_time(&mut self, who: Who) -> Result<Duration, LookError>;
 
-    /// Reads the bits of the pages `[start, end)`, and clears the accessed and written bits. `bits` has room for all of
-    /// them.
+    /// Reads the bits of the pages `[start, end)`, and clears the accessed and written bits. `bits` has room for all pages.
     ///
     /// # Errors
     /// [`LookError::Gone`], [`LookError::Lost`].

@@ -72,7 +72,7 @@ pub struct AccessedRecording {
     pub elapsed: Duration,
     /// CPU time of the scans.
     pub spent: Duration,
-    /// Why it ended, as text.
+    /// Why the session ended, as text.
     pub end: String,
 }
 
@@ -81,9 +81,9 @@ struct Living {
     process: usize,
     thread: u32,
     layout: Vec<MapRange>,
-    /// Its CPU time at the last scan.
+    /// CPU time of the process at the last scan.
     cpu: Duration,
-    /// Its clock in the trace.
+    /// Clock of the process in the trace.
     time_ns: u64,
     /// It was scanned at least once.
     was_seen: bool,

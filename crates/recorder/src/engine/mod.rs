@@ -72,7 +72,7 @@ pub fn probe() -> Result<(), RecordError> {
     try_out(&Valgrind::locate()?)
 }
 
-/// Records a program that does nothing. The engine can be installed and refuse: a kernel may forbid what it needs. Only rows and the
+/// Records a program that does nothing. The engine can be installed and refuse: a kernel may forbid a call that it needs. Only rows and the
 /// program's own exit code show that it works.
 fn try_out(engine: &Valgrind) -> Result<(), RecordError> {
     let directory =

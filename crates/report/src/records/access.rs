@@ -76,7 +76,7 @@ pub fn access_table(moment: &Moment, limit: usize) -> Table {
     table
 }
 
-/// The same with all known columns.
+/// The table with all known columns.
 pub fn access_csv(moment: &Moment, limit: usize) -> Table {
     let mut table = Table::new(
         "access",

@@ -23,7 +23,7 @@ pub struct ShownBand {
     pub rows: u32,
 }
 
-/// Ranges that are kept apart for a target, at most; beyond, the smallest gaps are closed.
+/// Most ranges that are kept apart for a target; with more, the smallest gaps are closed.
 const RANGES_MAX: usize = 1 << 14;
 /// Blocks in which heat is added up to find the busy ones, at most.
 const BLOCKS_MAX: u64 = 1 << 18;
@@ -35,8 +35,8 @@ const COLDER: i64 = 20;
 /// Parts of a bin that a border can fall on.
 const FRACTION_BITS: u32 = 20;
 
-/// Adds the beginning (`weight` > 0) or the end (`weight` < 0) of something at `at` in a range of `length` bytes cut into
-/// `rows` bins. `diffs` holds `rows + 1` differences between neighbouring bins: [`sums`] makes bins of them.
+/// Adds the beginning (`weight` > 0) or the end (`weight` < 0) of a range at `at` in a range of `length` bytes cut into `rows` bins.
+/// `diffs` holds `rows + 1` differences between neighbouring bins: [`sums`] makes bins of them.
 pub(crate) fn add_border(diffs: &mut [i64], at: u64, length: u64, weight: i64) {
     let rows = diffs.len() as u128 - 1;
     let position = ((u128::from(at.min(length)) * rows) << FRACTION_BITS) / u128::from(length.max(1));
@@ -51,7 +51,7 @@ pub(crate) fn add_border(diffs: &mut [i64], at: u64, length: u64, weight: i64) {
     diffs[row + 1] += weight - here;
 }
 
-/// The bins of such differences.
+/// The bins of these differences.
 pub(crate) fn sums(diffs: &[i64]) -> impl Iterator<Item = i64> + '_ {
     diffs[..diffs.len() - 1].iter().scan(0i64, |sum, diff| {
         *sum += diff;
@@ -141,7 +141,7 @@ fn monitored(store: &mut RegionStore, survey: &Survey) -> Result<Vec<(u32, u64, 
     Ok(flat.flat_map(|(&target, ranges)| ranges.into_iter().map(move |(start, end)| (target, start, end))).collect())
 }
 
-/// Adds `start..end` to disjoint ranges; those that touch become one.
+/// Adds `start..end` to disjoint ranges; touching ranges become one.
 fn insert(ranges: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
     let (mut start, mut end) = (start, end);
     if let Some((&before, &until)) = ranges.range(..=start).next_back()
@@ -173,7 +173,7 @@ fn thin_out(ranges: &mut BTreeMap<u64, u64>) {
 /// Equal blocks over all that was monitored, with the heat in each.
 struct Blocks {
     block_bytes: u64,
-    /// By target and address, whole blocks each.
+    /// Ranges by target and address, whole blocks each.
     ranges: Vec<(u32, u64, u64)>,
     heat: Vec<Vec<i64>>,
 }

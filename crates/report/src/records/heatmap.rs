@@ -17,11 +17,11 @@ pub struct Grid {
     pub rows: u32,
     /// Gaps in the busy part of the space that are folded away from this length on.
     pub fold_bytes: u64,
-    /// Which part of the space.
+    /// The part of the space that is shown.
     pub shown: Shown,
 }
 
-/// Which part of the space a heatmap shows.
+/// The part of the space that a heatmap shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shown {
     /// The hottest memory that together has 99 % of all accesses found.
@@ -42,7 +42,7 @@ pub struct RecordHeatmap {
     pub end_ns: u64,
     /// Equal columns between the two.
     pub columns: u32,
-    /// By target and address; rows lie one after the other, lowest address first.
+    /// Bands by target and address; rows lie one after the other, lowest address first.
     pub bands: Vec<ShownBand>,
     /// Share of checks that found an access, the mean over a cell's memory and time, in parts per million; row by row.
     pub rate_ppm: Vec<u64>,

@@ -11,7 +11,7 @@ use crate::{Table, Unit};
 /// Ranges of similar neighbouring regions, hottest first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HotRanges {
-    /// One for each target (and each snapshot, where all were asked for); areas are sorted by temperature.
+    /// A moment for each target (and each snapshot, if all were asked for); areas are sorted by temperature.
     pub moments: Vec<Moment>,
     /// Regions before neighbours were joined.
     pub regions: u64,
@@ -53,7 +53,7 @@ fn coalesce(areas: &[Area], nr_accesses_max: u64) -> Vec<Area> {
     areas.chunk_by(alike).map(mean).collect()
 }
 
-/// One area in place of neighbours: means by size, cut to whole numbers.
+/// One area in place of several neighbours: means by size, cut to whole numbers.
 fn mean(areas: &[Area]) -> Area {
     let size: u128 = areas.iter().map(|area| u128::from(area.size_bytes())).sum();
     let weighted = |value: fn(&Area) -> Option<u64>| -> Option<u64> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{At, Survey, moments, no_ages, no_intervals};
 use crate::{Axis, Cell, Chart, Column, Series, Table, Unit};
 
-/// Lower bounds of the bins of idle times, after that of memory in use.
+/// Lower bounds of the bins of idle times, after the bin of memory in use.
 pub const IDLE_BOUNDS_NS: &[u64] = &[
     0,
     100_000_000,

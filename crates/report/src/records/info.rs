@@ -19,11 +19,11 @@ pub struct RecordInfo {
     /// Program that wrote the file.
     pub created_by: String,
     pub host: String,
-    /// Whether it ran to its end.
+    /// Whether the record ran to its end.
     pub complete: bool,
-    /// From its first to its last moment.
+    /// Time from the first moment to the last.
     pub duration_ns: u64,
-    /// On the record's own clock.
+    /// Time on the record's own clock.
     pub first_moment_ns: u64,
     /// Snapshots of all targets.
     pub snapshots: u64,
@@ -55,7 +55,7 @@ pub struct TargetInfo {
 /// One pass over the record.
 ///
 /// # Errors
-/// When it is damaged.
+/// A damaged record.
 pub fn info(store: &mut RegionStore, survey: &Survey) -> Result<RecordInfo, TraceError> {
     let mut targets: Vec<TargetInfo> = (survey.targets.iter())
         .map(|&target| TargetInfo {

@@ -21,7 +21,7 @@ pub enum At {
 /// One snapshot in base units.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moment {
-    /// Its end, from the record's first moment.
+    /// End of the snapshot, from the record's first moment.
     pub time_ns: u64,
     /// Name of the target.
     pub target: String,
@@ -29,7 +29,7 @@ pub struct Moment {
     pub aggregation_ns: Option<u64>,
     /// Samples of an aggregation, the maximum of accesses, if known.
     pub nr_accesses_max: Option<u64>,
-    /// By address.
+    /// Areas by address.
     pub areas: Vec<Area>,
 }
 
@@ -55,7 +55,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// Its length.
+    /// Length of the area.
     pub fn size_bytes(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
@@ -94,7 +94,7 @@ impl Moment {
 /// Calls `each` with the selected snapshots: of [`At::All`] one after the other as they are read, of others one for each target.
 ///
 /// # Errors
-/// When nothing had been recorded at that time, when the record is damaged, and what `each` returns.
+/// There was no record at that time, the record is damaged, or `each` returns an error.
 pub fn moments<E: From<TraceError>>(
     store: &mut RegionStore,
     survey: &Survey,

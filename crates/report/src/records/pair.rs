@@ -28,15 +28,15 @@ pub struct RecordPair {
     pub end_ns: u64,
     /// Equal columns from 0 on.
     pub columns: u32,
-    /// By target and address: the busy memory of either.
+    /// Bands by target and address: the busy memory of either record.
     pub bands: Vec<PairBand>,
-    /// As of [`RecordHeatmap`]: bands one after the other, rows of each by address, columns of each row.
+    /// As in [`RecordHeatmap`]: bands one after the other, rows of each by address, columns of each row.
     pub rate_ppm: [Vec<u64>; 2],
     /// Share of all accesses found that lies outside of the bands, in parts per million.
     pub left_out_ppm: [u64; 2],
     /// Notes for comparing them.
     pub notes: Vec<String>,
-    /// Each as a heatmap of its own.
+    /// Each record as a heatmap.
     #[serde(skip)]
     maps: [RecordHeatmap; 2],
 }
@@ -113,7 +113,7 @@ pub fn pair_picture(pair: &RecordPair, names: [String; 2], stores: [&RegionStore
     HeatmapPair::new(names, [picture(0), picture(1)])
 }
 
-/// `physical` or `virtual`; `None` where the record does not say, or has both.
+/// `physical` or `virtual`; `None` if the record does not say, or has both.
 fn space(store: &RegionStore, survey: &Survey) -> Option<&'static str> {
     let of = |target: &u32| match store.meta().context_of(*target).operations.as_str() {
         "paddr" => Some("physical"),
@@ -126,14 +126,15 @@ fn space(store: &RegionStore, survey: &Survey) -> Option<&'static str> {
 
 /// Matching of the targets of the two records.
 struct Targets {
-    /// Of each joint target, for people.
+    /// Name of each joint target, for people.
     names: Vec<String>,
     /// Numbers of the joint targets in each record.
     numbers: [Vec<Option<u32>>; 2],
 }
 
 impl Targets {
-    /// Targets of one name are the same; so are those of one PID, and the only ones that are left over, which a note says.
+    /// Targets of the same name are the same target; so are targets of the same PID, and two that are the only ones left over, which a note
+    /// reports.
     fn of(sides: [(&RegionStore, &Survey); 2]) -> (Self, Vec<String>) {
         let named = sides.map(|(store, survey)| -> Vec<(u32, String)> {
             survey.targets.iter().map(|&target| (target, target_name(store, target))).collect()

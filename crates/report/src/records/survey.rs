@@ -12,7 +12,7 @@ pub struct Selection {
     pub from_ns: Option<u64>,
     /// Snapshots that end no later than this.
     pub to_ns: Option<u64>,
-    /// Targets by number or name; empty: all except those of schemes, or all if there are no others.
+    /// Targets by number or name; empty: all except targets of schemes, or all if there are no others.
     pub targets: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct Survey {
     /// Snapshots selected.
     pub snapshots: u64,
     pub regions: u64,
-    /// Of these, without an age.
+    /// Regions among them without an age.
     pub regions_without_age: u64,
     /// Snapshots without a sampling interval.
     pub snapshots_without_intervals: u64,
@@ -133,7 +133,7 @@ impl Survey {
     /// Calls `each` with every selected snapshot, in the order of the file.
     ///
     /// # Errors
-    /// When the record is damaged; and what `each` returns.
+    /// The record is damaged, or `each` returns an error.
     pub fn for_each(
         &self,
         store: &mut RegionStore,

@@ -14,7 +14,7 @@ pub struct RecordWss {
     pub accesses_min: u32,
     /// First snapshots left out.
     pub skipped_snapshots: u64,
-    /// By time.
+    /// Points by time.
     pub points: Vec<WssPoint>,
     /// The mean over all points.
     pub mean_bytes: u64,
@@ -25,9 +25,9 @@ pub struct RecordWss {
 /// The working set at the end of an aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WssPoint {
-    /// Its begin, from the record's first moment.
+    /// Start of the window, from the record's first moment.
     pub start_ns: u64,
-    /// Its end.
+    /// End of the window.
     pub time_ns: u64,
     /// Bytes in regions found accessed, of all targets together.
     pub bytes: u64,
@@ -50,7 +50,7 @@ const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 /// Several targets: the sum of the last value of each.
 ///
 /// # Errors
-/// When nothing is left of the record, or it is damaged.
+/// No part of the record is left, or it is damaged.
 pub fn wss(store: &mut RegionStore, survey: &Survey, accesses_min: u32, skip: u64) -> Result<RecordWss, TraceError> {
     let units: Vec<u64> = survey.targets.iter().map(|&target| unit_bytes(store, target)).collect();
     let contexts: Vec<ContextMeta> =

@@ -9,7 +9,7 @@ use crate::{Cell, Column, Table, Unit};
 /// Mappings shown to people at most.
 const MAPPINGS_MAX: usize = 15;
 
-/// By mapping, then the hottest ranges.
+/// Tables by mapping, then the hottest ranges.
 pub fn hot_tables(hot: &Hot, meta: &TraceMeta) -> Vec<Table> {
     let mut mappings = Table::new(
         "by mapping",

@@ -24,8 +24,8 @@ pub fn idle(moments: &[IdleMoment], page_bytes: u64) -> IdleTimes {
     }
 }
 
-/// At each moment, whose bins are [`IDLE_BOUNDS_NS`]: memory that was touched and is still mapped, and the part of it that was not
-/// touched for at least each bound. Curves that are nowhere above zero are left out.
+/// At each moment, with bins of [`IDLE_BOUNDS_NS`]: memory that was touched and is still mapped, and the part that was not touched for at
+/// least each bound. Curves that are nowhere above zero are left out.
 pub fn idle_course_chart(moments: &[IdleMoment], meta: &TraceMeta) -> Chart {
     let curve = |pages: &dyn Fn(&IdleMoment) -> u64| -> Vec<(f64, f64)> {
         let point = |moment: &IdleMoment| (moment.time_ns as f64, bytes(pages(moment), meta.page_bytes) as f64);

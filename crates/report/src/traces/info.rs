@@ -29,7 +29,7 @@ pub fn info_tables(info: &Info) -> Vec<Table> {
     tables
 }
 
-/// One row a mapping, all of them.
+/// One row for each mapping.
 pub fn info_csv(info: &Info) -> Table {
     mapping_table(info)
 }
@@ -95,7 +95,7 @@ fn summary(info: &Info) -> Table {
     table
 }
 
-/// Where the times come from, and how far they may be off; empty if the file does not say.
+/// Source of the times, and how far they may be off; empty if the file does not say.
 fn clock_words(clock: &Clock) -> String {
     let kind = match clock.kind {
         ClockKind::Unknown => return String::new(),

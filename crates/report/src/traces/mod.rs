@@ -1,4 +1,4 @@
-//! Analyses of a trace as charts, heatmaps and tables. One file for each; common code is here.
+//! Analyses of a trace as charts, heatmaps and tables. One file for each view; common code is here.
 
 mod heatmap;
 mod hot;

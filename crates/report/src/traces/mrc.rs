@@ -48,7 +48,7 @@ pub fn mrc_caveats(curve: &MissRatioCurve) -> Vec<String> {
     sample.into_iter().collect()
 }
 
-/// The curve at every tenth of the size from which nothing improves.
+/// The curve at every tenth of the size above which nothing improves.
 pub fn mrc_table(curve: &MissRatioCurve, meta: &TraceMeta) -> Table {
     let name = if curve.sample.is_some() { "LRU, sampled" } else { "exact LRU" };
     let mut table = Table::new(name, columns());

@@ -1,8 +1,8 @@
 //! damo's `kdamonds` as monitors with schemes, both ways.
 //!
-//! [`monitor_of`] takes over a context of a file that [`isotherm_trace::region::kdamonds`] has read, [`context_of`] writes a
-//! monitor as one. A value that the other side cannot express is refused with its place and the allowed values: nothing is left out.
-//! Monitors of scenarios name such a file by `damo = "…"` ([`DamoSource`]). Which key becomes which: `docs/mechanism/schemes.md`.
+//! [`monitor_of`] takes over a context of a file that [`isotherm_trace::region::kdamonds`] has read, [`context_of`] writes a monitor as
+//! one. A value that the other format cannot express is refused with its place and the allowed values: no value is left out. Monitors of
+//! scenarios name such a file by `damo = "…"` ([`DamoSource`]). The mapping of keys: `docs/mechanism/schemes.md`.
 
 mod export;
 mod place;

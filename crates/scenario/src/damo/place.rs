@@ -25,7 +25,7 @@ const KEYS: [(&str, &str, &str); 16] = [
     ("", "target-nid", "target_nid"),
 ];
 
-/// Of attributes of monitoring.
+/// Keys of attributes of monitoring.
 const ATTRIBUTES: [(&str, &str); 11] = [
     ("sample-interval", "intervals.sample_us"),
     ("aggr-interval", "intervals.aggr_us"),

@@ -13,7 +13,7 @@ use isotherm_units::{Bytes, Duration, Ratio};
 /// The monitor that a context of damo's describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamoMonitor {
-    /// How it monitors, with its schemes.
+    /// Monitor and schemes.
     pub config: MonitorConfig,
     /// Ranges to monitor; empty: all that the target has.
     pub ranges: Vec<RangeSpec>,
@@ -24,7 +24,7 @@ pub struct DamoMonitor {
 /// Takes over a whole context, which is at `place` of its file.
 ///
 /// # Errors
-/// The first value that cannot be taken over, or makes no sense.
+/// The first value that cannot be taken over, or is invalid.
 pub fn monitor_of(context: &Context, place: &str) -> Result<DamoMonitor, DamoError> {
     let refuse = |key: &str, got: String, allowed: &str| Err(DamoError::new(format!("{place}.{key}"), got, allowed));
     let (mut config, ranges) = watching_of(context, place)?;

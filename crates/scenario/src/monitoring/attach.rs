@@ -35,7 +35,7 @@ pub(crate) enum Watching {
 /// A process that a monitor watches.
 #[derive(Clone, Debug)]
 pub(super) struct WatchedProcess {
-    /// For people: `WORKLOAD`, `WORKLOAD/2`, `physical`.
+    /// Name for people: `WORKLOAD`, `WORKLOAD/2`, `physical`.
     pub(super) name: String,
     workload: usize,
     process: usize,
@@ -52,7 +52,7 @@ pub(crate) struct WatchPlan<'a> {
 }
 
 impl<'a> WatchPlan<'a> {
-    /// The monitors that have something to watch among the workloads of `unit`.
+    /// The monitors that have a target among the workloads of `unit`.
     pub(crate) fn new(scenario: &'a Scenario, unit: &Unit, seed: u64, watching: Watching) -> Self {
         let monitors = match &watching {
             Watching::Off => Vec::new(),

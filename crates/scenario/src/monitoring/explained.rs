@@ -12,7 +12,7 @@ pub struct ExplainedRun {
     pub workload: String,
     pub variant: String,
     pub seed: u64,
-    /// Its monitors that have schemes, in the order of the scenario.
+    /// Monitors of the run that have schemes, in the order of the scenario.
     pub monitors: Vec<ExplainedMonitor>,
 }
 
@@ -20,24 +20,24 @@ pub struct ExplainedRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedMonitor {
     pub name: String,
-    /// From its first tick to the end of the run.
+    /// Time from the first tick to the end of the run.
     pub watched_ns: u64,
     pub snapshots: u64,
     /// CPU time of its kernel thread, nanoseconds.
     pub cpu_ns: u64,
-    /// Whatever was out of the ordinary, in words, each kind once with how often it was.
+    /// Unusual events, in words, each kind once with the number of times.
     pub events: Vec<(String, u64)>,
-    /// Its schemes, in the order of its configuration.
+    /// Schemes of the monitor, in the order of its configuration.
     pub schemes: Vec<ExplainedScheme>,
 }
 
-/// A scheme, how it fared, and that in words.
+/// A scheme, its results, and these in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedScheme {
     /// State and counts of the scheme at the end of the run.
     #[serde(flatten)]
     pub report: SchemeReport,
-    /// In sentences, what held it back most first.
+    /// Sentences; the reason that held it back most often comes first.
     pub words: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl ExplainedMonitor {
         }
     }
 
-    /// Those of `specs` that have schemes, by the names in `reports`.
+    /// Monitors of `specs` that have schemes, by the names in `reports`.
     pub(crate) fn all(specs: &[MonitorSpec], reports: &[MonitorReport]) -> Vec<Self> {
         let spec_of = |report: &MonitorReport| specs.iter().find(|spec| spec.name == report.name);
         let explained = reports.iter().filter_map(|report| Some(Self::new(spec_of(report)?, report)));

@@ -8,19 +8,18 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HotDefinition {
-    /// Its counts of the last second add up to more than 5: how the author of page-table profiling counts. The counts are the
-    /// region's, carried through splits and merges as the monitor carries all it knows of a region: merges cut means down to
-    /// whole numbers.
+    /// The region's counts of the last second add up to more than 5: the count of the author of page-table profiling. The counts are the
+    /// region's, carried through splits and merges like all counters of a region in the monitor: merges cut means down to whole numbers.
     Author,
-    /// The same for each byte: counts of all regions it was in, so that nothing is lost in merges.
+    /// The same for each byte: counts of all regions that held it, so that merges lose nothing.
     AuthorBytes,
     /// Every sample of the last aggregation found it used.
     Strict,
-    /// Not every one of the last 11 aggregations found it unused: asked for by a reviewer of the patches.
+    /// At least one of the last 11 aggregations found it used: a definition asked for by a reviewer of the patches.
     Recent,
     /// `Author`, and its count has stayed similar for more than 10 aggregations.
     Stable,
-    /// Its priority as a hot region in DAMON's schemes, frequency and age weighed alike, is 50 of 99 and more.
+    /// The region's priority as a hot region in DAMON's schemes, with frequency and age weighed alike, is 50 or more of 99.
     Score,
 }
 
@@ -36,8 +35,7 @@ pub const HOT_DEFINITIONS: [HotDefinition; 6] = [
 
 /// Samples a second that `author` must exceed.
 const AUTHOR_SAMPLES: u64 = 5;
-/// Aggregations without a use after which `recent` gives up a region, and age from which on `stable` believes it: both say
-/// "more than".
+/// Aggregations without a use after which `recent` gives up a region, and age from which `stable` believes it: both mean "more than".
 pub(super) const WINDOWS: usize = 10;
 const SCORE_MIN: u64 = 50;
 

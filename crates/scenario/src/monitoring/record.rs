@@ -1,4 +1,4 @@
-//! From a running monitor to a region record.
+//! Makes a region record from a running monitor.
 
 use super::attach::WatchedProcess;
 use isotherm_core::host::TargetId;

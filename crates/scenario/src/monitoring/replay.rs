@@ -12,7 +12,7 @@ use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::Instant;
 use isotherm_workload::BuildContext;
 
-/// One variant, one workload (or all of them where they share the machine), one seed.
+/// One variant, one workload (or all workloads if they share the machine), one seed.
 #[derive(Clone, Debug)]
 pub struct Replay {
     pub(super) variant: Variant,
@@ -25,7 +25,7 @@ impl Replay {
     /// machine) and the scenario's first seed.
     ///
     /// # Errors
-    /// No such variant or workload; the message lists those that exist.
+    /// No such variant or workload; the message lists the existing ones.
     pub fn of_scenario(
         scenario: &Scenario,
         options: &RunOptions,
@@ -63,12 +63,12 @@ impl Replay {
         &self.variant.name
     }
 
-    /// The name of its workload; `system` where several share the machine.
+    /// Name of the workload; `system` if several share the machine.
     pub fn workload(&self) -> &str {
         self.unit.name(&self.variant.scenario)
     }
 
-    /// The monitors that have something to watch in this run, in the order of the scenario.
+    /// The monitors that have a target in this run, in the order of the scenario.
     pub fn monitors(&self) -> Vec<&MonitorSpec> {
         self.variant.scenario.monitors.iter().filter(|spec| !self.targets_of(spec).is_empty()).collect()
     }

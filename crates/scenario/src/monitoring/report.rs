@@ -41,7 +41,7 @@ pub struct MonitorReport {
     /// Effects of its schemes and what limited them, in order, at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<SchemeReport>,
-    /// Its accuracy, if asked for; never for physical memory, whose uses are not noted.
+    /// Accuracy, if asked for; never for physical memory, whose uses are not recorded.
     pub scores: Option<Scores>,
 }
 

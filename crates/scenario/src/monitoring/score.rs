@@ -16,11 +16,11 @@ pub const GOOD: f64 = 0.9;
 /// Detection by one definition against one truth: means over the periods of the second half of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Detection {
-    /// Share of the bytes called hot that are; 0 in periods in which nothing is called hot although something is.
+    /// Share of the bytes called hot that are hot; 0 in periods in which no byte is called hot although some are.
     pub precision: f64,
     /// Share of the hot bytes that are called hot.
     pub recall: f64,
-    /// Their harmonic mean, taken in each period.
+    /// Harmonic mean of the two, taken in each period.
     pub f1: f64,
 }
 
@@ -36,15 +36,15 @@ impl Detection {
 pub struct DefinitionScore {
     /// The rule by which a region counts as hot.
     pub definition: HotDefinition,
-    /// Against the pages that were really used in each period.
+    /// Score against the pages that were really used in each period.
     pub accessed: Detection,
-    /// Against the hot set that the workload says it has, if it says so. A page of it that happens not to be used in a period
-    /// is hot all the same.
+    /// Score against the hot set that the workload states, if it states one. A page of the stated hot set that happens not to be used in a
+    /// period counts as hot all the same.
     pub stated: Option<Detection>,
 }
 
 impl DefinitionScore {
-    /// Against the stated hot set of the workload, if it has one, else against the pages used.
+    /// The score against the stated hot set of the workload, if it has one, else against the pages used.
     pub fn main(&self) -> Detection {
         self.stated.unwrap_or(self.accessed)
     }
@@ -55,17 +55,17 @@ impl DefinitionScore {
 pub struct Scores {
     /// Length of a period: one second, less for short runs.
     pub period_ns: u64,
-    /// Periods judged: those of the second half that were watched from end to end and in which something was hot.
+    /// Periods judged: periods of the second half that were watched from end to end and in which some memory was hot.
     pub periods: u64,
-    /// One for each of [`HOT_DEFINITIONS`], in their order.
+    /// One score for each of [`HOT_DEFINITIONS`], in their order.
     pub definitions: Vec<DefinitionScore>,
     /// When precision and recall (`author`, [`DefinitionScore::main`]'s truth) were first both 0.9 and more and stayed so for a
     /// period: the time of the start of that stretch, from the start of the run. Checked after each aggregation if the hot set
     /// is stated, else after each period. `None`: never.
     pub converge_ns: Option<u64>,
-    /// Mean difference between the frequency that the monitor states for a page (`nr_accesses` as a share of all samples) and
-    /// the share of sampling intervals in which it was used; over pages that were used in the period, 0 to 1. In large spaces
-    /// over an even sample of them. `None` if none was.
+    /// Mean difference between the frequency that the monitor states for a page (`nr_accesses` as a share of all samples) and the share of
+    /// sampling intervals in which it was used; over pages that were used in the period, 0 to 1. In large spaces it is computed over an
+    /// even sample of pages. `None` if none was.
     pub nr_accesses_error: Option<f64>,
 }
 
@@ -82,7 +82,7 @@ impl Scores {
 pub(super) struct Truth {
     /// Pages used.
     pub(super) touched: SharedTouched,
-    /// Its hot set in bytes, if the workload has one that stays.
+    /// The hot set in bytes, if the workload has one that stays.
     pub(super) stated: Option<Vec<AddressRange>>,
 }
 
@@ -101,7 +101,7 @@ impl Counts {
         self.hot += other.hot;
     }
 
-    /// `None` where there is nothing to find.
+    /// `None` if there is nothing hot to find.
     fn detection(self) -> Option<Detection> {
         if self.hot == 0 {
             return None;
@@ -130,7 +130,7 @@ pub(super) struct Scorer {
     targets: Vec<Truth>,
     /// The last aggregations of each target.
     windows: Vec<VecDeque<Window>>,
-    /// Of each target, once it is known how many aggregations make a period.
+    /// Carried aggregations of each target, once it is known how many make a period.
     carried: Vec<Carried>,
     /// Aggregations of the current period, and the time that they cover.
     in_period: usize,

@@ -59,7 +59,7 @@ pub struct Tried {
 pub struct Search {
     /// All settings, in the order in which they were given.
     pub tried: Vec<Tried>,
-    /// Index of the one that takes least CPU time of those that are good; `None` if none is.
+    /// Index of the good setting that takes least CPU time; `None` if no setting is good.
     pub cheapest: Option<usize>,
 }
 

@@ -7,22 +7,22 @@ use isotherm_core::presets::{Preset, PresetError, name_or_table};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::path::Path;
 
-/// A `[[monitors]]` table: a kernel thread that monitors workloads. How it does so is written as
-/// `config`, as `preset`, or as a file of `damo`'s.
+/// A `[[monitors]]` table: a kernel thread that monitors workloads. The monitor is written as `config`, as `preset`, or as a file of
+/// `damo`'s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct MonitorSpec {
     /// Name of the thread in results.
     pub name: String,
-    /// What it watches: `WORKLOAD` is the first process of a workload, `WORKLOAD/2` its process number 2, from 0. In runs
-    /// without that workload the target is left out. Default: every workload; with `paddr`, physical memory.
+    /// Targets: `WORKLOAD` is the first process of a workload, `WORKLOAD/2` its process number 2, from 0. In runs without that workload the
+    /// target is left out. Default: every workload; with `paddr`, physical memory.
     pub targets: Vec<String>,
-    /// Where it looks, for one target. Default: `vaddr` follows the mappings; `fvaddr` takes those of the process's start,
-    /// `paddr` all memory.
+    /// Ranges that are monitored, for one target. Default: `vaddr` follows the mappings; `fvaddr` takes the mappings at the process's
+    /// start, `paddr` all memory.
     pub ranges: Vec<RangeSpec>,
-    /// How it watches, and what it does with what it finds.
+    /// Monitor attributes, and schemes for the found regions.
     pub config: MonitorConfig,
-    /// What `config` was made of; printed in its place.
+    /// Preset from which `config` was made; printed in its place.
     pub(super) preset: Option<Preset>,
     /// The file that `config` comes from; printed in its place. Read when a run is prepared.
     pub(super) damo: Option<DamoSource>,
@@ -37,7 +37,7 @@ struct Written {
     targets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ranges: Vec<RangeSpec>,
-    /// A ready configuration of physical memory with schemes: its name, or a table of its name and what differs.
+    /// A ready configuration of physical memory with schemes: its name, or a table of its name and the keys that differ.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -128,7 +128,7 @@ impl MonitorSpec {
         Self { name: name.to_owned(), targets: Vec::new(), ranges: Vec::new(), config, preset: None, damo: None }
     }
 
-    /// Reads the file of damo's, if it has one. Its own ranges override those of the file.
+    /// Reads the file of damo's, if it has one. Ranges of the monitor's own override those of the file.
     ///
     /// # Errors
     /// A message: the file is invalid, or does not fit the targets.
@@ -153,14 +153,14 @@ impl MonitorSpec {
     /// A ready configuration.
     ///
     /// # Errors
-    /// A value of `preset` that makes no sense.
+    /// An invalid value of `preset`.
     pub fn of_preset(name: &str, preset: Preset) -> Result<Self, PresetError> {
         let setup = preset.setup()?;
         let ranges = setup.range.into_iter().map(RangeSpec::from).collect();
         Ok(Self { ranges, preset: Some(preset), ..Self::new(name, setup.config) })
     }
 
-    /// The same thread watching as `config` says.
+    /// The same thread with the monitor of `config`.
     #[must_use]
     pub fn with_config(self, config: MonitorConfig) -> Self {
         Self { config, preset: None, damo: None, ..self }
@@ -171,7 +171,7 @@ impl MonitorSpec {
         self.preset.as_ref()
     }
 
-    /// Whether it watches physical memory.
+    /// Whether it monitors physical memory.
     pub(crate) fn is_physical(&self) -> bool {
         self.config.operations == Operations::Paddr
     }

@@ -1,8 +1,8 @@
 //! The pages that a process really uses, period by period: the ground truth for monitors.
 //!
-//! A wrapper around each stream notes every page when it is returned, with the time at which the thread will reach it. Pages are
-//! kept as bits, in pieces of 4 KiB for 128 MiB of address space, made when something in them is used: 10 GiB in a row take 320
-//! KiB, 5 TiB of scattered pages 160 MiB.
+//! A wrapper around each stream notes every page when it is returned, with the time at which the thread will reach it. Pages are kept as
+//! bits, in pieces of 4 KiB for 128 MiB of address space, made when a page in them is used: 10 GiB in a row take 320 KiB, 5 TiB of
+//! scattered pages 160 MiB.
 
 use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
 use isotherm_units::{Instant, PageRange};
@@ -18,7 +18,7 @@ const DIRECTORY_LEN: usize = 1 << DIRECTORY_SHIFT;
 /// A set of page numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PageSet {
-    /// One plus the index of a chunk; 0 where there is none.
+    /// One plus the index of a chunk; 0 if there is none.
     directories: Vec<Option<Box<[u32; DIRECTORY_LEN]>>>,
     chunks: Vec<Box<[u64; CHUNK_WORDS]>>,
 }
@@ -148,7 +148,7 @@ pub(super) struct Period {
 }
 
 impl Period {
-    /// Of the pages whose uses are counted: page, and sampling intervals with a use. In no order.
+    /// Pages whose uses are counted: page, and number of sampling intervals with a use. The order is arbitrary.
     pub(super) fn uses(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.uses.iter().map(|(&page, uses)| (page, uses.intervals))
     }
@@ -161,7 +161,7 @@ pub(super) struct Noting {
     pub(super) period_ns: u64,
     /// Length of a sampling interval.
     pub(super) sample_ns: u64,
-    /// Time of touching a page, in addition to that of a run.
+    /// Time of touching a page, in addition to the run's own time.
     pub(super) page_ns: u64,
     /// Pages that are mapped at the start: the more, the smaller the share of pages whose uses are counted.
     pub(super) mapped_pages: u64,
@@ -258,7 +258,7 @@ impl Touched {
     }
 }
 
-/// Shared by the streams of a process and the one who judges.
+/// Shared by the streams of a process and the judge.
 #[derive(Clone, Debug)]
 pub(super) struct SharedTouched(Arc<Mutex<Touched>>);
 

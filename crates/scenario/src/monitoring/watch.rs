@@ -24,10 +24,10 @@ const WAITING: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Watch {
     replay: Replay,
-    /// A recording begins with its program, when next to nothing is mapped.
+    /// A recording begins with its program, when hardly any memory is mapped.
     begins_empty: bool,
-    /// Length of the periods in which detection is judged. One second as in publications; recordings of a few seconds are judged
-    /// in half seconds.
+    /// Length of the periods in which detection is judged. One second as in publications; recordings of a few seconds are judged in half
+    /// seconds.
     pub period: Duration,
 }
 
@@ -40,9 +40,9 @@ pub struct Watched {
 }
 
 impl Watch {
-    /// A page trace, replayed on a roomy machine, its process `process` (0 is the first) watched as `config` says. The trace is
-    /// opened when it is played. A recording begins with its program, when next to nothing is mapped, and often ends before the
-    /// usual 60 s between two reads of the mappings: intervals over 100 ms (or an aggregation) are shortened to that.
+    /// A page trace, replayed on a roomy machine, with the monitor of `config` on its process `process` (0 is the first). The trace is
+    /// opened when it is played. A recording begins with its program, when next to nothing is mapped, and often ends before the usual 60 s
+    /// between two reads of the mappings: intervals over 100 ms (or an aggregation) are shortened to that.
     ///
     /// # Errors
     /// A bad value in `config`.
@@ -68,8 +68,8 @@ impl Watch {
         watch.with_monitor(monitor)
     }
 
-    /// One run of a scenario: `variant` (default: the first) with `workload` (default: the first; all of them where they share
-    /// the machine) and the scenario's first seed. Watched by the scenario's first monitor, or as `config` says.
+    /// One run of a scenario: `variant` (default: the first) with `workload` (default: the first; all of them where they share the machine)
+    /// and the scenario's first seed. Watched by the scenario's first monitor, or by the monitor of `config`.
     ///
     /// # Errors
     /// No such variant or workload, no monitor in the scenario and none given, a bad value in `config`.
@@ -97,7 +97,7 @@ impl Watch {
         Self { replay, begins_empty: false, period: Duration::from_secs(1) }.with_monitor(spec)
     }
 
-    /// The same replay watched as `config` says.
+    /// The same replay with the monitor of `config`.
     ///
     /// # Errors
     /// A bad value in `config`.
@@ -142,7 +142,7 @@ impl Watch {
 }
 
 /// Plays the replay and passes each snapshot to `sink` as soon as it is taken, targets in order, on the calling thread. After
-/// [`ControlFlow::Break`] no more are passed; the replay runs to its end, so that the figures are those of a whole run.
+/// [`ControlFlow::Break`] no more snapshots are passed; the replay runs to its end, so that the figures cover a whole run.
 ///
 /// # Errors
 /// The replay cannot be made, or broke.

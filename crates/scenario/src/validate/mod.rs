@@ -15,7 +15,7 @@ use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::Duration;
 use std::path::Path;
 
-/// A key that makes no sense.
+/// An invalid key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// The scenario or variant that the key is of.
@@ -33,7 +33,7 @@ impl Refused {
         Self { scope: Scope::Whole, path: path.into(), message: message.into() }
     }
 
-    /// The same key of a variant.
+    /// Place of the same key in a variant.
     pub(crate) fn of(self, scope: Scope) -> Self {
         Self { scope, ..self }
     }
@@ -100,7 +100,7 @@ fn check(scenario: &Scenario, scope: Scope) -> Checked {
     sections.try_for_each(|section| section(scenario)).map_err(|refused| refused.of(scope))
 }
 
-/// Which workloads a variant plays.
+/// Workloads that a variant plays.
 fn only(variant: &Variant, scope: Scope) -> Checked {
     let Scope::Patch(index) = scope else { return Ok(()) };
     let place = KeyPath::from("variants").at(index).key("only");

@@ -25,8 +25,8 @@ pub fn overage(usage: u64, high: Limit) -> u64 {
     u64::try_from(over / u128::from(limit.get().max(1))).unwrap_or(u64::MAX)
 }
 
-/// The penalty in ticks for `pending_pages` charged while over a limit by `memory_overage`, and by `swap_overage` over
-/// `memory.swap.high`. At most 2 s.
+/// The penalty in ticks for `pending_pages` charged while over a limit by `memory_overage`, and by `swap_overage` over `memory.swap.high`.
+/// The result is at most 2 s.
 pub fn penalty(memory_overage: u64, swap_overage: u64, pending_pages: u64, rate: TickRate) -> u64 {
     let one = |overage: u64| {
         let squared = u128::from(overage).saturating_mul(u128::from(overage));
@@ -37,7 +37,7 @@ pub fn penalty(memory_overage: u64, swap_overage: u64, pending_pages: u64, rate:
     u64::try_from(sum).unwrap_or(u64::MAX).min(PENALTY_MAX_S * rate.hz())
 }
 
-/// What a task does next on its way back to user mode.
+/// Next step of a task on its way back to user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HighStep {
     /// Go on running: no penalty worth sleeping for.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// `memory.max`, `memory.high` and their swap twins, in pages. The kernel's word `max` is a variant, not a magic number.
 ///
-/// Read from `max` or a size (`1.5GiB`), which is cut to whole pages as the kernel does; written likewise.
+/// Read from `max` or a size (`1.5GiB`), which is cut to whole pages as in the kernel; written in the same form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limit {
     /// `max`: no limit.

@@ -74,14 +74,14 @@ fn parse_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// What to do next for a request.
+/// Next step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProactiveStep {
     /// Run limit reclaim for this number of pages, then report to [`ProactiveReclaim::record`].
     Batch(u64),
     /// All that was asked for is reclaimed.
     Done,
-    /// Nothing more can be reclaimed: `EAGAIN`.
+    /// No more can be reclaimed: `EAGAIN`.
     TryAgain,
 }
 
@@ -100,7 +100,7 @@ impl ProactiveReclaim {
         (reclaim, reclaim.step())
     }
 
-    /// Takes what the last batch reclaimed, which may be more than asked for.
+    /// Takes the number of pages that the last batch reclaimed, which may exceed the request.
     pub const fn record(&mut self, pages: u64) -> ProactiveStep {
         if pages == 0 {
             match self.retries_left.checked_sub(1) {

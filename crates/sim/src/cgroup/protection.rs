@@ -1,5 +1,5 @@
-//! `memory.min` and `memory.low`: what is protected in effect, and how much of a list may be scanned (docs/spec/pressure.md#s6-1,
-//! classic-lru 6.4). All numbers are pages.
+//! `memory.min` and `memory.low`: effective protection, and the part of a list that may be scanned (docs/spec/pressure.md#s6-1, classic-lru
+//! 6.4). All numbers are pages.
 
 /// Least pages of a protected list that are offered for scanning, before the priority shift.
 const SCAN_MIN: u64 = 32;
@@ -22,7 +22,7 @@ pub struct ProtectionNode {
 pub struct Effective {
     /// Never reclaimed below this.
     pub min: u64,
-    /// Not reclaimed below this while others can be.
+    /// Not reclaimed below this while other groups can be reclaimed.
     pub low: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct Share {
     pub parent_effective: u64,
     /// Sum over all children of the smaller of usage and setting.
     pub siblings_claim: u64,
-    /// Mount option `memory_recursiveprot`: what no child claims is shared by usage.
+    /// Mount option `memory_recursiveprot`: protection that no child claims is shared by usage.
     pub recursive: bool,
 }
 

@@ -56,7 +56,7 @@ pub struct Cgroup {
     pub path: String,
     /// `None` for the root.
     pub parent: Option<CgroupId>,
-    /// In the order in which they were made.
+    /// Children, in the order in which they were made.
     pub children: Vec<CgroupId>,
     /// `memory.max` in pages.
     pub max: Limit,
@@ -78,7 +78,7 @@ pub struct Cgroup {
     pub swap_usage: u64,
     /// Charged ahead and not used yet (own, not descendants').
     pub stock: u64,
-    /// What happened in the group itself; [`Cgroups::memory_stat`] adds its descendants.
+    /// Events in the group itself; [`Cgroups::memory_stat`] adds its descendants.
     pub counters: Counters,
     /// `memory.events`, own and descendants'.
     pub events: MemoryEvents,
@@ -87,7 +87,7 @@ pub struct Cgroup {
 /// A charge went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Pages really charged: 0 when the stock served it. What the `memory.high` penalty counts.
+    /// Pages really charged: 0 when the stock served it. Pages that the `memory.high` penalty counts.
     pub charged: u64,
 }
 
@@ -222,7 +222,7 @@ impl Cgroups {
         self.charge_into(id, room)
     }
 
-    /// The same where the [`room`](Self::room) is known.
+    /// The same with a known [`room`](Self::room).
     #[inline]
     pub(crate) fn charge_into(&mut self, id: CgroupId, room: u64) -> Result<Charge, OverLimit> {
         let batch = self.charge_batch;
@@ -240,7 +240,7 @@ impl Cgroups {
         Ok(Charge { charged })
     }
 
-    /// Pages that the group can still be charged: what is charged ahead, or what the limits on its way up allow.
+    /// Pages that the group can still be charged: pages charged ahead, or the room under the limits of the group and its ancestors.
     #[inline]
     pub(crate) fn room(&self, id: CgroupId) -> u64 {
         let own = self.get(id);
@@ -280,7 +280,7 @@ impl Cgroups {
         self.for_lineage(id, |group| group.usage -= pages);
     }
 
-    /// Gives back what is charged ahead in `root` and below it.
+    /// Gives back pages charged ahead in `root` and below it.
     pub fn drain_stock(&mut self, root: CgroupId) {
         for id in self.subtree(root) {
             let stock = std::mem::take(&mut self.get_mut(id).stock);

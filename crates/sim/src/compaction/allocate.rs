@@ -1,5 +1,5 @@
-//! The way of an allocation of several pages in a row, step by step (docs/spec/compaction.md#s2-7): what is free, then
-//! compaction, then reclaim, then harder compaction.
+//! An allocation of several contiguous pages, step by step (docs/spec/compaction.md#s2-7): free blocks, then compaction, then reclaim, then
+//! harder compaction.
 
 use super::direct::DirectStep;
 use super::{CompactResult, DirectCompaction, Priority};
@@ -26,26 +26,26 @@ pub enum Persistence {
     /// One round: a fault of `MADV_HUGEPAGE`.
     #[default]
     Normal,
-    /// As long as something changes (`__GFP_RETRY_MAYFAIL`).
+    /// Retries as long as something changes (`__GFP_RETRY_MAYFAIL`).
     MayFail,
 }
 
 /// How far an allocation may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeEffort {
-    /// Takes what is free (`GFP_TRANSHUGE_LIGHT`).
+    /// Takes a free block or none (`GFP_TRANSHUGE_LIGHT`).
     Light,
     /// Compacts and reclaims (`GFP_TRANSHUGE`).
     Direct(Persistence),
 }
 
-/// Which way an allocation went.
+/// Path of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HugePath {
     /// A block was free.
     Light,
-    /// One had to be made.
+    /// A block had to be made.
     Fallback,
 }
 
@@ -54,15 +54,15 @@ pub enum HugePath {
 pub struct BlockTaken {
     /// log2 of the pages.
     pub order: u32,
-    /// Which way it went.
+    /// The path that it took.
     pub path: HugePath,
     /// Whether there was a block.
     pub got: bool,
-    /// From the call to its end, waits included; without zeroing.
+    /// Time from the call to its end, waits included; without zeroing.
     pub latency_ns: u64,
 }
 
-/// What a step leads to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateStep {
     /// Call again after its CPU time.
@@ -83,11 +83,11 @@ pub struct HugeAllocation {
     effort: HugeEffort,
     zones: Vec<(NodeId, usize)>,
     stage: Stage,
-    /// Of the next compaction that is not the first.
+    /// Priority of the next compaction after the first.
     priority: Priority,
     compact_retries: u32,
     reclaim_rounds: u32,
-    /// The last round reclaimed something.
+    /// The last round reclaimed at least one page.
     has_progressed: bool,
     last: CompactResult,
     path: HugePath,
@@ -110,7 +110,7 @@ enum Stage {
     Decide,
 }
 
-/// Which watermark must hold.
+/// The watermark that must be met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Above {
     Low,
@@ -139,18 +139,18 @@ impl HugeAllocation {
         }
     }
 
-    /// The same, and the nodes' daemons are woken when less than the low mark is free, or no block.
+    /// Also wakes the nodes' daemons when less than the low mark is free, or no block.
     pub const fn waking_daemons(mut self) -> Self {
         self.wakes_daemons = true;
         self
     }
 
-    /// Which way it went so far.
+    /// Path taken so far.
     pub const fn path(&self) -> HugePath {
         self.path
     }
 
-    /// Does the next step. The last one is noted in [`Memory::blocks_taken`].
+    /// Does the next step. The last block is recorded in [`Memory::blocks_taken`].
     pub fn step(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> AllocateStep {
         let began = *self.began.get_or_insert_with(|| memory.now + Duration::from_ns(memory.ledger.peek()));
         let step = self.go_on(memory, policy);
@@ -194,7 +194,7 @@ impl HugeAllocation {
         }
     }
 
-    /// Gives up what is under way.
+    /// Gives up the work under way.
     pub fn cancel(&mut self, memory: &mut Memory) {
         if let Stage::Compact { compaction, .. } = &mut self.stage {
             compaction.cancel(memory);
@@ -242,7 +242,7 @@ impl HugeAllocation {
         }
     }
 
-    /// After compaction: the page that was kept, or another try. Source: `__alloc_pages_direct_compact`.
+    /// Step after compaction: the page that was kept, or another try. Source: `__alloc_pages_direct_compact`.
     fn compacted(
         &mut self,
         memory: &mut Memory,

@@ -3,12 +3,12 @@
 use crate::migrate::Flush;
 use serde::{Deserialize, Serialize};
 
-/// What an allocation of a huge page may do when none is free: `/sys/kernel/mm/transparent_hugepage/defrag`. Mappings marked
-/// `huge` have asked for huge pages (`MADV_HUGEPAGE`).
+/// Effort of an allocation of a huge page when none is free: `/sys/kernel/mm/transparent_hugepage/defrag`. Mappings marked `huge` have
+/// asked for huge pages (`MADV_HUGEPAGE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Defrag {
-    /// Takes one that is free or none at all.
+    /// Takes a free one or none at all.
     #[default]
     Never,
     /// Wakes kswapd and kcompactd, and goes on with a base page.
@@ -31,7 +31,7 @@ impl Defrag {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct CompactionConfig {
-    /// What faults do for a huge page. Default `never`, which is not the default of Linux.
+    /// Effort of faults for a huge page. Default `never`, which is not the default of Linux.
     pub defrag: Defrag,
     /// Pages locked in memory are not moved: `vm.compact_unevictable_allowed` is 0. Default false.
     pub keeps_unevictable: bool,

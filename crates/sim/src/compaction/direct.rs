@@ -7,14 +7,14 @@ use crate::migrate::MigrateMode;
 use crate::reclaim::ReclaimPolicy;
 use isotherm_units::Instant;
 
-/// How hard it is tried; later ones are harder.
+/// Effort of direct compaction; later values try harder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// Waits for nothing.
     Async,
     /// Waits for locks.
     SyncLight,
-    /// All of every zone, whatever was learnt before. Not for costly orders.
+    /// Scans all of every zone; cached positions and skip hints are ignored. Not used for costly orders.
     Full,
 }
 
@@ -24,13 +24,13 @@ pub struct DirectCompaction {
     order: u32,
     wanted: MigrateType,
     priority: Priority,
-    /// Not visited yet, the next one last.
+    /// Zones that are not visited yet, the next one last.
     zones: Vec<(NodeId, usize)>,
     run: Option<ZoneRun>,
     best: CompactResult,
 }
 
-/// What a step of it leads to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectStep {
     /// Call again after its CPU time.
@@ -94,7 +94,7 @@ impl DirectCompaction {
         if self.zones.is_empty() { DirectStep::Done(self.best, None) } else { DirectStep::Again }
     }
 
-    /// Gives up what is under way.
+    /// Gives up the work under way.
     pub fn cancel(&mut self, memory: &mut Memory) {
         if let Some(mut run) = self.run.take() {
             run.end(memory);
@@ -115,7 +115,7 @@ impl DirectCompaction {
 }
 
 impl Priority {
-    /// The mode of its passes.
+    /// Mode of the passes at this priority.
     pub const fn mode(self) -> MigrateMode {
         match self {
             Self::Async => MigrateMode::Async,

@@ -12,9 +12,9 @@ use isotherm_core::compaction::COSTLY_ORDER;
 /// The memory of searches of a pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FastSearch {
-    /// Searches in vain since the last hit.
+    /// Searches without a hit since the last hit.
     pub(super) fails: u32,
-    /// Where a linear walk for sources goes on after a search in vain.
+    /// Position at which a linear walk for sources goes on after a search without a hit.
     start: Start,
     /// The order that the next search for targets begins with.
     order: u32,
@@ -224,7 +224,7 @@ impl ZoneRun {
         search
     }
 
-    /// More from the page block in which one was found. Source: `fast_isolate_around`.
+    /// Takes more pages from the page block in which one was found. Source: `fast_isolate_around`.
     fn take_around(&mut self, memory: &mut Memory, at: u32) {
         let is_hurried = self.request.is_direct && self.request.mode == MigrateMode::Async;
         if self.private.pages() >= self.to_place || is_hurried {

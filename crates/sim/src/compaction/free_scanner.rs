@@ -25,7 +25,7 @@ impl Private {
         self.pages += 1 << order;
     }
 
-    /// A page comes back.
+    /// A page is given back.
     pub(super) fn give(&mut self, block: u32, order: u32) {
         self.lists[order as usize].push_front(block);
         self.pages += 1 << order;
@@ -51,7 +51,7 @@ impl Private {
 }
 
 impl ZoneRun {
-    /// A page to move another one into.
+    /// Takes a page into which another one can be moved.
     pub(super) fn target(&mut self, memory: &mut Memory) -> Option<FrameId> {
         if self.private.pages == 0 {
             self.look_for_targets(memory);
@@ -110,7 +110,7 @@ impl ZoneRun {
         self.request.ignores_skip || !self.zone(memory).compaction.is_skipped(block)
     }
 
-    /// Whether pages may be moved into a page block: not into one that is what is wanted already, nor of another type.
+    /// Whether pages may be moved into a page block: not into a block that is already a result, nor into one of another type.
     pub(super) fn is_target(&self, memory: &Memory, block: u32) -> bool {
         let buddy = self.zone(memory).buddy();
         let Request { order, ignores_type, .. } = self.request;

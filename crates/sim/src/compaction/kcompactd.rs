@@ -24,19 +24,19 @@ struct Demand {
 }
 
 impl Kcompactd {
-    /// Of a node, with nothing to do.
+    /// The daemon of a node, with nothing to do.
     pub const fn new(node: NodeId) -> Self {
         Self { node, order: 0, run: None }
     }
 
-    /// Asks for blocks of 2^`order` pages; requests that come together are one. Whether it is worth waking the daemon for it:
-    /// if not, the request is served when it wakes for something else.
+    /// Asks for blocks of 2^`order` pages; requests that come together are one. Whether the daemon should be woken for the request: if not,
+    /// the request is served when it wakes for another reason.
     pub fn ask(&mut self, memory: &Memory, order: u32) -> bool {
         self.order = self.order.max(order);
         self.order > 0 && self.is_suitable(memory, self.order)
     }
 
-    /// Whether something was asked for.
+    /// Whether there is a request.
     pub const fn has_work(&self) -> bool {
         self.order > 0 || self.run.is_some()
     }
@@ -46,7 +46,7 @@ impl Kcompactd {
         zones.iter().any(|zone| zone.suitability(order, zone.marks.min, 0) == Suitability::Suitable)
     }
 
-    /// Does the next batch; whether there is more to do.
+    /// Does the next batch; returns whether there is more to do.
     pub fn step(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> bool {
         let order = self.order;
         let demand = self.run.get_or_insert_with(|| {

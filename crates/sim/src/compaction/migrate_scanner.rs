@@ -46,7 +46,7 @@ enum Candidate {
     Unmovable,
     /// Pinned.
     Pinned,
-    /// On its way somewhere: being written, on no list.
+    /// The page is busy: being written, or on no list.
     Busy,
 }
 

@@ -1,10 +1,10 @@
 //! Compaction: pages in use move to the top of a zone, so that free ones join at its bottom (docs/spec/compaction.md#s4,
 //! `docs/mechanism/compaction.md`).
 //!
-//! Two scanners work towards each other: one takes movable pages from the bottom up, the other free pages from the top down. A
-//! [`ZoneRun`] is one pass over a zone, stepped batch by batch by its caller: a thread that wants a huge page
-//! ([`HugeAllocation`]), the node's [kcompactd](Kcompactd), or a design of `isotherm-core` through its host. The CPU time of a
-//! step passes before the next, and pages that it moved are out of reach meanwhile.
+//! Two scanners work towards each other: one takes movable pages from the bottom up, the other free pages from the top down. A [`ZoneRun`]
+//! is one pass over a zone, stepped batch by batch by its caller: a thread that wants a huge page ([`HugeAllocation`]), the node's
+//! [kcompactd](Kcompactd), or a design of `isotherm-core` through its host. The CPU time of a step passes before the next, and the pages
+//! that it moved are out of reach in that time.
 //!
 //! Behaviour follows `mm/compaction.c` of Linux 7.2. Left out: CMA, contention for locks (no other thread holds them between
 //! two steps), pages of drivers that can be moved (zsmalloc, balloons), `defrag_mode`.
@@ -48,7 +48,7 @@ pub enum CompactResult {
     Deferred,
     /// The scanners met after the whole zone.
     Complete,
-    /// The scanners met, but began elsewhere than at the ends; or kswapd came in between.
+    /// The scanners met, but did not begin at the ends; or kswapd ran in between.
     PartialSkipped,
     /// There was nothing to move pages into, or the caller is dying.
     Contended,
@@ -77,15 +77,14 @@ impl Node {
     }
 }
 
-/// Whether too many pages are isolated for others to isolate more; `inactive` and `active` pages of the node's lists. A task
-/// that may write to file systems is limited to an eighth of the share of those that may not, so that those can help it.
-/// Source: `too_many_isolated`.
+/// Whether too many pages are isolated for others to isolate more; `inactive` and `active` pages of the node's lists. The limit for tasks
+/// that may write to file systems is an eighth of the limit of others, so that the others can help them. Source: `too_many_isolated`.
 pub const fn too_many_isolated(isolated: u64, inactive: u64, active: u64, may_enter_fs: bool) -> bool {
     let (inactive, active) = if may_enter_fs { (inactive >> 3, active >> 3) } else { (inactive, active) };
     isolated > u64::midpoint(inactive, active)
 }
 
-/// Who compacts, and for what: the table in docs/spec/compaction.md#s4-2.
+/// Requests by caller and purpose: the table in docs/spec/compaction.md#s4-2.
 impl Request {
     /// A thread that wants 2^`order` pages.
     pub const fn direct(order: u32, wanted: MigrateType, priority: Priority) -> Self {

@@ -1,4 +1,4 @@
-//! One pass over a zone: the loop that lets both scanners work and moves what they find (docs/spec/compaction.md#s4-3).
+//! One pass over a zone: the loop that lets both scanners work and moves the isolated pages (docs/spec/compaction.md#s4-3).
 
 use super::free_scanner::Private;
 use super::migrate_scanner::{Isolated, SeenBlock};
@@ -28,15 +28,15 @@ pub enum Until {
     },
 }
 
-/// What a pass is to do; made by [`direct`](Self::direct), [`on_demand`](Self::on_demand) and [`whole`](Self::whole).
+/// The request of a pass; made by [`direct`](Self::direct), [`on_demand`](Self::on_demand) and [`whole`](Self::whole).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "columns of the table in docs/spec/compaction.md#s4-2")]
 pub struct Request {
-    /// log2 of the pages wanted; `None`: nothing in particular (the kernel's order -1).
+    /// log2 of the pages wanted; `None`: no particular order (the kernel's order -1).
     pub order: Option<u32>,
-    /// For pages of this type.
+    /// Type of the wanted pages.
     pub wanted: MigrateType,
-    /// What may be waited for.
+    /// Events that the pass may wait for.
     pub mode: MigrateMode,
     /// From the ends of the zone, not from where the last pass stopped.
     pub whole_zone: bool,
@@ -44,13 +44,13 @@ pub struct Request {
     pub ignores_skip: bool,
     /// Moves pages into page blocks of any type.
     pub ignores_type: bool,
-    /// By a thread that waits for the page.
+    /// The pass runs in a thread that waits for the page.
     pub is_direct: bool,
-    /// When it is enough.
+    /// Condition that ends the pass.
     pub until: Until,
 }
 
-/// What a step of a pass leads to.
+/// Result of a step of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStep {
     /// Call again after its CPU time.
@@ -60,7 +60,7 @@ pub enum RunStep {
     Done(CompactResult),
 }
 
-/// What a pass did so far.
+/// Work of a pass so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Pages moved.
@@ -75,11 +75,11 @@ pub struct Work {
     pub blocks_freed: u64,
     /// Page blocks scanned that hold pages that never move.
     pub blocks_unmovable: u64,
-    /// Likewise, pages that are pinned.
+    /// Blocks that stay in use because of pinned pages.
     pub blocks_pinned: u64,
 }
 
-/// A pass over a zone. Page numbers are those of frames.
+/// A pass over a zone. Page numbers are frame numbers.
 #[derive(Clone, Debug)]
 pub struct ZoneRun {
     pub(super) node: NodeId,
@@ -95,7 +95,7 @@ pub struct ZoneRun {
     pub(super) finishes_block: bool,
     /// First page of the block of the last batch; 0: none.
     last_migrated: u32,
-    /// The position for runs that may wait moves with that of those that do not.
+    /// The position for runs that may wait moves with the position for runs that may not.
     levels: bool,
     pub(super) fast: super::fast::FastSearch,
     pub(super) seen: SeenBlock,
@@ -126,7 +126,7 @@ impl ZoneRun {
         }
     }
 
-    /// What it did so far.
+    /// Work of the pass so far.
     pub const fn work(&self) -> &Work {
         &self.work
     }
@@ -136,7 +136,7 @@ impl ZoneRun {
         self.private.pages()
     }
 
-    /// Asks for another level.
+    /// Asks the pass for another level.
     pub const fn set_until(&mut self, until: Until) {
         self.request.until = until;
     }
@@ -264,7 +264,7 @@ impl ZoneRun {
         RunStep::Again
     }
 
-    /// Moves what was isolated, as far as there are targets.
+    /// Moves the isolated pages, as far as there are targets.
     fn migrate(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy, sources: &[FrameId]) -> Moved {
         self.to_place = sources.len() as u64;
         let mut moves: Vec<Move> = Vec::with_capacity(sources.len());
@@ -300,7 +300,7 @@ impl ZoneRun {
         block_of(self.free) <= block_of(self.migrate)
     }
 
-    /// Whether it is over, and how. Source: `__compact_finished`.
+    /// The result, if the pass is over. Source: `__compact_finished`.
     fn finished(&mut self, memory: &mut Memory) -> Option<CompactResult> {
         if self.have_met() {
             let is_direct = self.request.is_direct;
@@ -327,7 +327,7 @@ impl ZoneRun {
         }
     }
 
-    /// Whether it is at the beginning of a page block.
+    /// Whether the scanner is at the beginning of a page block.
     pub fn is_between_blocks(&self) -> bool {
         self.migrate.is_multiple_of(BLOCK_PAGES)
     }
@@ -342,7 +342,7 @@ impl ZoneRun {
         }
     }
 
-    /// Gives back what it holds. Must be called if the pass is given up before it is over.
+    /// Gives back the pages that it holds. Must be called if the pass is given up before it is over.
     pub fn end(&mut self, memory: &mut Memory) {
         let mut highest = None;
         let Memory { nodes, frames, .. } = memory;
@@ -376,7 +376,7 @@ impl Zone {
 }
 
 impl Memory {
-    /// Forgets which page blocks of a zone are not worth a scan, if that was asked for.
+    /// Forgets which page blocks of a zone are not worth a scan, if a run asked for that.
     pub(crate) fn flush_compaction_hints(&mut self, node: NodeId, zone: usize) {
         let Self { nodes, frames, .. } = self;
         nodes.zone_mut(node, zone).flush_hints(frames);

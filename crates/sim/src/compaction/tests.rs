@@ -77,7 +77,7 @@ fn row(rig: &Rig) -> Vec<u64> {
     zone(rig).buddy().blocks().counts().to_vec()
 }
 
-/// Steps a pass to its end: how it ended, what it did, and what each batch moved.
+/// Steps a pass to its end: its result, its work, and the pages that each batch moved.
 fn run(rig: &mut Rig, request: Request) -> (CompactResult, Work, Vec<u64>) {
     let mut pass = ZoneRun::new(NODE, ZONE, request);
     let mut batches = Vec::new();
@@ -206,7 +206,7 @@ fn e23_how_many_pages_may_be_isolated() {
     assert!(!too_many_isolated(80_000, 80_000, 80_000, false) && too_many_isolated(80_001, 80_000, 80_000, false));
 }
 
-/// One step of an allocation after the other: how it ended, and by which path.
+/// Steps an allocation to its end: its result, and its path.
 fn allocate(rig: &mut Rig, effort: HugeEffort) -> (Option<FrameId>, HugePath) {
     let mut allocation =
         HugeAllocation::new(&rig.memory, 9, crate::memory::buddy::MigrateType::Movable, effort, &[NODE]);
@@ -223,8 +223,8 @@ fn allocate(rig: &mut Rig, effort: HugeEffort) -> (Option<FrameId>, HugePath) {
     panic!("it does not end");
 }
 
-/// docs/spec/compaction.md#s2-7: free blocks come first, then those that direct compaction makes and keeps for the thread, and in
-/// the end there is nothing.
+/// docs/spec/compaction.md#s2-7: free blocks come first, then blocks that direct compaction makes and keeps for the thread, and in the end
+/// there is none.
 #[test]
 fn an_allocation_goes_from_what_is_free_to_what_it_makes() {
     use crate::counters::Counter;
@@ -377,8 +377,8 @@ mod properties {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
-        /// What binds every compaction: nothing that cannot move is moved, no block of what is wanted is broken up, no page is lost
-        /// or doubled, and after each batch free blocks lie as they must.
+        /// Properties of every compaction: no unmovable page is moved, no wanted block is broken up, no page is lost or doubled, and after
+        /// each batch the free blocks are where they must be.
         #[test]
         fn passes_keep_to_what_they_promise(scene in scene(), requests in prop::collection::vec(request(), 1..4)) {
             let (mut rig, space) = full(BLOCKS);

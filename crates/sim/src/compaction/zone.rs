@@ -1,5 +1,5 @@
-//! What compaction remembers of a zone from run to run: where scanners stopped, which page blocks are not worth another scan,
-//! what failed (docs/spec/compaction.md#s4-4, #s4-6).
+//! State of a zone that compaction keeps from run to run: where scanners stopped, page blocks that are not worth another scan, failures
+//! (docs/spec/compaction.md#s4-4, #s4-6).
 
 use super::{BLOCK_PAGES, ZoneRun};
 use crate::memory::buddy::{BLOCK_ORDER, Buddy, MigrateType};
@@ -17,7 +17,7 @@ pub struct ZoneCompaction {
     cached_migrate: [u32; 2],
     /// Where the scanner for targets goes on.
     cached_free: u32,
-    /// Where they went on after hints were forgotten.
+    /// Positions where scanners went on after hints were forgotten.
     pub(super) init_migrate: u32,
     pub(super) init_free: u32,
     /// Hints are to be forgotten when kswapd goes to sleep.
@@ -55,7 +55,7 @@ impl ZoneCompaction {
         self.skip.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// Marks the page block around a frame; whether it was marked.
+    /// Marks the page block around a frame; returns whether it was marked before.
     pub(super) fn set_skip(&mut self, frame: u32) -> bool {
         if self.skip.is_empty() {
             let blocks = (self.end.div_ceil(BLOCK_PAGES) - (self.first >> BLOCK_ORDER)) as usize;
@@ -88,7 +88,7 @@ impl ZoneCompaction {
     pub(super) fn is_level(&self) -> bool {
         self.cached_migrate[0] == self.cached_migrate[1]
     }
-    /// The other runs go on where those that wait for nothing do.
+    /// The other runs go on at the position of the runs that wait for nothing.
     pub(super) fn level(&mut self) {
         self.cached_migrate[1] = self.cached_migrate[0];
     }
@@ -105,7 +105,7 @@ impl ZoneCompaction {
     pub(super) fn lower_free(&mut self, to: u32) {
         self.cached_free = self.cached_free.min(to);
     }
-    /// Free pages were given back at `block`, or were seen there.
+    /// Free pages were given back at `block`, or were found there.
     pub(super) fn raise_free(&mut self, block: u32) {
         self.cached_free = self.cached_free.max(block);
     }
@@ -122,8 +122,8 @@ impl ZoneCompaction {
         self.cached_free = self.last_block();
     }
 
-    /// Forgets hints if that was asked for. Hints go for page blocks with a page on a list or, if pages may move there, a free
-    /// one; every eighth page is read. Runs go on at the outermost of them. Source: `__reset_isolation_suitable`.
+    /// Forgets hints if a run asked for that. Hints go for page blocks with a page on a list or, if pages may move there, a free one; every
+    /// eighth page is read. Runs go on at the outermost of these blocks. Source: `__reset_isolation_suitable`.
     pub(crate) fn flush_hints(&mut self, buddy: &Buddy, frames: &Frames) {
         if !std::mem::take(&mut self.flush_wanted) {
             return;

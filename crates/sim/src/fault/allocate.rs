@@ -1,4 +1,4 @@
-//! One frame for one page: charge and watermarks (docs/spec/classic-lru.md#s7-2, #s7-5).
+//! Allocation of a frame for a single page: charge and watermarks (docs/spec/classic-lru.md#s7-2, #s7-5).
 
 use crate::cgroup::{CgroupId, OverLimit};
 use crate::memory::{FrameId, Mark, Memory, NodeId};
@@ -14,7 +14,7 @@ pub enum Shortage {
     Bound(NodeId),
 }
 
-/// From where memory is taken.
+/// Nodes from which memory is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryPolicy {
     /// From the node of the processor, then from the others in the order in which they help out.
@@ -22,7 +22,7 @@ pub enum MemoryPolicy {
     Local,
     /// From one node, wherever the thread runs, then from the others in its order (`MPOL_PREFERRED`).
     Preferred,
-    /// From one node alone (`MPOL_BIND`).
+    /// A single node only (`MPOL_BIND`).
     Bound,
 }
 
@@ -33,7 +33,7 @@ pub enum MemoryPolicy {
 /// ([`Memory::kswapd_wanted`]) and the min watermark is the limit. Pages charged are added to [`Memory::charged`].
 ///
 /// # Errors
-/// What is short; nothing is charged then.
+/// The resource that is short; nothing is charged then.
 pub fn allocate(
     memory: &mut Memory,
     cgroup: CgroupId,

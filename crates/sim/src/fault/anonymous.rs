@@ -98,7 +98,7 @@ impl Faulting<'_> {
         Ok(frame)
     }
 
-    /// Whether a page that was shared by fork is this process's alone by now.
+    /// Whether a page that was shared by fork now belongs to this process only.
     fn may_reuse(&self, frame: FrameId) -> bool {
         if !self.memory.frames.has(frame, Flag::Shared) {
             return true;
@@ -109,7 +109,7 @@ impl Faulting<'_> {
         !others_swapped && !cache_stays && self.memory.mappers(frame).len() == 1
     }
 
-    /// The page belongs to this process alone from now on; a slot that it kept is given back.
+    /// From now on the page belongs to this process only; a slot that it kept is given back.
     pub(super) fn make_exclusive(&mut self, frame: FrameId) {
         if self.memory.frames.take(frame, Flag::Shared) {
             self.memory.frames.reassign_anonymous(frame, self.space, self.dense);

@@ -1,4 +1,4 @@
-//! `MADV_COLLAPSE`: a huge page at once, in place of what is mapped.
+//! `MADV_COLLAPSE`: a huge page at once, in place of the mapped base pages.
 
 use super::allocate::allocate_block;
 use super::huge::{BLOCK_ORDER, BLOCK_PAGES, map_block};
@@ -10,8 +10,8 @@ use crate::reclaim::ReclaimPolicy;
 use isotherm_units::PageRange;
 use isotherm_units::access::Backing;
 
-/// Gives each whole block of `range` a huge page. `true` if each mapped part of the range holds such a block and all of them
-/// are huge now; one that fails does not keep the others from trying.
+/// Gives each whole block of `range` a huge page. `true` if each mapped part of the range holds such a block and all of them are huge now;
+/// a block that fails does not keep the others from trying.
 pub(crate) fn collapse(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, range: PageRange) -> bool {
     let vmas = memory.space(space).vmas.iter().filter(|vma| vma.pages().overlaps(range));
     let parts: Vec<_> = vmas.map(|vma| (vma.mapping.backing, vma.pages().intersection(range))).collect();
@@ -26,8 +26,8 @@ pub(crate) fn collapse(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, spac
     all
 }
 
-/// Copies the pages of a block into a huge one. Fails where nothing is resident, where pages are shared or in flight or have
-/// to be waited for, and where there is no memory.
+/// Copies the pages of a block into a huge one. Fails if no page is resident, if pages are shared, in flight or have to be waited for, and
+/// if there is no memory.
 fn collapse_block(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, block: u64) -> bool {
     memory.ledger.spend(memory.costs.scan_table_ns);
     if memory.space(space).huge_blocks.contains(&block) {
@@ -56,7 +56,7 @@ fn collapse_block(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: Sp
     true
 }
 
-/// Brings in what is swapped out. `false` if a page must be waited for, or has no room: reads go on without the caller.
+/// Brings in swapped-out pages. `false` if a page must be waited for, or has no room: reads go on without the caller.
 fn swap_in(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, range: PageRange) -> bool {
     for dense in memory.space(space).table.collect_populated(range) {
         let table = &memory.space(space).table;

@@ -1,4 +1,4 @@
-//! What happens when transfers end.
+//! Work at the end of transfers.
 
 use super::release::free_if_unused;
 use crate::memory::{Completion, Flag, FrameId, Memory};

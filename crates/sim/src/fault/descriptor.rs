@@ -1,7 +1,7 @@
 //! `read()` and `write()`: pages of a file through a descriptor (docs/spec/classic-lru.md#s3-1, #s3-2, #s9-4).
 //!
-//! A file is named by a mapping of it in the same address space. One call is one run; its pages are handled in order, so a
-//! call that must wait goes on at the page where it stopped.
+//! A file is named by a mapping of the file in the same address space. One call covers one run; its pages are handled in order, so a call
+//! that must wait goes on at the page where it stopped.
 
 use super::file::order;
 use super::window::{FileWindow, add_file_page, begin_file_window, continue_window};
@@ -20,8 +20,8 @@ pub(super) struct Call {
     last: Option<(FileId, u64)>,
 }
 
-/// Handles what is left of a `read()` or `write()`: `run` begins at the first page not done, `done` counts the pages of the
-/// call and grows with each. After [`FaultOutcome::Done`] the whole run is done.
+/// Handles the rest of a `read()` or `write()`: `run` begins at the first page not done, `done` counts the pages of the call and grows with
+/// each. After [`FaultOutcome::Done`] the whole run is done.
 ///
 /// Counts no faults. Reads mark pages accessed, once per page and call; writes do not.
 pub fn descriptor(
@@ -51,7 +51,7 @@ pub fn descriptor(
     FaultOutcome::Done
 }
 
-/// One page of a call that has `left` pages to go, this one included.
+/// Handles one page of a call that has `left` pages to go, this page included.
 fn one_page(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

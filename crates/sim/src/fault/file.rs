@@ -13,7 +13,7 @@ use isotherm_units::access::{Advice, Backing, FileKind, Sharing};
 
 /// Pages of the aligned block that fault-around maps (`fault_around_bytes` = 64 KiB).
 const FAULT_AROUND_PAGES: u64 = READY_MAX as u64;
-/// The most of them that can be ready in the cache.
+/// Most pages of the block that can be ready in the cache.
 const READY_MAX: usize = 16;
 /// The request size that disks like best (`max_sectors_kb` = 1280, the usual default).
 const DEVICE_OPTIMUM_PAGES: u64 = 320;
@@ -41,7 +41,7 @@ impl Faulting<'_> {
         Ok(())
     }
 
-    /// Maps what is ready of the aligned block around a page; whether that page was among it.
+    /// Maps the ready pages of the aligned block around a page; returns whether that page was among them.
     ///
     /// Entries come young, as x86 makes them.
     pub(super) fn fault_around(&mut self, file: FileId, page: u64) -> bool {

@@ -1,10 +1,10 @@
 //! Huge mappings: 2 MiB of anonymous memory under one entry, one level up.
 //!
-//! The first store to a mapping marked `huge`, in an aligned 2 MiB block that it covers whole and where nothing is resident or
-//! swapped, gets all 512 pages in one fault, charged in one go. Without enough free memory or room under the limit it gets a base
-//! page. The block is remembered in [`AddressSpace::huge_blocks`](crate::mmu::AddressSpace) as long as one entry maps it; the
-//! accessed bit that hardware has for it is the one at [`Level::PMD`]. The policy does not see the 512 frames as one page: they
-//! are on its lists one by one, and the entry is split before one of them is taken away ([`Memory::split_huge`]).
+//! The first store to a mapping marked `huge`, in an aligned 2 MiB block that it covers whole and where nothing is resident or swapped,
+//! gets all 512 pages in one fault, charged in one go. Without enough free memory or room under the limit the fault gets a base page. The
+//! block is remembered in [`AddressSpace::huge_blocks`](crate::mmu::AddressSpace) as long as one entry maps it; the accessed bit that
+//! hardware has for it is the one at [`Level::PMD`]. The policy does not see the 512 frames as one page: they are on its lists one by one,
+//! and the entry is split before any of the frames is taken away ([`Memory::split_huge`]).
 
 use super::allocate::{allocate_block, charge_block};
 use super::{FaultOutcome, FaultState, Faulting, Step};
@@ -37,8 +37,8 @@ impl FaultState {
         matches!(self.huge, Some(Making::Allocating(_)))
     }
 
-    /// The next step towards a huge page after [`FaultOutcome::Huge`]: [`AllocateStep::Again`] and [`AllocateStep::Wait`] ask for
-    /// more. What it got is used when the fault is called again.
+    /// The next step towards a huge page after [`FaultOutcome::Huge`]: [`AllocateStep::Again`] and [`AllocateStep::Wait`] ask for more. The
+    /// block is used when the fault is called again.
     pub fn step_huge(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> AllocateStep {
         let Some(Making::Allocating(allocation)) = &mut self.huge else { return AllocateStep::Failed };
         let step = allocation.step(memory, policy);
@@ -53,7 +53,7 @@ impl FaultState {
         step
     }
 
-    /// The thread will not come back: what it got for its fault is given back.
+    /// The thread will not come back: the block for its fault is given back.
     pub fn abandon(&mut self, memory: &mut Memory) {
         match self.huge.take() {
             Some(Making::Allocating(mut allocation)) => allocation.cancel(memory),
@@ -66,7 +66,7 @@ impl FaultState {
 }
 
 impl Faulting<'_> {
-    /// Handles the fault with a huge page if that is possible; whether it did.
+    /// Handles the fault with a huge page if that is possible; returns whether it did.
     #[inline]
     pub(super) fn huge(&mut self) -> Step<bool> {
         if !self.vma.mapping.huge && self.state.huge.is_none() {
@@ -128,7 +128,7 @@ impl Faulting<'_> {
         (fits && space.table.populated_in(block).all(untouched)).then_some(block)
     }
 
-    /// The first step of an allocation, which is all where a block is free or nothing more may be done.
+    /// The first step of an allocation, which is the only one if a block is free or no more effort is allowed.
     fn begin_huge(&mut self) -> Step<Option<FrameId>> {
         let effort = match self.memory.compaction.defrag {
             Defrag::Madvise | Defrag::Always => HugeEffort::Direct(Persistence::Normal),
@@ -182,8 +182,8 @@ pub(super) fn map_block(
     space.table.note_reshaped(block);
 }
 
-/// `MADV_HUGEPAGE` (`wanted`) and `MADV_NOHUGEPAGE`: what the first stores to blocks of `range` get from now on. What is
-/// mapped already stays as it is.
+/// `MADV_HUGEPAGE` (`wanted`) and `MADV_NOHUGEPAGE`: kind of page that the first stores to blocks of `range` get from now on. Mapped pages
+/// stay as they are.
 pub(crate) fn set_huge(memory: &mut Memory, space: SpaceId, range: PageRange, wanted: bool) {
     let vmas = memory.space(space).vmas.iter();
     let is_other = |vma: &&Vma| {
@@ -226,7 +226,7 @@ fn join_at(memory: &mut Memory, space: SpaceId, page: u64) {
 impl Memory {
     /// Splits the huge entry that maps a page into base entries, if one does. Call before an entry of the page is changed.
     ///
-    /// As in hardware terms the entry has one accessed and one dirty bit, all base entries inherit what any had.
+    /// In hardware the huge entry has one accessed and one dirty bit, so all base entries inherit a bit that any page had set.
     pub fn split_huge(&mut self, space: SpaceId, page: DensePage) {
         if !self.space(space).huge_blocks.is_empty() {
             let page = self.space(space).table.page_of(page);

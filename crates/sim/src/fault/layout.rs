@@ -47,11 +47,11 @@ pub fn change_layout(
     }
 }
 
-/// `mmap`: replaces what was there. The file of `mapping` is the machine's number ([`FileId::index`]); a file shorter than
+/// `mmap`: replaces earlier mappings of the range. The file of `mapping` is the machine's number ([`FileId::index`]); a file shorter than
 /// the mapping grows.
 ///
 /// # Errors
-/// See [`change_layout`]. What was mapped there is gone then, too.
+/// See [`change_layout`]. Earlier mappings of the range are gone then, too.
 pub fn map(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, mapping: Mapping) -> Result<(), u64> {
     let pages = mapping.pages;
     if pages.is_empty() {

@@ -1,7 +1,7 @@
 //! Anonymous pages that are not there: the two common faults, and where they go on after a shortage.
 //!
-//! A fault that is short of memory is called again when its thread has reclaimed. Where only free memory and charges can have
-//! changed in between, what is known about the page still holds, and is kept in its [`FaultState`].
+//! A fault that is short of memory is called again when its thread has reclaimed. If only free memory and charges can have changed in
+//! between, the facts about the page still hold, and are kept in its [`FaultState`].
 
 use super::{FaultOutcome, FaultState, Step, allocate};
 use crate::cgroup::CgroupId;
@@ -26,7 +26,7 @@ pub(super) struct Missing {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Contents {
     Zeroes,
-    /// Its entry alone refers to the slot, on a synchronous device. The slot is given up.
+    /// Only its own entry refers to the slot, on a synchronous device. The slot is given up.
     Swapped {
         slot: SlotId,
         shadow: Option<u64>,

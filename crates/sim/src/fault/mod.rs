@@ -1,8 +1,8 @@
 //! The kernel's paths that bring pages in and let them go without reclaim: page faults, `read()` and `write()`, layout
 //! changes, fork, exit, write-back (docs/spec/classic-lru.md#s3, #s9; `docs/mechanism/machine.md#faults`).
 //!
-//! Nothing here sleeps. A path that must wait or reclaim says so in its [`FaultOutcome`] and is called again with the same
-//! arguments afterwards; [`FaultState`] remembers what was counted and done.
+//! Nothing here sleeps. A path that must wait or reclaim returns that in its [`FaultOutcome`] and is called again with the same arguments
+//! afterwards; [`FaultState`] remembers the counts and finished work.
 
 mod advise;
 mod allocate;
@@ -49,7 +49,7 @@ use isotherm_units::access::{Backing, FileKind, Sharing};
 use missing::{Contents, Missing};
 use window::Window;
 
-/// How far a fault or a system call came.
+/// How far a fault or a system call got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOutcome {
     /// Over: the access will succeed.
@@ -70,7 +70,7 @@ pub enum FaultOutcome {
     Huge,
     /// No memory: reclaim, then call again.
     Short(Shortage),
-    /// Nothing is mapped there, or it lies behind the end of its file: the process dies.
+    /// No memory is mapped there, or it lies behind the end of its file: the process dies.
     Bad {
         /// Virtual page.
         page: u64,
@@ -112,7 +112,7 @@ struct Current {
     paid: bool,
     /// The page was looked up in its cache before: readahead state does not move again.
     tried: bool,
-    /// A readahead window was planned: a second read of the page goes alone.
+    /// A readahead window was planned: a second read of the page has no window.
     planned: bool,
 }
 
@@ -121,7 +121,7 @@ impl FaultState {
     pub fn on(node: NodeId) -> Self {
         Self { node, policy: MemoryPolicy::Preferred, ..Self::default() }
     }
-    /// A thread that takes memory of `node` alone.
+    /// A thread that only takes memory of `node`.
     pub fn bound_to(node: NodeId) -> Self {
         Self { node, policy: MemoryPolicy::Bound, ..Self::default() }
     }
@@ -132,8 +132,8 @@ impl FaultState {
         }
     }
 
-    /// The thread went on without calling [`fault`] again, because the access it waited for succeeded meanwhile (another
-    /// thread was faster): its next fault is a new one.
+    /// The thread went on without calling [`fault`] again, because the access it waited for succeeded in between (another thread was
+    /// faster): its next fault is a new one.
     pub fn moved_on(&mut self) {
         if self.call.is_none() {
             self.current = None;
@@ -204,7 +204,7 @@ impl Faulting<'_> {
     }
 }
 
-/// One call of a fault: everything it works on.
+/// Everything that one call of a fault works on.
 struct Faulting<'a> {
     memory: &'a mut Memory,
     policy: &'a mut dyn ReclaimPolicy,

@@ -11,7 +11,7 @@ use isotherm_units::access::{Advice, Backing, Channel, FileKind, LayoutChange, M
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;
 
-/// One step; numbers are taken modulo what there is.
+/// One step; numbers are taken modulo the number of objects.
 #[derive(Clone, Debug)]
 enum Step {
     Touch {
@@ -51,7 +51,7 @@ enum Step {
         pages: u64,
         advice: Advice,
     },
-    /// Moves pages of a process to other frames, after one of them was pinned.
+    /// Moves pages of a process to other frames, after one page was pinned.
     Migrate {
         process: usize,
         start: u64,
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// Each resident page of the range goes to another frame or says why not; nothing is lost on the way.
+    /// Each resident page of the range goes to another frame or gives a reason; no page is lost on the way.
     fn migrate(&mut self, space: SpaceId, pages: PageRange, pinned: Option<u64>, mode: MigrateMode) {
         let rig = &mut self.rig;
         let frame_at = |rig: &Rig, page| rig.memory.space(space).table.frame_at(page);

@@ -15,7 +15,7 @@ const NEEDED_ELSEWHERE: [Flag; 5] = [Flag::FileOwned, Flag::Shared, Flag::SwapCa
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recency {
     Meant,
-    /// Not after `MADV_RANDOM` or `MADV_SEQUENTIAL`.
+    /// Accesses do not count, after `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     Ignored,
 }
 
@@ -28,8 +28,8 @@ impl Recency {
     }
 }
 
-/// Empties one entry. The page or slot behind it is freed if nothing else needs it. A file page stays in the page cache: it
-/// becomes dirty if the entry was, and young if the entry was and `recency` says that this counts.
+/// Empties one entry. The page or slot of the entry is freed if it is not needed elsewhere. A file page stays in the page cache: it becomes
+/// dirty if the entry was, and young if the entry was and `recency` says that this counts.
 pub(super) fn zap(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -40,8 +40,7 @@ pub(super) fn zap(
     zap_run(memory, policy, space, &[dense], recency);
 }
 
-/// The same for several pages. What is booked for private pages that follow each other (charge, residency, CPU time) is booked
-/// together.
+/// The same for several pages. The bookkeeping for consecutive private pages (charge, residency, CPU time) is done together.
 pub(super) fn zap_run(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -92,7 +91,8 @@ impl Run {
     }
 }
 
-/// `dense` of `space` held no private page that goes with its entry. That was taken from the table, and was young and dirty or not.
+/// `dense` of `space` held no private page, which would be freed together with its entry. That was taken from the table, and was young and
+/// dirty or not.
 fn zap_shared(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -123,7 +123,7 @@ fn zap_shared(
     }
 }
 
-/// An entry that referred to `slot` is gone.
+/// An entry that referred to `slot` was removed.
 fn drop_slot_entry(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -139,8 +139,8 @@ fn drop_slot_entry(
     }
 }
 
-/// `dense` of `space` does not refer to the anonymous page `frame` any more, neither as a page nor as its slot. Frees it if no
-/// other entry does, else hands it to a process whose entry does.
+/// `dense` of `space` does not refer to the anonymous page `frame` any more, neither as a page nor as its slot. Frees the page if no other
+/// entry refers to it, else hands it to a process whose entry does.
 pub(super) fn anonymous_unmapped(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

@@ -130,7 +130,7 @@ impl Faulting<'_> {
         planned
     }
 
-    /// Maps the page of `slot`; gives the slot back where the rules say so.
+    /// Maps the page of `slot`; gives the slot back if the rules ask for that.
     fn map_swapped(&mut self, slot: SlotId, frame: FrameId) -> Step {
         if self.need == Need::Write {
             self.policy.insert_waiting(self.memory);

@@ -1,8 +1,8 @@
 //! Reading ahead, page by page: a window that survives shortages.
 //!
-//! A window is planned once and then read in order. When a page of it finds no memory, what was taken so far is submitted and
-//! the thread reclaims; called again, it goes on where it stopped. Swap windows insist (as the kernel's swap readahead
-//! reclaims like any allocation); file windows give up after one reclaim that did not help.
+//! A window is planned once and then read in order. When a page of the window finds no memory, the pages taken so far are submitted and the
+//! thread reclaims; the next call goes on where it stopped. Swap windows insist (as the kernel's swap readahead reclaims like any
+//! allocation); file windows give up after one reclaim that did not help.
 
 use super::{FaultOutcome, FaultState, Faulting, Step, allocate};
 use crate::cgroup::CgroupId;
@@ -14,7 +14,7 @@ use isotherm_units::PageRange;
 /// Pages that are still to be read.
 #[derive(Clone, Debug)]
 pub(super) enum Window {
-    /// From swap, in this order; the last ones first.
+    /// Slots in swap, in this order; the last ones first.
     Swap(Vec<Planned>),
     File(FileWindow),
 }
@@ -45,7 +45,7 @@ impl Faulting<'_> {
     }
 }
 
-/// Reads what is left of the thread's window, if it has one.
+/// Reads the rest of the thread's window, if it has one.
 pub(super) fn continue_window(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, state: &mut FaultState) -> Step {
     match state.window.take() {
         None => Ok(()),
@@ -96,7 +96,7 @@ fn read_slots(
     outcome
 }
 
-/// Puts a page for `planned.slot` into the swap cache and on the policy's lists. It holds nothing yet.
+/// Puts a page for `planned.slot` into the swap cache and on the policy's lists. The page holds no data yet.
 pub(super) fn add_swap_page(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -162,7 +162,7 @@ fn read_pages(
     outcome
 }
 
-/// Puts a new page of a file into the page cache and on the policy's lists. It holds nothing yet.
+/// Puts a new page of a file into the page cache and on the policy's lists. The page holds no data yet.
 pub(super) fn add_file_page(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

@@ -1,7 +1,7 @@
 //! Dirty file pages on their way to the disk: the flusher (docs/spec/classic-lru.md#s3-4).
 //!
-//! As in Linux a file is written as a whole once its oldest dirty page is 30 s old; the flusher checks every 5 s, or
-//! when reclaim wakes it because it finds nothing but dirty pages. Not modelled: throttling of writers by dirty ratios.
+//! As in Linux a file is written as a whole once its oldest dirty page is 30 s old; the flusher checks every 5 s, or when reclaim wakes it
+//! because it finds only dirty pages. Not modelled: throttling of writers by dirty ratios.
 
 use crate::memory::{CachePage, FileId, Flag, FrameId, Memory, PageOwner};
 use isotherm_units::access::FileKind;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Age at which dirty pages are written (`dirty_expire_centisecs`).
 const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
 
-/// Which file pages are dirty and not being written.
+/// File pages that are dirty and not being written.
 #[derive(Clone, Debug, Default)]
 pub struct Flusher {
     dirty: BTreeMap<FileId, DirtyFile>,
@@ -19,7 +19,7 @@ pub struct Flusher {
 
 #[derive(Clone, Debug)]
 struct DirtyFile {
-    /// When the first of them became dirty.
+    /// Time at which the oldest of them became dirty.
     since: Instant,
     pages: BTreeSet<u32>,
 }
@@ -36,7 +36,7 @@ impl Flusher {
     }
 }
 
-/// What the flusher does every 5 s: writes the files whose dirty pages are old enough.
+/// Work of the flusher every 5 s: writes the files whose dirty pages are old enough.
 pub fn flush_old(memory: &mut Memory) {
     let now = memory.now;
     let old = memory.flusher.dirty.iter().filter(|(_, dirty)| now.since(dirty.since) >= DIRTY_EXPIRE);
@@ -56,8 +56,7 @@ impl Memory {
         }
     }
 
-    /// Begins to write all dirty file pages, whatever their age: reclaim found too many of them. The CPU time is the
-    /// flusher's, not the caller's.
+    /// Begins to write all dirty file pages, of any age: reclaim found too many of them. The CPU time is the flusher's, not the caller's.
     pub fn wake_flusher(&mut self) {
         let ledger = self.ledger;
         let files: Vec<FileId> = self.flusher.dirty.keys().copied().collect();

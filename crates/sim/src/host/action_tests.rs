@@ -243,8 +243,8 @@ fn every_question_about_pages_is_answered() {
     assert_eq!(stage.apply_through(PageFilters::default(), Action::Stat, at(file)), (0, 0), "its frame is free");
 }
 
-/// The test takes away what it finds: through any mapping, by a mark that was taken away, and once for a huge page. A page that
-/// was never tested counts as young.
+/// The test clears each access that it finds: through any mapping, by a cleared mark, and once for a huge page. A page that was never
+/// tested counts as young.
 #[test]
 fn young_pages_are_young_once() {
     let mut stage = Stage::new("classic", DeviceKind::Zram);
@@ -513,7 +513,7 @@ fn gauges_read_nodes_lists_groups_and_stalls() {
     assert!(matches!(stage.node_bytes(target, &ranges), Err(HostError::NotHere(_))));
 }
 
-/// In ns: a try, the visit of each frame, and what is done to each page.
+/// In ns: a try, the visit of each frame, and the action on each page.
 #[test]
 fn work_is_paid_for() {
     let (mut stage, space, target) = written("classic", DeviceKind::Zram, 100);

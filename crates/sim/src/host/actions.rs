@@ -1,4 +1,4 @@
-//! Actions of schemes: which there are, and what each does to page frames (docs/spec/schemes.md#s10).
+//! Actions of schemes: the supported ones, and the effect of each on page frames (docs/spec/schemes.md#s10).
 //!
 //! A huge page maps 512 frames that are on lists one by one and need not lie together. So a walk over physical memory
 //! treats each frame inside the range, 4 KiB at a time; only questions about a folio answer for the whole huge page.
@@ -19,7 +19,7 @@ use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
 
 impl MemoryHost<'_> {
-    /// What schemes can do to `target`.
+    /// Actions that schemes can apply to `target`.
     pub(super) fn offers(&self, target: HostTarget) -> SchemeCapabilities {
         use FilterType as Type;
         let is_physical = target == HostTarget::Physical;
@@ -35,7 +35,7 @@ impl MemoryHost<'_> {
         SchemeCapabilities { actions, filtered_actions, filters }
     }
 
-    /// What is missing for `action`, if it is not possible.
+    /// The feature that is missing for `action`, if it is not possible.
     fn refusal(&self, target: HostTarget, action: Action) -> Option<&'static str> {
         let unless = |can: bool, needs| (!can).then_some(needs);
         let is_physical = target == HostTarget::Physical;
@@ -139,7 +139,7 @@ impl MemoryHost<'_> {
         filter.admit(bytes, |test| self.holds(&folio, test, young))
     }
 
-    /// Reclaims pages that are on lists, used or not. Returns how many are free now: those that are being written go when
+    /// Reclaims pages that are on lists, used or not. Returns the number of pages that are free now: pages under write-back are freed when
     /// reclaim meets them again.
     fn page_out(&mut self, frames: &[FrameId]) -> u64 {
         let memory = &mut *self.memory;
@@ -181,7 +181,7 @@ impl MemoryHost<'_> {
         *(if slots.total() == 0 { &mut untreated.no_swap } else { &mut untreated.swap_full }) += bytes;
     }
 
-    /// The machine's frames in a range of physical memory, those that it only touches included.
+    /// The machine's frames in a range of physical memory, including frames that the range covers only in part.
     pub(super) fn frames_in(&self, range: AddressRange) -> impl Iterator<Item = FrameId> + use<> {
         let nr_frames = u32::try_from(self.memory.frames.len()).expect("frames are numbered in 32 bits");
         let clamp = |number: u64| u32::try_from(number).map_or(nr_frames, |number| number.min(nr_frames));

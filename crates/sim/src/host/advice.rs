@@ -43,7 +43,7 @@ impl MemoryHost<'_> {
         Ok(if is_mapped && is_done { order.range.len() } else { 0 })
     }
 
-    /// Finds the mappings of a range. Whether they leave no hole.
+    /// Finds the mappings of a range. Whether the mappings leave no hole.
     fn look_up(&mut self, space: SpaceId, range: PageRange) -> bool {
         let vmas = self.memory.space(space).vmas.iter().filter(|vma| vma.pages().overlaps(range));
         let (nr_vmas, nr_mapped) = vmas
@@ -52,7 +52,7 @@ impl MemoryHost<'_> {
         nr_mapped == range.len()
     }
 
-    /// Does to the mapped parts of a range what `madvise` of that name does. Whether it succeeded there.
+    /// Does to the mapped parts of a range what `madvise` of that name does. Returns whether it succeeded there.
     fn advise(&mut self, space: SpaceId, range: PageRange, action: Action, untreated: &mut Untreated) -> bool {
         let Self { memory, policy, .. } = self;
         let advice = match action {

@@ -1,4 +1,4 @@
-//! What designs of compaction ask: free blocks of zones, how busy a node is, and passes over a zone.
+//! Requests of compaction designs: free blocks of zones, load of a node, and passes over a zone.
 
 use super::MemoryHost;
 use crate::cgroup::CgroupId;
@@ -37,7 +37,7 @@ impl MemoryHost<'_> {
         &self.memory.nodes.get(node).zones[zone]
     }
 
-    /// Free blocks of all zones. Passes that are not over give back what they hold.
+    /// Free blocks of all zones. Passes that are not over give back the pages that they hold.
     pub(super) fn report_zones(&mut self, out: &mut Vec<ZoneState>) {
         let nodes: Vec<NodeId> = self.memory.nodes.ids().collect();
         for node in nodes {
@@ -80,7 +80,7 @@ impl MemoryHost<'_> {
         })
     }
 
-    /// Some of a pass over a zone.
+    /// A part of a pass over a zone.
     pub(super) fn compact_some(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
         let place = self.place(step.zone)?;
         let (node, zone) = place;

@@ -1,4 +1,4 @@
-//! What hosts answer designs of compaction: the kernel's own results through the calls of a host.
+//! Answers of hosts to compaction designs: the kernel's own results through the calls of a host.
 
 use super::stage::{FRAMES, Stage};
 use crate::memory::{Memory, NodeId};

@@ -10,7 +10,7 @@ use isotherm_units::PageRange;
 
 const PAGE: u64 = 4096;
 
-/// A process of 1024 pages, the first 512 of them written, and one that has ended.
+/// A process of 1024 pages, the first 512 of them written, and a process that has ended.
 fn stage(policy: &str) -> (Stage, Fixture) {
     let mut stage = Stage::with_nodes(policy, DeviceKind::Zram, &[FRAMES, FRAMES]);
     let (space, process) = stage.process(1024);

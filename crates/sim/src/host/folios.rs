@@ -1,4 +1,4 @@
-//! What filters may ask about a folio.
+//! Facts about a folio that filters may ask for.
 
 use super::{MemoryHost, Wish};
 use crate::memory::{Flag, FrameId, Memory};
@@ -16,8 +16,7 @@ pub(super) struct Folio {
     pub(super) block: Option<(SpaceId, u64)>,
 }
 
-/// Huge pages that were asked whether they are young, with the answer: it holds for all their frames, and asking took the
-/// accessed bit away.
+/// Huge pages that were asked whether they are young, with the answer: it holds for all their frames, and asking cleared the accessed bit.
 pub(super) type YoungBlocks = BTreeMap<(SpaceId, u64), bool>;
 
 impl Folio {
@@ -53,8 +52,7 @@ impl MemoryHost<'_> {
         }
     }
 
-    /// Whether it was accessed since it was last made old, by whatever made it so; a young one is made old. One that was
-    /// never tested counts as young.
+    /// Whether it was accessed since any caller made it old last; a young one is made old. A folio that was never tested counts as young.
     fn is_young(&mut self, folio: &Folio, young: &mut YoungBlocks) -> bool {
         let number = u64::from(folio.frame.index_u32());
         if let Some(known) = folio.block.and_then(|block| young.get(&block).copied()) {

@@ -9,7 +9,7 @@ use isotherm_core::host::{AddressRange, Gauge, GaugeCapabilities, HostError, Met
 use isotherm_units::PAGE_SHIFT;
 
 impl MemoryHost<'_> {
-    /// What schemes on `target` can read.
+    /// Gauges that schemes on `target` can read.
     pub(super) fn gauges_for(&self, target: HostTarget) -> GaugeCapabilities {
         let mut metrics = vec![
             Metric::SomeMemPsiUs,
@@ -27,7 +27,7 @@ impl MemoryHost<'_> {
         GaugeCapabilities { metrics, free_mem_rate: true }
     }
 
-    /// One number; `None` for what is not there.
+    /// One number; `None` if its object does not exist.
     pub(super) fn read_gauge(&self, gauge: Gauge) -> Result<Option<u64>, HostError> {
         let pages = match gauge {
             Gauge::StallSomeUs => {

@@ -68,8 +68,8 @@ impl MemoryHost<'_> {
         mglru.write_lru_gen(memory, text).err().map(|refusal| Answer::Failed(refusal.to_string()))
     }
 
-    /// Pages of the types that an order is for, in the generations that it names. What a program would know from having read
-    /// them; no cost is charged for it here.
+    /// Pages of the types that an order is for, in the generations that it names. Pages that a program would know of after reading the
+    /// generations; no cost is charged for it here.
     fn pages_up_to(&mut self, order: &Eviction) -> u64 {
         let Some((mglru, memory)) = self.generations() else { return 0 };
         let Lruvec { memcg, node } = order.lruvec;

@@ -1,4 +1,4 @@
-//! What a tool reads of the machine's generations, and what its commands do to them: the answers of docs/spec/mglru.md#s14-2.
+//! Numbers that a tool reads of the machine's generations, and the effects of its commands: the answers of docs/spec/mglru.md#s14-2.
 
 use super::stage::Stage;
 use crate::costs::Costs;
@@ -49,7 +49,7 @@ fn pass_second(stage: &mut Stage) {
     stage.pass_time(later);
 }
 
-/// Numbers that a tool reads are those of the kernel's text, and the core reads and writes that text byte for byte.
+/// Numbers that a tool reads are the numbers of the kernel's text, and the core reads and writes that text byte for byte.
 #[test]
 fn what_is_read_is_the_text_of_lru_gen() {
     let mut stage = Stage::new("mglru", DeviceKind::Zram);

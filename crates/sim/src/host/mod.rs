@@ -1,4 +1,4 @@
-//! The simulated machine as a host in every role: what a monitor may ask of simulated memory and do to it, and what that costs.
+//! The simulated machine as a host in every role: requests that a monitor may make of simulated memory, and their costs.
 //!
 //! Virtual targets are address spaces; the physical target is all page frames, behind them memory without frames. Clearing a
 //! page's accessed bit follows Linux (docs/spec/monitoring.md#s4): the use that it recorded is left to reclaim as a mark of the
@@ -54,7 +54,7 @@ use serde::Serialize;
 use untouched::Looks;
 pub(crate) use untouched::Samples;
 
-/// What a [`TargetId`] refers to; the number is its index in the list of the host.
+/// The object of a [`TargetId`]; the number is its index in the list of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostTarget {
     /// Virtual memory of a process.
@@ -100,7 +100,7 @@ pub struct MemoryHost<'a> {
 }
 
 impl<'a> MemoryHost<'a> {
-    /// `caches` are those of all processors, none without the model; `targets` are numbered from 0.
+    /// `caches` are the caches of all processors, or empty without the model; `targets` are numbered from 0.
     pub fn new(
         memory: &'a mut Memory,
         policy: &'a mut dyn ReclaimPolicy,
@@ -145,7 +145,7 @@ impl<'a> MemoryHost<'a> {
     }
 }
 
-/// What clears read and what tests read differ in places (docs/spec/monitoring.md#s4, traps), so both say which they are.
+/// Reads by clears and by tests differ in places (docs/spec/monitoring.md#s4, traps), so each request names its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Clear,

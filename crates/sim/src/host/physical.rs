@@ -5,7 +5,7 @@ use crate::memory::{Flag, FrameId, Mapper, PageOwner};
 use crate::mmu::{Entry, Level, PremappedFrames, SpaceId};
 use isotherm_core::host::{Attribute, Level as HostLevel, Seen};
 
-/// What one probe of a page frame found.
+/// Findings of one probe of a page frame.
 pub(super) struct Found {
     pub(super) seen: Seen,
     /// The level of the entry that maps the page.
@@ -21,14 +21,14 @@ impl Found {
 }
 
 impl MemoryHost<'_> {
-    /// One probe of page frame `number`, by its leaves alone.
+    /// Probes page frame `number`, by its leaves only.
     pub(super) fn probe_leaf(&mut self, wish: Wish, number: u64) -> Seen {
         self.probe_frame(wish, number, HostLevel::LEAF).seen
     }
 
-    /// One probe of page frame `number` where it takes no search: the page of one process, mapped by a base entry or not at all,
-    /// or of no process. The result is that of [`probe_frame`](Self::probe_frame) with the leaf as the highest level; the caller
-    /// pays for reading the leaf. `None`: nothing was read.
+    /// Probes page frame `number` if that takes no search: the page of one process, mapped by a base entry or not at all, or of no process.
+    /// The result is that of [`probe_frame`](Self::probe_frame) with the leaf as the highest level; the caller pays for reading the leaf.
+    /// `None`: nothing was read.
     #[inline]
     pub(super) fn probe_plain(&mut self, wish: Wish, number: u64) -> Option<Seen> {
         let frame = self.frame(number)?;
@@ -62,8 +62,7 @@ impl MemoryHost<'_> {
         Some(seen(young || !was_idle))
     }
 
-    /// One probe of page frame `number`. Entries above the leaf, up to `highest`, rule mappings out
-    /// (docs/spec/page-table-profiling.md#s7-3).
+    /// Probes page frame `number`. Entries above the leaf, up to `highest`, rule mappings out (docs/spec/page-table-profiling.md#s7-3).
     pub(super) fn probe_frame(&mut self, wish: Wish, number: u64, highest: HostLevel) -> Found {
         let highest = Level::new(highest.0).map_or(Level::LEAF, |level| level.min(self.memory.mmu.highest_level()));
         let Some(frame) = self.frame(number) else { return self.probe_premapped(wish, number, highest) };
@@ -99,9 +98,8 @@ impl MemoryHost<'_> {
         Found { seen: seen(young || !was_idle), leaf, ended }
     }
 
-    /// The entries above the leaf at `leaf` that maps `page`, from `highest` down: cleared, or read as far as their bits are
-    /// set. Returns the level of the first that is clear, or that of the leaf. Clears are paid for here; the caller pays for the
-    /// last read.
+    /// The entries above the leaf at `leaf` that maps `page`, from `highest` down: cleared, or read as far as their bits are set. Returns
+    /// the level of the first clear entry, or the leaf's level. Clears are paid for here; the caller pays for the last read.
     fn pass_upper(&mut self, wish: Wish, space: SpaceId, page: u64, leaf: Level, highest: Level) -> Level {
         for number in (leaf.number() + 1..=highest.number()).rev() {
             let Some(level) = Level::new(number) else { continue };

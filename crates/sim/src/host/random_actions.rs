@@ -1,5 +1,5 @@
-//! Random sequences of what schemes, programs and reclaim do, under every policy and swap device: all invariants hold after
-//! each step, and in the end only pages and slots of files are left.
+//! Random sequences of actions of schemes, programs and reclaim, under every policy and swap device: all invariants hold after each step,
+//! and in the end only pages and slots of files are left.
 
 use super::stage::{FRAMES, PHYSICAL, Stage};
 use crate::cgroup::CgroupId;
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Pages on lists, counted frame by frame, are what a goal sees of the root group.
+    /// Pages on lists, counted frame by frame, are the pages that a goal sees for the root group.
     fn check_counts(&mut self) {
         let all = AddressRange::new(0, u64::MAX);
         let by_node = self.stage.node_bytes(PHYSICAL, &[all]).unwrap();

@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// Results say what happens.
+    /// Checks that results match the moves.
     fn carry_out(&mut self, space: SpaceId, target: u32, order: &MoveOrder<'_>) {
         let place = |stage: &Stage, address: u64| {
             let frame = stage.frame(space, address >> 12)?;

@@ -1,4 +1,4 @@
-//! A machine of the [kit](crate::testkit) with a host: what monitors and schemes ask of it and do to it.
+//! A machine of the [kit](crate::testkit) with a host: requests of monitors and schemes, and their effects.
 
 use super::{HostTarget, MemoryHost, ProbeCounts};
 use crate::cgroup::CgroupId;
@@ -30,10 +30,10 @@ pub(super) struct Stage {
     pub(super) caches: Vec<Caches>,
     pub(super) targets: Vec<HostTarget>,
     pub(super) counts: ProbeCounts,
-    /// Of migrations.
+    /// Target node, for migrations.
     pub(super) target_nid: Option<NodeId>,
     pub(super) destinations: Vec<Destination>,
-    /// Of `lru-prio`.
+    /// For `lru-prio`: marks pages as accessed.
     pub(super) marks_accessed: bool,
 }
 
@@ -160,7 +160,7 @@ impl Stage {
         (applied.bytes, filter.passed_bytes())
     }
 
-    /// One call of the host; all invariants hold afterwards.
+    /// Makes one call of the host, and checks all invariants afterwards.
     pub(super) fn order(
         &mut self,
         target: u32,

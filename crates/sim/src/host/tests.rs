@@ -83,7 +83,7 @@ impl Rig {
         let table = &self.memory.space(space).table;
         table.is_dirty(table.dense(page).unwrap())
     }
-    /// What physical memory says of a page frame.
+    /// Result of a physical probe of a page frame.
     fn physical(&mut self, frame: u64, wish: Wish) -> Seen {
         let (probe, mut results) = (probe(frame, Level::LEAF), [ProbeResult::default()]);
         match wish {
@@ -134,7 +134,7 @@ fn reclaim_does_not_lose_what_a_monitor_cleared() {
     assert_eq!(rig.test(5, Level::LEAF), (Seen::Idle, 0));
 }
 
-/// docs/spec/monitoring.md#s4: a page is accessed as well if a use of it was met since it was marked.
+/// docs/spec/monitoring.md#s4: a page also counts as accessed if a use of it was met since it was marked.
 #[test]
 fn a_use_through_a_descriptor_is_seen() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());
@@ -212,7 +212,7 @@ fn upper_entries_rule_frames_out() {
     assert_eq!(ask(&mut rig, Wish::Test), (Seen::Accessed, 0, Some(0)), "the other ruled out its own mapping only");
 }
 
-/// With the filter the answers are those of leaves alone, whatever was used in between.
+/// With the filter the answers are those of leaves alone, for any accesses in between.
 #[test]
 fn ruling_out_changes_no_answer() {
     let mut random = 1u64;
@@ -281,7 +281,7 @@ fn ground_has_physical_addresses_and_attributes() {
     assert!(matches!(rig.host().has_attribute(FIRST, Attribute::Anon, &[], &mut []), Err(HostError::NotHere(_))));
 }
 
-/// T1: clearing the accessed bit never loses a store, whatever the kind of entry.
+/// T1: clearing the accessed bit never loses a store, for any kind of entry.
 #[test]
 fn t1_a_clear_keeps_the_dirty_bit() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());

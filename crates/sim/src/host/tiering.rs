@@ -1,4 +1,4 @@
-//! What promotion between tiers asks of simulated memory: areas, scans of accessed bits, nodes of pages, moves.
+//! Requests of promotion between tiers to simulated memory: areas, scans of accessed bits, nodes of pages, moves.
 
 use super::folios::{Folio, YoungBlocks};
 use super::{HostTarget, MemoryHost};
@@ -15,7 +15,7 @@ use isotherm_units::access::Backing;
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 use std::collections::BTreeMap;
 
-/// Why pages of a policy cannot be moved.
+/// Why pages of a baseline cannot be moved.
 const BASELINE: &str = "page-exact baselines know pages by their frames, which a move would change";
 
 impl MemoryHost<'_> {
@@ -98,7 +98,7 @@ impl MemoryHost<'_> {
         Scanned { next, spent: Duration::from_ns(self.memory.ledger.peek() - before) }
     }
 
-    /// The first entry of the range that holds nothing: what is in swap is no hole.
+    /// The first empty entry of the range; an entry of a swapped-out page is not empty.
     fn first_hole(&self, space: SpaceId, range: PageRange) -> Option<u64> {
         let table = &self.memory.space(space).table;
         (range.start..range.end).find(|&page| table.dense(page).is_none_or(|dense| table.entry(dense) == Entry::None))
@@ -193,8 +193,7 @@ impl MemoryHost<'_> {
         Ok(Duration::from_ns(self.memory.ledger.peek() - before))
     }
 
-    /// Moves the pages in these frames to a node, those of huge pages as a whole (`migrate_hot` and `migrate_cold` of physical
-    /// memory). Bytes moved.
+    /// Moves the pages in these frames to a node, huge pages as a whole (`migrate_hot` and `migrate_cold` of physical memory). Bytes moved.
     pub(super) fn migrate_frames(&mut self, frames: &[FrameId], to: Option<HostNode>) -> Result<u64, HostError> {
         let to = to.ok_or_else(|| HostError::Failed("migration needs a target node (`target_nid`)".to_owned()))?;
         let mut folios: Vec<FrameId> = Vec::with_capacity(frames.len());
@@ -208,8 +207,7 @@ impl MemoryHost<'_> {
         self.move_all(&folios, to)
     }
 
-    /// Moves pages that a process maps to one node, or by turns to several (`migrate_hot` and `migrate_cold` of a process). Bytes
-    /// moved.
+    /// Moves pages that a process maps to one node, or alternately to several (`migrate_hot` and `migrate_cold` of a process). Bytes moved.
     pub(super) fn migrate_range(
         &mut self,
         space: SpaceId,

@@ -165,7 +165,7 @@ fn the_daemon_finds_what_is_used_and_brings_it_home() {
     }
 }
 
-/// docs/spec/promotion.md#s1-6: at first sight every page counts as accessed, and the walk ends at the first empty entry.
+/// docs/spec/promotion.md#s1-6: in its first scan every page counts as accessed, and the walk ends at the first empty entry.
 #[test]
 fn v0_takes_every_page_at_first_sight_up_to_the_first_hole() {
     let mut stage = stage();

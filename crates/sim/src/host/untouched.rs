@@ -1,8 +1,8 @@
-//! Samples that need no test of every probe: what was used since accessed bits were cleared is known, mostly nothing.
+//! Samples that need no test of every probe: the pages used since accessed bits were cleared are known, mostly none.
 //!
-//! A monitor clears bits at the end of a tick and tests them at the beginning of the next. Where nothing
-//! [stirred](crate::memory::Memory::stir) memory in between, a test takes the same walks and pays for them as the clear did. It
-//! finds the cleared entries idle, except for the pages that programs [touched](crate::memory::Memory::note_touches).
+//! A monitor clears bits at the end of a tick and tests them at the beginning of the next. If nothing
+//! [stirred](crate::memory::Memory::stir) memory in between, a test takes the same walks and pays for them as the clear did. It finds the
+//! cleared entries idle, except for the pages that programs [touched](crate::memory::Memory::note_touches).
 
 use super::{HostTarget, MemoryHost, Wish};
 use crate::mmu::SpaceId;
@@ -27,17 +27,17 @@ struct Sample {
     tests: [u64; 5],
 }
 
-/// What some probes have met.
+/// Results of several probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Looks {
     /// An entry that could not be read.
     pub(super) is_passed_over: bool,
-    /// An entry above the leaf that maps something.
+    /// An entry above the leaf that maps memory.
     pub(super) is_upper: bool,
 }
 
 impl MemoryHost<'_> {
-    /// After a clear; `ns` and `clears` are what was spent and counted before it. Remembers it if a test could read nothing else.
+    /// Called after a clear; `ns` and `clears` are the time and the count before it. Remembers it if a test would read the same entries.
     pub(super) fn remember(&mut self, target: TargetId, probes: &[Probe], looks: Looks, (ns, clears): (u64, [u64; 5])) {
         let Some(Samples(samples)) = &mut self.samples else { return };
         samples.retain(|sample| sample.target != target);
@@ -90,7 +90,7 @@ impl MemoryHost<'_> {
         Ok(true)
     }
 
-    /// Reads the probed pages that may have been touched, at no cost. `false`: one of them is not known.
+    /// Reads the probed pages that may have been touched, at no cost. `false`: one of them is unknown.
     fn find_touched(
         &mut self,
         id: TargetId,

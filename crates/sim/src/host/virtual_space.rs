@@ -11,8 +11,8 @@ impl MemoryHost<'_> {
         owner.huge_blocks.is_empty() && owner.table.premapped().is_none()
     }
 
-    /// One probe of the leaf at `page` of a [plain](Self::is_plain) space. Its result, and where the walk ended, are those of
-    /// [`probe_space`](Self::probe_space); the caller books cost and counts. `None`: nothing was read.
+    /// Probes the leaf at `page` of a [plain](Self::is_plain) space. The result, and the level where the walk ended, are those of
+    /// [`probe_space`](Self::probe_space); the caller adds cost and counts. `None`: nothing was read.
     #[inline]
     pub(super) fn probe_plain_page(&mut self, wish: Wish, space: SpaceId, page: u64) -> Option<(Seen, Level)> {
         let table = &self.memory.space(space).table;
@@ -23,7 +23,7 @@ impl MemoryHost<'_> {
         Some((Seen::NotMapped, if table.has_leaf_table(dense) { Level::LEAF } else { Level::PMD }))
     }
 
-    /// One probe at `page`. Returns what was seen, and the level of the entry where the walk ended.
+    /// Probes `page`. Returns the result, and the level of the entry where the walk ended.
     pub(super) fn probe_space(&mut self, wish: Wish, space: SpaceId, page: u64, wanted: HostLevel) -> (Seen, Level) {
         let highest = self.memory.mmu.highest_level();
         let exists = |level: &Level| level.number() < self.memory.mmu.levels;

@@ -10,7 +10,7 @@ use isotherm_units::{Instant, PAGE_BYTES};
 const LINE_BYTES: u64 = 64;
 /// Load is measured over such a span and sets latencies for the next one.
 const WINDOW_NS: u64 = 1_000_000;
-/// Load beyond this, in ppm, does not raise latency further: at 95 % it is twenty times that of an idle node.
+/// Load above this, in ppm, does not raise latency further: at 95 % it is twenty times the latency of an idle node.
 const LOAD_MAX_PPM: u64 = 950_000;
 
 /// Latencies by class, and the load of each.
@@ -26,7 +26,7 @@ pub(super) struct AccessCosts {
     now_ns: [u64; CLASSES_MAX],
     /// Accesses of all programs so far.
     pub(super) hits: Hits,
-    /// Their cache lines.
+    /// Cache lines of the accesses.
     lines: Hits,
     load: Option<Load>,
 }
@@ -36,7 +36,7 @@ pub(super) struct AccessCosts {
 struct Load {
     /// Bytes that a class moves in a window; 0: no limit.
     window_bytes: [u64; CLASSES_MAX],
-    /// In this window so far.
+    /// Bytes in this window so far.
     used_bytes: [u64; CLASSES_MAX],
     window_ends_ns: u64,
 }
@@ -78,8 +78,8 @@ impl AccessCosts {
         }
     }
 
-    /// The clock of a thread that plays from `now_ns` to `until_ns`. A recording holds the latency of DRAM already, or that of
-    /// the fastest memory where that is faster: it pays the additional cost of its pages.
+    /// The clock of a thread that plays from `now_ns` to `until_ns`. A recording already includes the latency of DRAM, or of the fastest
+    /// memory if that is faster: the thread pays the additional cost of its pages.
     #[inline]
     pub(super) fn pace(&mut self, timing: Timing, now_ns: u64, until_ns: u64) -> Pace {
         self.end_window(now_ns);
@@ -110,7 +110,7 @@ impl AccessCosts {
         }
     }
 
-    /// Whether a thread's cost stays the same until it touches something.
+    /// Whether a thread's cost stays the same until it touches a page.
     #[inline]
     pub(super) const fn is_steady(&self) -> bool {
         self.load.is_none()

@@ -10,9 +10,9 @@ use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tie
 use isotherm_units::{Duration, Instant, PAGE_SHIFT};
 
 impl Machine {
-    /// A thread of a program comes to its next stretch, and takes what flushes of its translations it was asked for meanwhile. As others
-    /// may be up to a step ahead, they come all at once. Those that met it in a hint fault made that longer: they count there too, by
-    /// the share of its last stretch.
+    /// A thread of a program comes to its next stretch, and handles the flushes of its translations that were requested since. Because
+    /// others may be up to a step ahead, the flushes come all at once. Flushes that interrupted a hint fault made that fault longer: they
+    /// count there too, by the share of its last stretch.
     pub(super) fn answer_flushes(&mut self, user: &mut UserTask, now: &mut Instant) {
         let asked = self.memory.space(user.space).shootdowns - user.flushes_seen;
         if asked == 0 {
@@ -53,7 +53,7 @@ impl Machine {
         *now += Duration::from_ns(ns);
     }
 
-    /// Handles the fault at `page` if that is mapped and was only made inaccessible. `false`: it is another fault.
+    /// Handles the fault at `page` if the page is mapped and was only made inaccessible. `false`: it is a fault of another kind.
     pub(super) fn hint_fault(&mut self, id: TaskId, user: &UserTask, page: u64, now: Instant) -> bool {
         if self.tiering.balancer.is_none() {
             return false;
@@ -71,7 +71,7 @@ impl Machine {
         true
     }
 
-    /// Moves the folio at `page` in the running thread's time. Its new frame.
+    /// Moves the folio at `page` in the running thread's time. Returns its new frame.
     fn move_one(&mut self, space: SpaceId, page: u64, to: NodeId) -> Option<crate::memory::FrameId> {
         let order = MoveOrder {
             pages: &[page << PAGE_SHIFT],

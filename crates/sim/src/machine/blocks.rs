@@ -16,11 +16,11 @@ pub(super) struct Taking {
     taken: u64,
     failed: u64,
     current: Option<HugeAllocation>,
-    /// Free blocks were tried, and are not to be tried alone again.
+    /// Free blocks were tried, and are not to be tried again by themselves.
     is_fallback: bool,
 }
 
-/// What follows a step of a thread's allocation.
+/// Consequence of a step of a thread's allocation.
 pub(super) enum BlockStep {
     GoOn,
     Wait(Instant),
@@ -54,7 +54,7 @@ impl Taking {
 }
 
 impl Machine {
-    /// One step of the huge page that a thread makes for its fault.
+    /// One step of the allocation of a huge page for a thread's fault.
     pub(super) fn huge_step(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> BlockStep {
         self.set_stall(id, true, *now);
         self.memory.now = *now;
@@ -82,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// A program asks for memory of the kernel, gives some back, or reads what the kernel counted.
+    /// A program asks for memory of the kernel, gives some back, or reads the kernel's counters.
     ///
     /// # Errors
     /// A block larger than there are.
@@ -202,7 +202,7 @@ impl Machine {
         None
     }
 
-    /// kswapd of a node goes to sleep: kcompactd takes over what was asked for, and hints of page blocks are forgotten.
+    /// kswapd of a node goes to sleep: kcompactd takes over the waiting requests, and hints of page blocks are forgotten.
     pub(super) fn kswapd_sleeps(&mut self, node: NodeId, now: Instant) {
         self.memory.note_kswapd(node, false);
         for zone in 0..self.memory.nodes.get(node).zones.len() {
@@ -211,7 +211,7 @@ impl Machine {
         self.serve_kcompactd(node, now);
     }
 
-    /// Hands what was asked for to kcompactd.
+    /// Hands the waiting requests to kcompactd.
     pub(super) fn serve_kcompactd(&mut self, node: NodeId, now: Instant) {
         let order = std::mem::take(&mut self.memory.kcompactd_wanted[node.index()]);
         if order > 0 {

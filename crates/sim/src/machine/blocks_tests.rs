@@ -1,4 +1,4 @@
-//! Huge pages that have to be made, in whole machines: who pays, who waits, and what is left.
+//! Huge pages that have to be made, in whole machines: who pays, who waits, and the memory that is left.
 
 use super::tests::{config, program, script};
 use super::*;
@@ -44,8 +44,8 @@ fn count(outcome: &Outcome, counter: Counter) -> u64 {
     outcome.system().counters.get(counter)
 }
 
-/// A driver takes huge pages in fragmented memory, as the original does: first what is free, then what it makes. A program that
-/// uses what is left of the memory waits for pages on their way, and loses nothing else.
+/// A driver takes huge pages in fragmented memory, as the original does: first free ones, then ones that it makes. A program that uses the
+/// rest of the memory waits for pages in flight, and loses nothing else.
 #[test]
 fn a_driver_makes_huge_pages_and_others_wait_for_their_pages() {
     for policy in ["classic", "mglru"] {

@@ -66,7 +66,7 @@ pub enum SimError {
         /// Index in the program.
         process: usize,
     },
-    /// A daemon's configuration makes no sense here, or it needs something that the machine lacks.
+    /// A daemon's configuration is invalid here, or it needs a feature that the machine lacks.
     #[error("{kind} `{name}`: {source}")]
     Daemon { kind: Kind, name: String, source: super::DriverError },
     /// A planned write to a file of the Multi-Gen LRU was refused.
@@ -78,13 +78,13 @@ pub enum SimError {
         text: String,
         source: Refusal,
     },
-    /// The policy over the tiers of memory makes no sense.
+    /// The policy over the tiers of memory is invalid.
     #[error("[tiering] {0}")]
     Tiering(#[source] ConfigError),
-    /// The scan daemon lacks something on this machine.
+    /// The scan daemon lacks a feature on this machine.
     #[error("[tiering] {0}")]
     Promotion(#[source] Box<isotherm_core::promotion::PromotionError>),
-    /// A daemon does not take what is written while it runs.
+    /// A daemon does not take a control that is written while it runs.
     #[error("`{name}`: {why}")]
     Control {
         /// Name of the daemon.
@@ -107,7 +107,7 @@ pub enum SimError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramId(pub usize);
 
-/// Collects what a machine is made of.
+/// Collects the parts of a machine.
 pub struct MachineBuilder {
     pub(super) machine: Machine,
 }
@@ -205,7 +205,7 @@ impl MachineBuilder {
         self.machine.memory.cgroups.set(cgroup, knob, value);
     }
 
-    /// Adds a program that runs in `cgroup`. It starts when a plan says so.
+    /// Adds a program that runs in `cgroup`. It starts at an event of a plan.
     ///
     /// # Errors
     /// Too many files, or a policy that must know the future gets a program that does not.
@@ -244,7 +244,7 @@ impl MachineBuilder {
         Ok(ProgramId(id))
     }
 
-    /// Binds a program's memory to a node (`MPOL_BIND`): it comes from nowhere else, and only reclaim moves it, down a tier.
+    /// Binds a program's memory to a node (`MPOL_BIND`): all its memory comes from there, and only reclaim moves it, down a tier.
     ///
     /// # Errors
     /// A node that the machine does not have.
@@ -265,7 +265,7 @@ impl MachineBuilder {
         self.plan(Plan { at, every: None, action: Action::Start(program.0) });
     }
 
-    /// Takes a row of the time series after each such span.
+    /// Takes a row of the time series after each span of this length.
     pub fn record_series(&mut self, every: Duration) {
         self.machine.series_every = Some(every);
     }
@@ -326,7 +326,7 @@ impl Machine {
         id
     }
 
-    /// Makes the tasks of a program and starts those that begin with it.
+    /// Makes the tasks of a program and starts tasks that begin with it.
     pub(super) fn start_program(&mut self, program: usize, now: Instant) -> Result<(), SimError> {
         if self.programs[program].started.is_some() {
             return Ok(());
@@ -526,7 +526,7 @@ impl Machine {
         outcome
     }
 
-    /// Books what still runs when the run ends.
+    /// Accounts for tasks that still run when the run ends.
     fn end_running(&mut self, now: Instant) {
         for index in 0..self.programs.len() {
             if self.programs[index].started.is_some() && self.programs[index].ended.is_none() {

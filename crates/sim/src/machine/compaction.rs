@@ -14,7 +14,7 @@ use serde::Serialize;
 /// A zone that a daemon has finished with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CompactionRun {
-    /// When it was over.
+    /// End of the run.
     pub at_ns: u64,
     /// Number of the zone in its node.
     pub zone: u8,
@@ -27,11 +27,11 @@ pub struct CompactionRun {
     pub pages_scanned: u64,
     /// Page blocks that became wholly free.
     pub blocks_freed: u64,
-    /// Waits of tasks for pages on their way, as far as they were known by then.
+    /// Waits of tasks for pages in flight, as far as they were known by then.
     pub stall_ns: u64,
 }
 
-/// What a daemon did and what it cost.
+/// Work of a daemon and its costs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CompactionOutcome {
     pub name: String,
@@ -41,7 +41,7 @@ pub struct CompactionOutcome {
     pub cpu_ns: u64,
     /// How often it was woken.
     pub wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub late_ns: u64,
     /// Checks of the node.
     pub checks: u64,
@@ -50,13 +50,13 @@ pub struct CompactionOutcome {
     /// Calls that the machine refused.
     pub refusals: u64,
     pub pages_moved: u64,
-    /// Pages looked at as sources.
+    /// Pages scanned as sources.
     pub pages_scanned: u64,
     /// Page blocks that became wholly free.
     pub blocks_freed: u64,
     /// Zones finished with.
     pub runs: Vec<CompactionRun>,
-    /// All of it as text, with what held it back.
+    /// All counts as text, with the reasons that held it back.
     pub words: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl MachineBuilder {
     /// Adds a daemon that runs `design` on a node, called `name` in results, from the beginning on.
     ///
     /// # Errors
-    /// [`SimError::Daemon`]: a value of the design that makes no sense, or that this machine cannot meet.
+    /// [`SimError::Daemon`]: a value of the design that is invalid, or that this machine cannot meet.
     pub fn compaction(&mut self, name: &str, design: &Design, node: u32) -> Result<(), SimError> {
         let nodes = self.machine.memory.nodes.iter().map(|(_, node)| node.zones.iter().map(Zone::managed).collect());
         let daemon = daemon_on(nodes.collect(), name, design, node)?;
@@ -84,7 +84,7 @@ impl MachineConfig {
     /// Whether [`MachineBuilder::compaction`] would take the daemon, without a machine: that takes memory in proportion to its own.
     ///
     /// # Errors
-    /// As [`MachineBuilder::compaction`], and an impossible machine.
+    /// Errors of [`MachineBuilder::compaction`], and of an impossible machine.
     pub fn check_compaction(&self, name: &str, design: &Design, node: u32) -> Result<(), SimError> {
         self.validate()?;
         let nodes = self.memory_setup().nodes;
@@ -93,7 +93,7 @@ impl MachineConfig {
     }
 }
 
-/// The daemon, if it can work on the node of this number. `nodes`: of each the pages of its zones.
+/// The daemon, if it can work on the node of this number. `nodes`: for each node the pages of its zones.
 fn daemon_on(nodes: Vec<Vec<u64>>, name: &str, design: &Design, node: u32) -> Result<CompactionDaemon, SimError> {
     let wrong = |source| SimError::of(Kind::Compaction, name, source);
     let Some(zones) = nodes.get(node as usize) else {
@@ -108,7 +108,7 @@ fn daemon_on(nodes: Vec<Vec<u64>>, name: &str, design: &Design, node: u32) -> Re
     CompactionDaemon::start(design, NodeId(node), Instant::START).map_err(wrong)
 }
 
-/// What a design asks for and a node with zones of these sizes, in pages, cannot give.
+/// A need of a design that a node with zones of these sizes, in pages, cannot meet.
 fn check(design: &Design, zones: &[u64]) -> Result<(), CompactionError> {
     let refuse = |place: &str, got: String, allowed: String| {
         Err(CompactionError::OutOfRange { place: place.to_owned(), got, allowed })

@@ -1,4 +1,4 @@
-//! What machine to simulate: hardware and tunables, as written in a scenario's `[machine]` table.
+//! Configuration of the simulated machine: hardware and tunables, as written in a scenario's `[machine]` table.
 
 use super::nodes::{self, NodeConfig, TieringConfig};
 use crate::compaction::CompactionConfig;
@@ -23,8 +23,8 @@ pub struct MachineConfig {
     /// Linux does since 6.8. Default: at once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lazy_statistics: bool,
-    /// Pages that each page counts for, 1 to 1024, where workloads are a sample of their memory (`isotherm convert sample`): what a
-    /// page costs is multiplied by it, and devices are slower by it. Default 1.
+    /// Pages that each page counts for, 1 to 1024, if workloads are a sample of their memory (`isotherm convert sample`): costs of a page
+    /// are multiplied by this number, and devices are slower by it. Default 1.
     #[serde(skip_serializing_if = "is_one")]
     pub sample: u32,
     /// Processors, 1..=256. Default 2.
@@ -70,9 +70,9 @@ pub struct MachineConfig {
     pub hz: u32,
     /// Longest time a thread runs while others wait for its CPU. Default 3 ms.
     pub time_slice: Duration,
-    /// Shortest stretch that a thread runs before it sees what other processors did meanwhile. Longer plays faster where many
-    /// processors are busy, and is coarser: above the default, pages that are on their way to another frame for less than a step
-    /// are not waited for. Default 50 us.
+    /// Shortest stretch that a thread runs before it sees the effects of other processors. Longer plays faster where many processors are
+    /// busy, and is coarser: above the default, pages that are on their way to another frame for less than a step are not waited for.
+    /// Default 50 us.
     #[serde(skip_serializing_if = "is_default_step")]
     pub step: Duration,
 }
@@ -81,9 +81,9 @@ pub struct MachineConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SwapConfig {
-    /// Its kind, or numbers. Default `zram`.
+    /// Kind of the device, or its numbers. Default `zram`.
     pub device: DeviceConfig,
-    /// Its size. Default: as large as memory (on zram: uncompressed bytes).
+    /// Size of the device. Default: as large as memory (on zram: uncompressed bytes).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Bytes>,
     /// zram only: how pages are compressed. Default `lzo-rle`, the kernel's.
@@ -136,7 +136,7 @@ pub struct ConfigError {
     /// Path of the key inside `[machine]`.
     pub field: Box<str>,
     pub got: Box<str>,
-    /// What may be given.
+    /// The allowed values.
     pub allowed: Cow<'static, str>,
 }
 
@@ -197,7 +197,7 @@ impl MachineConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// The first value out of range, with its place and what is allowed.
+    /// The first value out of range, with its place and the allowed values.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let check = |ok: bool, field: &str, got: &dyn std::fmt::Display, allowed: &'static str| {
             if ok { Ok(()) } else { Err(ConfigError::new(field, got, allowed)) }

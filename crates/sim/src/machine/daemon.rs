@@ -1,10 +1,10 @@
-//! Daemons in the machine: any [`Daemon`] of `isotherm-core` runs here, and nothing here depends on its kind.
+//! Daemons in the machine: any [`Daemon`] of `isotherm-core` runs here, and no code here depends on its kind.
 //!
-//! Each worker of a daemon is a kernel thread. It sleeps until it is due, waits for a processor like any other task (idle ones take
-//! it first, otherwise it delays threads), and pays for being woken and for all that the daemon asks of its
-//! [host](MemoryHost). All that is done in one run is done at its beginning; the time that it takes passes afterwards.
+//! Each worker of a daemon is a kernel thread. It sleeps until it is due, waits for a processor like any other task (idle ones take it
+//! first, otherwise it delays threads), and pays for wake-ups and for all requests of the daemon to its [host](MemoryHost). All that is
+//! done in one run is done at its beginning; the time that it takes passes afterwards.
 //!
-//! What sets kinds apart is data ([`Watches`], [`Habits`]) and a [`Recorder`], in the kind's own file.
+//! Kinds differ by data ([`Watches`], [`Habits`]) and a [`Recorder`], in the kind's own file.
 
 use super::schedule::Verdict;
 use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
@@ -24,11 +24,11 @@ use isotherm_units::{Duration, Instant};
 /// A daemon that this machine can run.
 pub(super) type AnyDaemon = dyn for<'h> Daemon<MemoryHost<'h>> + Send;
 
-/// The scope of a daemon's runs, which also says when it begins.
+/// The scope of a daemon's runs, which also decides when it begins.
 pub(super) enum Watches {
     /// The machine as a whole, no page tables: it begins with the machine.
     Machine,
-    /// These, target `i` being entry `i`: it begins when all of them have started.
+    /// These targets, target `i` being entry `i`: the daemon begins when all of them have started.
     Targets(Vec<MonitorTarget>),
     /// A control group, whose pressure is sampled before each run, as reading its file does. It begins with the machine.
     Group(CgroupId),
@@ -36,10 +36,10 @@ pub(super) enum Watches {
     Spaces,
 }
 
-/// What a wake-up costs.
+/// Costs of a wake-up.
 #[derive(Clone, Copy)]
 pub(super) enum Wakeup {
-    /// That of a kernel thread.
+    /// The wake-up of a kernel thread.
     Thread,
     /// Being switched to, as programs are.
     Program,
@@ -49,8 +49,8 @@ pub(super) enum Wakeup {
 #[derive(Clone, Copy)]
 pub(super) struct Habits {
     pub(super) wakeup: Wakeup,
-    /// Its runs are steps of larger pieces of work: only the first one after a sleep is a wake-up. Otherwise each run is, also one that
-    /// is due at once: a daemon that wants to run again and again does not stop the clock.
+    /// Its runs are steps of larger pieces of work: only the first run after a sleep is a wake-up. Otherwise each run is a wake-up, even
+    /// one that is due at once: a daemon that wants to run again and again does not stop the clock.
     pub(super) goes_by_steps: bool,
     /// Waits for the pages that it moves are reported to it.
     pub(super) asks_for_stalls: bool,
@@ -61,11 +61,11 @@ pub(super) struct Habits {
 pub(super) struct Ledger {
     /// When it began.
     pub(super) started_ns: Option<u64>,
-    /// CPU time, with all that it asked for.
+    /// CPU time, including the time of its requests to the host.
     pub(super) cpu_ns: u64,
     /// How often it was woken.
     pub(super) wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub(super) late_ns: u64,
 }
 
@@ -78,12 +78,12 @@ pub(super) trait Recorder: Send {
     fn finish(self: Box<Self>, ended: Ended, outcome: &mut Outcome);
 }
 
-/// What is left of a daemon after the machine's run.
+/// State of a daemon after the machine's run.
 pub(super) struct Ended {
     pub(super) name: String,
     pub(super) daemon: Box<AnyDaemon>,
     pub(super) ledger: Ledger,
-    /// Its probes.
+    /// Probes of the daemon.
     pub(super) probes: ProbeCounts,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Resident {
     is_called: bool,
     ledger: Ledger,
     probes: ProbeCounts,
-    /// Its work under way.
+    /// Samples under way.
     samples: Samples,
     /// A buffer.
     targets: Vec<HostTarget>,
@@ -116,7 +116,7 @@ struct Worker {
     task: TaskId,
     /// It slept, and pays for waking up.
     has_slept: bool,
-    /// Until when it sleeps.
+    /// End of its sleep.
     sleeps_until: Instant,
 }
 
@@ -149,7 +149,7 @@ impl Machine {
         });
     }
 
-    /// Starts the daemons for which all is there by now.
+    /// Starts the daemons whose targets all exist by now.
     pub(super) fn start_daemons(&mut self, now: Instant) {
         for index in 0..self.daemons.len() {
             if self.daemons[index].ledger.started_ns.is_some() {
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Reports to daemons over all spaces that one has come.
+    /// Reports a new space to daemons over all spaces.
     pub(super) fn notify_daemons_of(&mut self, space: SpaceId, parent: Option<SpaceId>, now: Instant) {
         for index in 0..self.daemons.len() {
             let NewDaemon { daemon, watches, .. } = &mut self.daemons[index].new;
@@ -181,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// Reports to daemons over all spaces that one has ended.
+    /// Reports an ended space to daemons over all spaces.
     pub(super) fn notify_daemons_end_of(&mut self, space: SpaceId) {
         for NewDaemon { daemon, watches, .. } in self.daemons.iter_mut().map(|daemon| &mut daemon.new) {
             if matches!(watches, Watches::Spaces) {
@@ -190,7 +190,7 @@ impl Machine {
         }
     }
 
-    /// Changes a control of all daemons of a kind, and wakes those that are wanted sooner now.
+    /// Changes a control of all daemons of a kind, and wakes daemons that are now due sooner.
     pub(super) fn control_daemons(
         &mut self,
         (kind, only): (Kind, Option<&str>),
@@ -208,7 +208,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Wakes a daemon's workers that had nothing to do and are wanted now, and those that are wanted sooner than they meant to sleep.
+    /// Wakes a daemon's workers that had nothing to do and are due now, and workers that are due sooner than their sleep ends.
     fn wake_workers(&mut self, index: usize, now: Instant) {
         let Resident { new, workers, .. } = &self.daemons[index];
         let due = workers.iter().enumerate().map(|(worker, _)| new.daemon.poll_timeout(worker));
@@ -221,7 +221,7 @@ impl Machine {
         }
     }
 
-    /// The host's name for a target, if that has started.
+    /// The host's name for a target, if the target has started.
     fn host_target(&self, target: MonitorTarget) -> Option<HostTarget> {
         match target {
             MonitorTarget::Process(program, process) => self.programs[program.0].spaces[process].map(HostTarget::Space),
@@ -229,7 +229,7 @@ impl Machine {
         }
     }
 
-    /// Puts into `targets` those that are there and that the next run of a daemon may watch. `false`: not all have started.
+    /// Puts into `targets` the existing targets that the next run of a daemon may watch. `false`: not all have started.
     fn list_targets(&self, index: usize, targets: &mut Vec<HostTarget>) -> bool {
         targets.clear();
         match &self.daemons[index].new.watches {
@@ -324,8 +324,8 @@ impl Machine {
         room_at.map(|at| Verdict::Block(at, Blocked::Io))
     }
 
-    /// Drops translations that the kernel's changes of tables made void, before a daemon reads these. A daemon over all spaces
-    /// skips those that have ended.
+    /// Drops translations that the kernel's changes of tables made void, before a daemon reads these. A daemon over all spaces skips spaces
+    /// that have ended.
     fn drop_stale(&mut self, index: usize, targets: &[HostTarget]) {
         let passes_over_ended = matches!(self.daemons[index].new.watches, Watches::Spaces);
         for &target in targets {

@@ -1,4 +1,4 @@
-//! What can happen next, in order of time.
+//! Future events, in order of time.
 
 use super::task::TaskId;
 use crate::cgroup::{CgroupId, Knob, Limit};
@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CpuId(pub(super) usize);
 
-/// Something that happens to a machine at a given time, from outside.
+/// An external event of a machine at a given time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Writes a limit or protection of a group, as by its file. A lowered `max` or `high` reclaims the excess.
@@ -29,7 +29,7 @@ pub enum Action {
     },
     /// Writes a file of the Multi-Gen LRU. Refused, it ends the run with an error.
     WriteMglru(ControlFile, String),
-    /// Writes a file of the scan daemon, by its name. Refused, it ends the run with an error; without such a daemon nothing happens.
+    /// Writes a file of the scan daemon, by its name. If refused, it ends the run with an error; without such a daemon it has no effect.
     WritePromotion(&'static str, String),
     /// Reports the current value of a goal of `user-input` to a monitor, by the places of scheme and goal. Likewise.
     ReportGoal { monitor: String, scheme: usize, goal: usize, value: u64 },
@@ -42,12 +42,12 @@ pub enum Action {
 pub struct Plan {
     /// First time.
     pub at: Instant,
-    /// Then again after each such span, until the run ends.
+    /// The event repeats after each such span, until the run ends.
     pub every: Option<Duration>,
     pub action: Action,
 }
 
-/// Kinds of events, listed so that "what can fire" can be read here.
+/// Kinds of events, listed so that all of them can be read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// The task on this CPU goes on.
@@ -80,7 +80,7 @@ impl Events {
         let place = self.next_place();
         self.push_at(place, at, event);
     }
-    /// The place among events at one time of one that would be put in now.
+    /// Place that an event added now would get among events at the same time.
     pub(super) fn next_place(&mut self) -> Place {
         self.sequence += 1;
         Place(self.sequence)

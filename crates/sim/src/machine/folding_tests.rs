@@ -1,5 +1,5 @@
-//! Ticks of monitors that take short cuts, where nothing happens or little is touched, compared with the same ticks without.
-//! Results, actions, costs and effects are the same, tick by tick, whatever programs and other monitors do.
+//! Ticks of monitors that take short cuts, where nothing happens or little is touched, compared with the same ticks without. Results,
+//! actions, costs and effects are the same, tick by tick, for any programs and other monitors.
 
 use super::tests::config;
 use super::*;
@@ -45,7 +45,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// With those schemes only that can be carried out.
+    /// Keeps only schemes that can be carried out.
     fn under(mut self, policy: &str) -> Self {
         let is_physical = self.config.operations == Operations::Paddr;
         self.config.schemes.retain(|scheme| match scheme.action {
@@ -68,7 +68,7 @@ struct Case {
     watchers: Vec<Watcher>,
 }
 
-/// What is seen after a tick.
+/// State after a tick.
 type Sight = (usize, Tick, Option<Snapshot>, Vec<Vec<Region>>, Activity, Vec<SchemeReport>);
 
 impl Case {

@@ -18,9 +18,9 @@ pub struct GenerationsSample {
     /// Generations of each group, right after an ageing.
     #[serde(flatten)]
     pub reading: Reading,
-    /// Of all groups together.
+    /// Estimate for all groups together.
     pub estimate: Estimate,
-    /// What was really used in the window of the estimate, where there is ground truth and a window was given.
+    /// Pages really used in the window of the estimate, if there is ground truth and a window was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
     /// The eviction, if the daemon evicts.
@@ -28,23 +28,23 @@ pub struct GenerationsSample {
     pub pass: Option<GenerationsPass>,
 }
 
-/// What a pass of proactive reclaim did; see [`Pass`].
+/// Results of a pass of proactive reclaim; see [`Pass`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GenerationsPass {
     /// Bytes in generations of the threshold's age and more.
     pub cold_bytes: u64,
-    /// Its budget.
+    /// Budget of the pass.
     pub budget_bytes: u64,
     pub evicted_bytes: u64,
-    /// Bytes that came back since the pass before.
+    /// Bytes that were refaulted since the pass before.
     pub refaulted_bytes: Option<u64>,
     /// Share of the time since then in which some task was stalled by memory, in millionths.
     pub stalled_ppm: Option<u64>,
-    /// Why it left cold memory alone.
+    /// Why the pass left cold memory alone.
     pub held_back: Option<GenerationReason>,
 }
 
-/// What a daemon did and what it cost.
+/// Work of a daemon and its costs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GenerationsOutcome {
     pub name: String,
@@ -52,7 +52,7 @@ pub struct GenerationsOutcome {
     pub cpu_ns: u64,
     /// How often it was woken.
     pub wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub late_ns: u64,
     /// Intervals without a reading because it came too late.
     pub missed: u64,
@@ -75,7 +75,7 @@ impl GenerationsOutcome {
         )
     }
 
-    /// Mean of what was really used at the same readings, pages that are still there; `None` without ground truth.
+    /// Mean number of really used pages at the same readings, only pages that still exist; `None` without ground truth.
     pub fn mean_used_pages(&self) -> Option<u64> {
         mean(self.samples.iter().filter_map(|sample| sample.used).map(|used| used.present_pages))
     }
@@ -90,7 +90,7 @@ impl MachineBuilder {
     /// Adds a daemon that runs `tool`, called `name` in results, from the beginning on.
     ///
     /// # Errors
-    /// [`SimError::Daemon`]: a value of `tool` that makes no sense.
+    /// [`SimError::Daemon`]: an invalid value of `tool`.
     pub fn generations(&mut self, name: &str, tool: ToolConfig) -> Result<(), SimError> {
         let daemon =
             Tool::start(tool, Instant::START).map_err(|source| SimError::of(Kind::Generations, name, source))?;

@@ -1,4 +1,4 @@
-//! Tools over generations in whole machines: their estimates are compared with what was really used.
+//! Tools over generations in whole machines: their estimates are compared with the pages really used.
 
 use super::kdamond_tests::hot_set;
 use super::tests::config;
@@ -12,7 +12,7 @@ const ALL: PageRange = PageRange { start: 70_001, end: 73_001 };
 const FILED: u64 = ALL.end - ALL.start - 24;
 const HOT: PageRange = PageRange { start: 71_001, end: 71_301 };
 
-/// 12 MiB on a machine of 64 MiB; a tenth of them is used, one page a microsecond.
+/// 12 MiB on a machine of 64 MiB; a tenth of the memory is used, one page a microsecond.
 fn play(policy: &str, tools: &[(&str, ToolConfig)], run: Duration) -> Outcome {
     play_on(MachineConfig::default().cpus, policy, tools, run)
 }

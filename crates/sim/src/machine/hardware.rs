@@ -1,4 +1,4 @@
-//! From the description of a machine to its memory.
+//! Builds the memory from the description of a machine.
 
 use super::MachineConfig;
 use crate::costs::Costs;

@@ -9,8 +9,8 @@ use isotherm_core::monitor::{Monitor, MonitorConfig, Tick};
 use isotherm_units::access::Backing;
 use isotherm_units::{Bytes, Instant, PAGE_SHIFT};
 
-/// Called after each tick of a monitor with the monitor itself (its snapshot, activity, regions, schemes' reports), and what the
-/// tick did. A new snapshot is there if [`Tick::has_snapshot`].
+/// Called after each tick of a monitor with the monitor itself (its snapshot, activity, regions, schemes' reports), and the results of the
+/// tick. A new snapshot is there if [`Tick::has_snapshot`].
 pub type TickSink = Box<dyn FnMut(&Monitor, &Tick) + Send>;
 
 /// The target of a monitor, and its ranges. Without ranges a process's mappings are followed; physical memory needs ranges, see
@@ -18,14 +18,14 @@ pub type TickSink = Box<dyn FnMut(&Monitor, &Tick) + Send>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     pub target: MonitorTarget,
-    /// In address units of the monitor.
+    /// Ranges in address units of the monitor.
     pub ranges: Vec<UnitRange>,
 }
 
 /// A monitor whose targets are added when it begins, and whose ticks are reported.
 struct Kdamond {
     monitor: Monitor,
-    /// To be added at the start, numbered by their place.
+    /// Targets to be added at the start, numbered by their place.
     ranges: Vec<Vec<UnitRange>>,
     sink: TickSink,
 }
@@ -71,13 +71,13 @@ impl<'h> Daemon<MemoryHost<'h>> for Kdamond {
 }
 
 impl MachineBuilder {
-    /// Adds a kernel thread that monitors `watched`, target `i` being entry `i`, applies the schemes of `config`, and reports
-    /// each tick to `sink`. Its CPU time, probes and schemes' reports are in [`Outcome::monitors`](super::Outcome::monitors). See
-    /// [`monitor`](Self::monitor) for when it begins.
+    /// Adds a kernel thread that monitors `watched`, target `i` being entry `i`, applies the schemes of `config`, and reports each tick to
+    /// `sink`. CPU time, probes and schemes' reports are in [`Outcome::monitors`](super::Outcome::monitors). See [`monitor`](Self::monitor)
+    /// for when it begins.
     ///
     /// # Errors
-    /// A bad value in `config` ([`SimError::Daemon`]), or a process that was not added. What the machine cannot do for a
-    /// target ends the run with [`SimError::Daemon`].
+    /// A bad value in `config` ([`SimError::Daemon`]), or a process that was not added. A feature that the machine lacks for a target ends
+    /// the run with [`SimError::Daemon`].
     pub fn kdamond(
         &mut self,
         name: &str,
@@ -91,8 +91,8 @@ impl MachineBuilder {
         self.add_monitor(name, targets, Box::new(Kdamond { monitor, ranges, sink }))
     }
 
-    /// All physical addresses: the machine's frames, and behind them what the programs [premapped](Self::premap) so far will
-    /// have. In address units of `unit` bytes.
+    /// All physical addresses: the machine's frames, followed by the addresses of the programs [premapped](Self::premap) so far. The range
+    /// in address units of `unit` bytes.
     pub fn physical_range(&self, unit: Bytes) -> UnitRange {
         let premapped = self.machine.programs.iter().filter(|program| program.premapped);
         let mappings = premapped.flat_map(|program| &program.program.processes).flat_map(|process| &process.layout);

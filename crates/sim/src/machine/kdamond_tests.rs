@@ -1,4 +1,4 @@
-//! The monitor of `isotherm-core` in whole machines: it finds what is hot, at every size and level.
+//! The monitor of `isotherm-core` in whole machines: it finds the hot memory, at every size and level.
 
 use super::tests::config;
 use super::*;
@@ -139,7 +139,7 @@ fn strategy(name: &str) -> MonitorConfig {
     MonitorConfig { strategy: name.parse().unwrap(), ..MonitorConfig::default() }
 }
 
-/// 12 MiB on a machine of 64 MiB; a tenth of them is used.
+/// 12 MiB on a machine of 64 MiB; a tenth of the memory is used.
 fn small(monitor: MonitorConfig) -> Case {
     Case {
         all: PageRange::at(70_001, 3000),
@@ -153,7 +153,7 @@ fn small(monitor: MonitorConfig) -> Case {
     }
 }
 
-/// 5 TiB; 10 GiB of them are used.
+/// 5 TiB; 10 GiB of the memory are used.
 fn large(monitor: MonitorConfig) -> Case {
     let gib = 1u64 << 18;
     let all = PageRange::at(77_777, 5 * 1024 * gib);

@@ -143,7 +143,7 @@ impl Machine {
         self.job_progress(job, reclaimed, *now)
     }
 
-    /// What a job has left to reclaim: `None` when it is done.
+    /// Remaining work of a job: `None` when it is done.
     fn next_attempt(&self, job: WriterJob) -> Option<Attempt> {
         let excess = |cgroup: CgroupId, limit: Limit| {
             let over = limit.excess(self.memory.cgroups.get(cgroup).usage);
@@ -160,7 +160,7 @@ impl Machine {
         }
     }
 
-    /// Writes what a plan says to a file of the Multi-Gen LRU.
+    /// Writes a plan's text to a file of the Multi-Gen LRU.
     fn write_mglru(&mut self, plan: usize, now: &mut Instant) {
         let Action::WriteMglru(file, text) = &self.plans[plan].action else { unreachable!("made from such a plan") };
         let written = match self.policy.as_mglru() {
@@ -176,7 +176,7 @@ impl Machine {
         *now += Duration::from_ns(ns);
     }
 
-    /// Counts the pages that an attempt freed; says when the job is over although something is left.
+    /// Counts the pages that an attempt freed; returns whether the job is over although pages are left.
     fn job_progress(&mut self, job: &mut WriterJob, reclaimed: u64, now: Instant) -> Option<WriterStep> {
         match job {
             WriterJob::Reclaim { reclaim, step, .. } => {

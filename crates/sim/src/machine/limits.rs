@@ -1,6 +1,5 @@
-//! Right-sizing as a daemon of the simulated machine: a program of user space that reads files of its group and writes its
-//! `memory.high`. The reclaim that a lowered limit asks for is done by the machine's writer of group files, next to the
-//! daemon.
+//! Right-sizing as a daemon of the simulated machine: a program of user space that reads files of its group and writes its `memory.high`.
+//! The reclaim after a lowered limit is done by the machine's writer of group files, next to the daemon.
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::task::WriterJob;
@@ -12,7 +11,7 @@ use isotherm_core::limits::{LimitsConfig, LimitsDaemon, LimitsStep, LimitsWhy};
 use isotherm_units::Instant;
 use serde::Serialize;
 
-/// What right-sizing of one group did and what it cost.
+/// Work of right-sizing for one group and its costs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitsOutcome {
     /// Path of the group.
@@ -22,7 +21,7 @@ pub struct LimitsOutcome {
     pub cpu_ns: u64,
     /// How often it was woken.
     pub wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub late_ns: u64,
     /// All decisions: the limit over time.
     pub steps: Vec<LimitsStep>,
@@ -48,7 +47,7 @@ impl MachineBuilder {
     /// Adds right-sizing of the group that `config` names, from the beginning on.
     ///
     /// # Errors
-    /// [`SimError::Daemon`]: a value of `config` that makes no sense. A group that is not there is none.
+    /// [`SimError::Daemon`]: an invalid value of `config`. A group that is not there is none.
     pub fn limits(&mut self, config: LimitsConfig) -> Result<(), SimError> {
         let name = config.target.clone();
         let watches = self.machine.memory.cgroups.find(&name).map_or(Watches::Machine, Watches::Group);
@@ -67,7 +66,7 @@ impl MachineBuilder {
 }
 
 impl Machine {
-    /// Begins to reclaim what is above the limits that a daemon's run has set.
+    /// Begins to reclaim the memory above the limits that a daemon's run has set.
     pub(super) fn follow_lowered_limits(&mut self, now: Instant) {
         for cgroup in std::mem::take(&mut self.memory.high_written) {
             self.write(WriterJob::High { cgroup, retries_left: MAX_RECLAIM_RETRIES }, now);

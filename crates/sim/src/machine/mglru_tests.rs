@@ -25,7 +25,7 @@ fn count(outcome: &Outcome, counter: Counter) -> u64 {
     outcome.system().counters.get(counter)
 }
 
-/// A hot set that is used all the time stays while a large area is swept: walks and look-arounds see it.
+/// A hot set in constant use stays while a large area is swept: walks and look-arounds see it.
 #[test]
 fn the_daemon_keeps_what_is_used_all_the_time() {
     for swap in [DeviceKind::Zram, DeviceKind::Nvme] {
@@ -66,8 +66,8 @@ fn busy() -> Vec<Program> {
     vec![program("busy", vec![script(vec![(runs, After::Continue)])])]
 }
 
-/// Patch 01: a processor that sets no accessed bits. Nothing is walked, so that making a generation clears nothing and brings
-/// no burst of faults; look-arounds and the reverse map clear some, each at the price of at most one fault.
+/// Patch 01: a processor that sets no accessed bits. There are no walks, so making a generation clears nothing and brings no burst of
+/// faults; look-arounds and the reverse map clear some bits, each at the price of at most one fault.
 #[test]
 fn without_accessed_bits_faults_are_few_and_spread() {
     let mut machine = config(Bytes::from_mib(12), DeviceKind::Zram);

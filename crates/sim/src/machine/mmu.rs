@@ -25,9 +25,9 @@ pub(super) fn caches_of(mmu: &MmuConfig, nr_cpus: usize) -> Vec<Caches> {
 }
 
 impl MachineBuilder {
-    /// The anonymous memory with which the program's processes start was touched before the run: it is resident from the
-    /// start, costs no fault and never leaves. Such memory has no frames, is on no list and is charged to no group, so that
-    /// several terabytes of it fit (`docs/mechanism/machine.md#translation`); a forked process does not inherit it.
+    /// The anonymous memory with which the program's processes start was touched before the run: it is resident from the start, costs no
+    /// fault and never leaves. Such memory has no frames, is on no list and is charged to no group, so several terabytes of it fit
+    /// (`docs/mechanism/machine.md#translation`); a forked process does not inherit it.
     pub fn premap(&mut self, program: ProgramId) {
         self.machine.programs[program.0].premapped = true;
     }
@@ -43,8 +43,8 @@ impl Machine {
         self.touch_freely(id, user, end, pace)
     }
 
-    /// Some pages of the machine are on their way to other frames: accesses to those must not go through, and no step goes
-    /// beyond the next departure or arrival.
+    /// Some pages of the machine are in flight to other frames: accesses to those must not go through, and no step goes past the next
+    /// departure or arrival.
     #[cold]
     fn touch_migrating(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
         let Some((pages, next)) = self.memory.migration.migrating(user.space, Instant::from_ns(pace.now_ns)) else {

@@ -107,7 +107,7 @@ pub struct Machine {
     config: MachineConfig,
     memory: Memory,
     policy: Box<dyn ReclaimPolicy>,
-    /// Which touches the policy wants reported.
+    /// Touches that the policy wants reported.
     touches: Touches,
     access: AccessCosts,
     pressure: Pressure,
@@ -147,7 +147,7 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     running: Option<TaskId>,
-    /// Of the running task, if it is a thread of a program.
+    /// Space of the running task, if it is a thread of a program.
     space: Option<SpaceId>,
     /// When the running task got it.
     since: Instant,
@@ -160,21 +160,21 @@ struct ProgramState {
     files: Vec<FileId>,
     /// The only node that its memory may come from, if it is bound to one.
     bound: Option<NodeId>,
-    /// Its mappings at the start are premapped.
+    /// The program's mappings at the start are premapped.
     premapped: bool,
     /// The node whose memory it takes first, wherever it runs.
     home: Option<NodeId>,
-    /// By process.
+    /// Spaces by process.
     spaces: Vec<Option<SpaceId>>,
     /// Tasks of its threads, made when the program starts.
     tasks: Vec<TaskId>,
-    /// By process: threads not ended.
+    /// By process: number of threads that have not ended.
     alive_threads: Vec<usize>,
     started: Option<Instant>,
     ended: Option<Instant>,
     ending: Ending,
     operations: u64,
-    /// When a thread began the first batch with operations: what came before was preparation.
+    /// When a thread began the first batch with operations; the time before was preparation.
     first_operation: Option<Instant>,
     time: ThreadTime,
     /// By process.
@@ -222,11 +222,11 @@ impl Machine {
         self.run_while(until, &|| true)
     }
 
-    /// Runs as [`run`](Self::run) does, as long as `goes_on` says so. It is asked between two events of the machine, and its answer
+    /// Runs as [`run`](Self::run) does, as long as `goes_on` returns true. It is asked between two events of the machine, and its answer
     /// must not depend on the clock of the world where results are to be the same.
     ///
     /// # Errors
-    /// As [`run`](Self::run); [`SimError::Stopped`] where it does not go on.
+    /// As [`run`](Self::run); [`SimError::Stopped`] if `goes_on` returns false.
     pub fn run_while(self, until: Instant, goes_on: &dyn Fn() -> bool) -> Result<Outcome, SimError> {
         self.begin(until).finish_while(goes_on)
     }
@@ -273,15 +273,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Moves the clock on to what happens next.
+    /// Moves the clock on to the next event.
     fn pass_to(&mut self, at: Instant) {
         self.now = self.now.max(at);
         self.pressure.handle_timeout(self.pressure_now.max(at));
     }
 
-    /// Lets time pass up to `at`, when the only task that ran wants to go on, if nothing except samples of charges happens until
-    /// then and at that time. Samples come before the task, which is only woken before them. `false`: something else does, or
-    /// may.
+    /// Lets time pass up to `at`, when the only task that ran wants to go on, if only samples of charges are due until then and at that
+    /// time. Samples come before the task, which is only woken before them. `false`: another event is due, or may be.
     fn pass_alone_to(&mut self, at: Instant) -> bool {
         let has_failed = self.failure.is_some() || self.policy.failure().is_some();
         if !self.folds_ticks || !self.queue.is_empty() || at > self.until || has_failed {
@@ -419,7 +418,7 @@ impl Machine {
         }
     }
 
-    /// Aborts with what is wrong: invariants are broken by a bug of ours, never by input.
+    /// Aborts with a message: invariants are broken by a bug of ours, never by input.
     fn check(&self) {
         if let Err(what) = self.memory.check().and_then(|()| self.policy.check(&self.memory)) {
             panic!("simulated memory is inconsistent at {}: {what}", self.now);

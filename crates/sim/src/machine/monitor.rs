@@ -12,8 +12,8 @@ use serde::Serialize;
 
 /// The work of a monitor thread that is no monitor of `isotherm-core`.
 pub trait MonitorDriver: Send {
-    /// Runs what is due at `now`; then says when it wants to run again, or `None` if it is done for good. Target `i` of the
-    /// host is entry `i` of the list given to [`MachineBuilder::monitor`].
+    /// Runs the work that is due at `now`; returns the time of the next run, or `None` if it is done for good. Target `i` of the host is
+    /// entry `i` of the list given to [`MachineBuilder::monitor`].
     ///
     /// Called first when all monitored processes have started. May come late when all processors are busy.
     ///
@@ -34,21 +34,21 @@ pub enum MonitorTarget {
     Physical,
 }
 
-/// What a monitor did and what it cost.
+/// Work of a monitor and its costs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MonitorOutcome {
     pub name: String,
-    /// When its first targets were there; `None` if they never came.
+    /// When its first targets existed; `None` if they never did.
     pub started_ns: Option<u64>,
     /// CPU time of its thread.
     pub cpu_ns: u64,
     /// How often it was woken.
     pub wakeups: u64,
-    /// How much later than it wanted it ran, all wake-ups together.
+    /// Delay of its runs after their due time, summed over all wake-ups.
     pub late_ns: u64,
-    /// Its probes.
+    /// Probes of the monitor.
     pub probes: ProbeCounts,
-    /// Its schemes in order, as they were at the end.
+    /// Schemes in order, in their final state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<SchemeReport>,
 }

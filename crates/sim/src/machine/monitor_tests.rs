@@ -1,4 +1,4 @@
-//! Monitors in whole machines: when they run, what they cost, what they leave alone.
+//! Monitors in whole machines: when they run, their costs, and the memory they leave alone.
 
 use super::tests::{Rig, config, program, script, sweeps};
 use super::*;
@@ -10,7 +10,7 @@ use isotherm_units::access::{After, Mapping, Run};
 use isotherm_units::{Bytes, Duration, PageRange};
 use std::sync::{Arc, Mutex};
 
-/// What was seen, and when.
+/// Results of probes, and their times.
 type Seens = Arc<Mutex<Vec<(Instant, Result<Vec<Seen>, HostError>)>>>;
 
 /// Clears and tests the same probes every period.
@@ -114,7 +114,7 @@ fn a_target_that_ends_ends_its_monitor() {
     assert!(physical.lock().unwrap().len() >= 9);
 }
 
-/// A program of 5 TiB, all of it there from the start, on a machine with 16 MiB of frames.
+/// A program of 5 TiB, present from the start, on a machine with 16 MiB of frames.
 #[test]
 fn premapped_memory_costs_no_frames_and_no_faults() {
     let tib = 1u64 << 28;

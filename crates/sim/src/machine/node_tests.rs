@@ -91,7 +91,7 @@ fn bound_memory_comes_from_nowhere_else() {
     assert!(outcome.system().counters.get(Counter::PswpOut) > 0);
 }
 
-/// Demotion goes before swap, whatever the program's policy says.
+/// Demotion goes before swap, even if the program's policy binds it to a node.
 #[test]
 fn with_demotion_a_bound_program_spills_to_the_slow_node() {
     let mut config = machine(&[MemoryKind::Dram, MemoryKind::Cxl], DeviceKind::Zram);

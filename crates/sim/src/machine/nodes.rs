@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
-    /// Beside the processors: 100 ns, 200 GB/s.
+    /// Attached to the processors: 100 ns, 200 GB/s.
     Dram,
     /// A device behind CXL, as fast as the published runs of abench make it: 175 ns, 25 GB/s. No processors, as all of CXL.
     CxlNear,
     /// 250 ns, 25 GB/s.
     Cxl,
-    /// At the slow end of real devices: 400 ns, 25 GB/s.
+    /// The slow end of real devices: 400 ns, 25 GB/s.
     CxlFar,
 }
 
@@ -59,17 +59,17 @@ impl MemoryKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RawNode")]
 pub struct NodeConfig {
-    /// Its memory, 4 MiB to 4 TiB.
+    /// Memory of the node, 4 MiB to 4 TiB.
     pub memory: Bytes,
-    /// What memory it is, which gives the other keys their defaults.
+    /// Kind of the memory, which gives the other keys their defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<MemoryKind>,
-    /// Time of an access that misses the CPU caches. Default: that of the kind; 80 ns without one.
+    /// Time of an access that misses the CPU caches. Default: the latency of the kind; 80 ns without a kind.
     pub latency: Duration,
-    /// Bytes a second that it moves, `"25GB"`. Default: that of the kind; without one, more than anybody asks for.
+    /// Bytes a second that it moves, `"25GB"`. Default: the bandwidth of the kind; without a kind, unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bytes>,
-    /// Whether it has processors; a node that has none is slow memory. Default: only CXL has none.
+    /// Whether it has processors; a node without processors is slow memory. Default: only CXL has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<bool>,
 }
@@ -109,11 +109,11 @@ impl NodeConfig {
     pub fn of_kind(kind: MemoryKind, memory: Bytes) -> Self {
         RawNode { memory, kind: Some(kind), ..RawNode::default() }.into()
     }
-    /// Whether it has processors.
+    /// Whether the node has processors.
     pub fn has_cpus(&self) -> bool {
         self.cpus.unwrap_or(matches!(self.kind, None | Some(MemoryKind::Dram)))
     }
-    /// Bytes a second, if that is limited.
+    /// Bytes a second, if the bandwidth is limited.
     pub fn bandwidth_per_s(&self) -> Option<Bytes> {
         self.bandwidth.or_else(|| self.kind.map(MemoryKind::bandwidth))
     }
@@ -125,8 +125,8 @@ impl NodeConfig {
 pub struct TieringConfig {
     /// Reclaim moves pages to the next lower tier rather than freeing them (`demotion_enabled`). Default no.
     pub demotion: bool,
-    /// kswapd keeps free memory above the promo watermark, so that promotions find room: what the tiering mode of NUMA
-    /// balancing switches on. Default no.
+    /// kswapd keeps free memory above the promo watermark, so that promotions find room: the tiering mode of NUMA balancing does this.
+    /// Default no.
     pub promo_watermark: bool,
     /// Latency grows with the share `u` of a node's bandwidth in use: latency / (1 - min(u, 95 %)). Default no.
     pub loaded_latency: bool,
@@ -138,7 +138,7 @@ impl TieringConfig {
     }
 }
 
-/// What the memory of nodes is made of; the configuration must be valid.
+/// Setups of the nodes' memory; the configuration must be valid.
 pub(super) fn node_setups(nodes: &[NodeConfig], tiering: TieringConfig) -> Vec<NodeSetup> {
     let dram = nodes.iter().find(|node| node.has_cpus());
     let setup = |node: &NodeConfig| NodeSetup {

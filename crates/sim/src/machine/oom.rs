@@ -1,4 +1,4 @@
-//! When nothing can be reclaimed: which process to kill, and how processes end.
+//! What happens when nothing can be reclaimed: the choice of a process to kill, and how processes end.
 
 use super::task::{RunState, TaskId, UserTask, Work};
 use super::{Ending, Incident, Machine};

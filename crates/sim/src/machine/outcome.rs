@@ -34,7 +34,7 @@ pub struct ThreadTime {
     pub fault_cpu_ns: u64,
     /// Direct and limit reclaim on its own CPU time.
     pub reclaim_cpu_ns: u64,
-    /// Answering flushes of translations that others asked for as they moved or marked pages.
+    /// Answering flushes of translations that others requested because they moved or marked pages.
     #[serde(skip_serializing_if = "is_zero")]
     pub interrupted_ns: u64,
     /// Waiting for a device.
@@ -46,7 +46,7 @@ pub struct ThreadTime {
     pub migration_wait_ns: u64,
     /// Waiting for a processor.
     pub queue_wait_ns: u64,
-    /// Sleeping of its own will.
+    /// Time in sleeps that the program asked for.
     pub sleep_ns: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct ProgramOutcome {
     pub ending: Ending,
     /// Operations done.
     pub operations: u64,
-    /// When the first of them was begun; what came before (loading) was preparation. `None` without operations.
+    /// Start of the first operation; the time before (loading) was preparation. `None` without operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_operation_ns: Option<u64>,
     /// Sums over its threads.
@@ -117,7 +117,7 @@ pub struct ProgramOutcome {
 }
 
 impl ProgramOutcome {
-    /// From start to end.
+    /// Time from start to end.
     pub fn runtime(&self) -> Duration {
         Instant::from_ns(self.ended_ns).since(Instant::from_ns(self.started_ns))
     }
@@ -139,7 +139,7 @@ pub struct PressureTotals {
 /// One group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupOutcome {
-    /// Its path; `/` is the system.
+    /// Path of the group; `/` is the system.
     pub path: String,
     /// `memory.stat`-like counters.
     pub counters: Counters,
@@ -184,7 +184,7 @@ pub enum Incident {
         at_ns: u64,
         /// Group at its limit, or `/`.
         cgroup: String,
-        /// Program killed; `None` when there was nothing left to kill.
+        /// Program killed; `None` when there was none left to kill.
         victim: Option<String>,
         /// Pages it had resident.
         resident_pages: u64,
@@ -202,24 +202,24 @@ pub enum Incident {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeOutcome {
     pub node: usize,
-    /// Its tier; lower is faster.
+    /// Tier of the node; lower is faster.
     pub tier: u64,
     /// Whether pages are promoted to it.
     pub is_top_tier: bool,
     pub managed_pages: u64,
-    /// Of them, free at the end.
+    /// Pages among them that are free at the end.
     pub free_pages: u64,
     /// Accesses to its memory, a cache line each; `None` where another node has the same latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses: Option<u64>,
-    /// Pages that came from other nodes, and that went to others, moved by any.
+    /// Pages that came from other nodes, and pages that went to others, for any mover.
     pub moved_in_pages: u64,
     /// See above.
     pub moved_out_pages: u64,
     /// Bytes that accesses and moves carried to and from its memory; `None` as above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_bytes: Option<u64>,
-    /// `pgpromote_success` and `pgdemote_*` of this node, all pages; those of zero are left out.
+    /// `pgpromote_success` and `pgdemote_*` of this node, all pages; counters of zero are left out.
     pub counters: std::collections::BTreeMap<&'static str, u64>,
 }
 
@@ -254,7 +254,7 @@ pub struct Outcome {
     /// Nodes, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeOutcome>,
-    /// What the policy did to find pages.
+    /// Work of the policy to find pages.
     pub work: Work,
     /// Durations of direct and limit reclaim in ns, sorted.
     pub reclaim_latencies_ns: Vec<u64>,

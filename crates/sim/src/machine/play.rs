@@ -21,7 +21,7 @@ const SHORTAGES_MAX: u32 = 1000;
 /// Runs that are searched together for faults to come.
 const LOOK_AHEAD: usize = 64;
 
-/// What to do after one step of a thread.
+/// Action after one step of a thread.
 enum Next {
     GoOn,
     Leave(Verdict),
@@ -190,8 +190,8 @@ impl Machine {
         self.after_fault(id, user, outcome, *now)
     }
 
-    /// Whether an access that faulted faults again if it is tried before the fault is over and before another thread has run, and
-    /// the attempt changes nothing. Reclaim may set pages in motion meanwhile; nothing else here can change.
+    /// Whether an access that faulted faults again if it is tried before the fault is over and before another thread has run, and the
+    /// attempt changes nothing. Reclaim may set pages in motion in that time; no other state here can change.
     fn faults_until_served(&self, user: &UserTask) -> bool {
         self.caches.is_empty()
             && self.access.is_steady()
@@ -199,7 +199,7 @@ impl Machine {
             && self.memory.space(user.space).table.is_plain()
     }
 
-    /// Reads what the next accesses of the batch, and the faults among them, will read.
+    /// Reads ahead the data that the next accesses of the batch, and the faults among them, will read.
     fn look_ahead(&self, user: &mut UserTask) {
         if user.cursor.run < user.looked_ahead {
             return;
@@ -276,7 +276,7 @@ impl Machine {
         if self.memory.kswapd_wanted.contains(&true) { Next::Leave(Verdict::Preempted) } else { Next::GoOn }
     }
 
-    /// One step of the thread's own reclaim attempt.
+    /// Makes one step of the thread's own reclaim attempt.
     fn reclaim_step(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Next {
         let own = user.reclaim.as_mut().expect("called with an attempt");
         self.memory.now = *now;
@@ -326,7 +326,7 @@ impl Machine {
         Next::GoOn
     }
 
-    /// The batch is done: handles what follows it.
+    /// The batch is done: handles the thread's next action.
     fn batch_done(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Result<Next, SimError> {
         self.programs[user.program].operations += std::mem::take(&mut user.batch.operations);
         user.batch.clear();

@@ -1,4 +1,4 @@
-//! Which pages are resident when a run ends: the basis for comparing two runs.
+//! Resident pages at the end of a run: the basis for comparing two runs.
 
 use super::Machine;
 use crate::memory::{CachePage, PageOwner};
@@ -37,7 +37,7 @@ pub struct ResidentFile {
 }
 
 impl Machine {
-    /// What is resident now.
+    /// Pages that are resident now.
     pub(super) fn residency(&self) -> Residency {
         let mut residency = Residency::default();
         for (program, state) in self.programs.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! A machine in the middle of its run, which can be forked: the part that runs have in common is played once.
 //!
-//! Runs that differ in the limit of a group alone are the same until the smallest limit is first met. `memory.max` is read where
-//! pages are charged and nowhere else ([`Cgroups::room`], [`Cgroups::over_limit`]). Successful charges stay below the highest
-//! charge, and refused ones asked for [`ASKED_MAX`] pages at most. So as long as the highest charge is that far below the limit,
-//! any larger limit would have given the same answers.
+//! Runs that differ only in the limit of a group are the same until the smallest limit is first met. `memory.max` is only read where pages
+//! are charged ([`Cgroups::room`], [`Cgroups::over_limit`]). Successful charges stay below the highest charge, and refused ones asked for
+//! [`ASKED_MAX`] pages at most. So as long as the highest charge is that far below the limit, any larger limit would have given the same
+//! answers.
 //!
 //! [`Cgroups::room`]: crate::cgroup::Cgroups::room
 //! [`Cgroups::over_limit`]: crate::cgroup::Cgroups::over_limit
@@ -37,8 +37,8 @@ impl Running {
         self.0.memory.cgroups.find(path)
     }
 
-    /// Plays on as long as a `memory.max` of `limit` would stay well above the charge of `group`. Returns whether the run up to
-    /// here is that of a machine on which it is, or is anything larger.
+    /// Plays on as long as a `memory.max` of `limit` would stay well above the charge of `group`. Returns whether the run so far is also
+    /// the run of a machine with this limit, or any larger one.
     ///
     /// The limit that the group has must be as large.
     ///
@@ -71,8 +71,8 @@ impl Running {
         Ok(self.0.finish())
     }
 
-    /// A second machine that goes on from here as this one does. `None` where something on it cannot be doubled: a daemon, a
-    /// policy over tiers or from outside, or a workload whose accesses are not known beforehand.
+    /// A second machine that goes on from here as this one does. `None` if a part of it cannot be duplicated: a daemon, a policy over tiers
+    /// or from outside, or a workload whose accesses are not known beforehand.
     pub fn fork(&self) -> Option<Self> {
         let machine = &self.0;
         if !machine.daemons.is_empty() || machine.failure.is_some() {

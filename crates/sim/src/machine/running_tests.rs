@@ -29,7 +29,7 @@ type Step = (Vec<(u64, u32, bool, u32)>, Then);
 
 #[derive(Clone, Debug)]
 struct Case {
-    /// Of a parent and of its child.
+    /// Steps of a parent and of its child.
     steps: [Vec<Step>; 2],
     policy: &'static str,
     swap: DeviceKind,
@@ -54,7 +54,7 @@ impl Case {
         (builder.build(), app)
     }
 
-    /// The outcome with each limit, from as few beginnings as can be, and how many of them are forks.
+    /// The outcome with each limit, from as few beginnings as possible, and the number of beginnings that are forks.
     fn forked(&self) -> (Vec<Outcome>, usize) {
         let largest = *self.limits.last().unwrap();
         let (machine, app) = self.machine(largest);
@@ -76,7 +76,7 @@ impl Case {
     }
 }
 
-/// Those that need no future, which a generated program has not: `opt` is played with a recording, in `isotherm-scenario`.
+/// Policies that need no future, which a generated program has not: `opt` is played with a recording, in `isotherm-scenario`.
 fn policies() -> Vec<&'static str> {
     POLICIES.iter().filter(|entry| !entry.build().needs_future()).map(|entry| entry.name).collect()
 }
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// One that grows: each limit is met late, and half of the first run is played once.
+/// A program that grows: each limit is met late, and half of the first run is played once.
 fn growing(policy: &'static str) -> Case {
     let step = |at: u64| (vec![(at * 50 % PAGES, 50, true, 5_000_000), (at * 7 % PAGES, 1, false, 0)], Then::GoOn);
     let steps = [(0..150).map(step).collect(), vec![step(3)]];

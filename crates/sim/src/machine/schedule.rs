@@ -1,4 +1,4 @@
-//! Who runs where: run queue, slices, blocking and waking, and its reports to pressure accounting.
+//! Placement of tasks on processors: run queue, slices, blocking and waking, and its reports to pressure accounting.
 
 use super::events::{CpuId, Event};
 use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
@@ -211,7 +211,7 @@ impl Machine {
         self.report_pressure(id, now);
     }
 
-    /// Reports to pressure accounting what a task does now, if that changed.
+    /// Reports a task's present activity to pressure accounting, if it changed.
     pub(super) fn report_pressure(&mut self, id: TaskId, now: Instant) {
         let task = &self.tasks[id.0];
         let Stall(memstall) = task.stall;

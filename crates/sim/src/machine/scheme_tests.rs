@@ -1,4 +1,4 @@
-//! Schemes in whole machines: what they change for programs, what they cost, what they report.
+//! Schemes in whole machines: their effects on programs, their costs, their reports.
 
 use super::kdamond_tests::HotSet;
 use super::tests::config;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 const ALL: PageRange = PageRange { start: 70_001, end: 73_001 };
 const HOT: PageRange = PageRange { start: 71_001, end: 71_301 };
 
-/// A program of 3000 pages that uses 300 of them, and the schemes on it.
+/// A program of 3000 pages that uses 300 of its pages, and the schemes on it.
 struct Case {
     policy: &'static str,
     swap: DeviceKind,
@@ -127,7 +127,7 @@ fn pageout_of_cold_memory_leaves_what_is_used() {
     assert!(untouched.cgroup("/app").unwrap().usage_pages >= 3000 && untouched.monitors[0].schemes.is_empty());
 }
 
-/// docs/spec/schemes.md#s8: a first test finds every page young, so that physical pageout spares all of them once.
+/// docs/spec/schemes.md#s8: a first test finds every page young, so that physical pageout spares all pages once.
 #[test]
 fn physical_pageout_spares_pages_that_nobody_looked_at() {
     let (outcome, reports) = Case::new(Operations::Paddr, vec![cold(Act::Pageout)]).play().unwrap();
@@ -222,7 +222,7 @@ fn what_a_machine_cannot_do_ends_the_run() {
     assert!(outcome.cgroup("/app").unwrap().swap_pages > 2000, "pages can be taken from any policy");
 }
 
-/// As in the kernel, writes that the device's queue does not hold are waited for.
+/// As in the kernel, threads wait for writes that the device's queue does not hold.
 #[test]
 fn a_thread_waits_for_its_writes() {
     let slow = |swap| Case { swap, ..Case::new(Operations::Vaddr, vec![cold(Act::Pageout)]) }.play().unwrap().0;
@@ -242,7 +242,7 @@ fn equal_runs_with_schemes_are_equal() {
     assert!(run() == run());
 }
 
-/// What limits a scheme in [`quotas_and_watermarks_hold`].
+/// Limits of a scheme in [`quotas_and_watermarks_hold`].
 #[derive(Clone, Debug)]
 struct Limits {
     action: Act,

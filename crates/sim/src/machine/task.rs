@@ -33,16 +33,16 @@ pub(super) enum RunState {
     Dead,
 }
 
-/// Why a task is blocked; decides where its time is booked.
+/// Why a task is blocked; decides how its time is accounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// Sleeps of its own will.
+    /// Sleeps because the program asked for it.
     Sleep,
     /// Waits for a device.
     Io,
     /// Throttled in reclaim.
     Reclaim,
-    /// Waits for a page on its way to another frame.
+    /// Waits for a page that moves to another frame.
     Migration,
 }
 
@@ -68,11 +68,11 @@ pub(super) enum Cause {
     Limit(CgroupId),
     /// No free frame on this node.
     Node(NodeId),
-    /// Over `memory.high` of this group.
+    /// The group exceeds its `memory.high`.
     High(CgroupId),
 }
 
-/// What a user thread is doing.
+/// Present activity of a user thread.
 pub(super) struct UserTask {
     pub(super) program: usize,
     pub(super) process: usize,
@@ -103,7 +103,7 @@ pub(super) struct UserTask {
     pub(super) burst_began: ThreadTime,
     /// Flushes of its space that it has answered, or that came while it was on no processor.
     pub(super) flushes_seen: u64,
-    /// Of its last stretch on a processor: time in hint faults, and all, in ns.
+    /// Last stretch on a processor: time in hint faults, and all time, in ns.
     pub(super) last_stretch_ns: [u64; 2],
 }
 
@@ -123,7 +123,7 @@ pub(super) enum KernelTask {
     Kcompactd {
         daemon: Kcompactd,
     },
-    /// Carries out what plans write to group files.
+    /// Carries out the writes of plans to group files.
     Writer {
         jobs: std::collections::VecDeque<WriterJob>,
         attempt: Option<Attempt>,
@@ -139,7 +139,7 @@ pub(super) enum WriterJob {
     High { cgroup: CgroupId, retries_left: u32 },
     /// `memory.reclaim`.
     Reclaim { cgroup: CgroupId, reclaim: ProactiveReclaim, step: ProactiveStep, swappiness: Option<u32> },
-    /// A file of the Multi-Gen LRU; what is written is in the plan with this index.
+    /// A file of the Multi-Gen LRU; the written text is in the plan with this index.
     Mglru { plan: usize },
 }
 
@@ -156,9 +156,9 @@ pub(super) struct Task {
     pub(super) process: Option<usize>,
     /// Group whose pressure it feels; its ancestors come with it.
     pub(super) cgroup: CgroupId,
-    /// Its state in pressure accounting.
+    /// State of the task in pressure accounting.
     pub(super) pressure: TaskState,
-    /// Its CPU in pressure accounting.
+    /// CPU of the task in pressure accounting.
     pub(super) pressure_cpu: CpuId,
     pub(super) stall: Stall,
     /// CPU it ran on last.

@@ -1,4 +1,4 @@
-//! Small whole machines: what a user of the simulator relies on.
+//! Small whole machines: properties that a user of the simulator relies on.
 
 use super::*;
 use crate::cgroup::CgroupId;

@@ -1,7 +1,7 @@
 //! The scan daemon of `isotherm-core` as kernel threads of the simulated machine, and the results of a policy over tiers.
 //!
-//! One thread scans, another moves pages, as far as the mode has one. Spaces come with their processes and go with them, in the
-//! middle of a scan too.
+//! One thread scans and another moves pages, if the mode has them. Spaces come with their processes and go with them, in the middle of a
+//! scan too.
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{Machine, MachineBuilder, MonitorTarget, Outcome, ProgramId, SimError, Watched};
@@ -23,7 +23,7 @@ const DAEMON: &str = "tiering";
 pub(super) struct Tiering {
     pub(super) policy: Option<&'static crate::tiering::TieringPolicy>,
     pub(super) balancer: Option<Balancer>,
-    /// Of threads that answered flushes.
+    /// Time of threads that answered flushes.
     interrupted_ns: u64,
 }
 
@@ -46,7 +46,7 @@ impl Tiering {
         self.balancer.as_ref().map_or(0, |balancer| balancer.fault_ns)
     }
 
-    /// A thread answered flushes for `ns`; `in_faults_ns` of them made hint faults longer.
+    /// A thread answered flushes for `ns`; of this time, `in_faults_ns` made hint faults longer.
     pub(super) fn interrupted(&mut self, ns: u64, in_faults_ns: u64) {
         self.interrupted_ns += ns;
         if let Some(balancer) = &mut self.balancer {
@@ -55,22 +55,22 @@ impl Tiering {
     }
 }
 
-/// What a policy over tiers did, and its cost to each.
+/// Work of a policy over tiers, and its costs by thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TieringOutcome {
     pub policy: String,
     /// CPU time of the daemon's scans; of the region monitor and its schemes, where that is the policy.
     pub daemon_scan_ns: u64,
-    /// CPU time of the daemon's moves, in whichever of its threads; that of schemes is in the above.
+    /// CPU time of the daemon's moves, in any of its threads; schemes' CPU time is in the field above.
     pub daemon_move_ns: u64,
     /// CPU time of scans in threads' own time.
     pub thread_scan_ns: u64,
-    /// CPU time of hint faults in threads' own time, moves included, and what interrupted them.
+    /// CPU time of hint faults in threads' own time, including moves and interrupts.
     pub thread_fault_ns: u64,
-    /// CPU time that threads lost to flushes which others asked for: their share within hint faults is in the above too.
+    /// CPU time that threads lost to flushes requested by others: the share within hint faults is in the field above too.
     pub interrupted_ns: u64,
     pub promoted_pages: u64,
-    /// Of them, not used again before they left the fast tier or the run ended. `None` without ground truth.
+    /// Promoted pages that were not used again before they left the fast tier or the run ended. `None` without ground truth.
     pub promoted_in_vain_pages: Option<u64>,
     /// Pages that reclaim moved to a slower tier.
     pub demoted_pages: u64,
@@ -79,7 +79,7 @@ pub struct TieringOutcome {
     pub daemon: Vec<(&'static str, u64)>,
     /// `pgpromote_candidate` and `pgpromote_candidate_nrl`.
     pub candidates: (u64, u64),
-    /// Touches of pages of the top tier and of all, where tiers differ in latency or a bound says what they are.
+    /// Touches of pages of the top tier and of all pages; `None` unless tiers differ in latency or a bound gives the numbers.
     pub touches: Option<(u64, u64)>,
 }
 
@@ -91,8 +91,8 @@ impl TieringOutcome {
 }
 
 impl MachineBuilder {
-    /// A program takes memory of this node first, and of the others in its order (`MPOL_PREFERRED`), wherever it runs; its
-    /// pages may be moved all the same. Without this it takes memory of the node it runs on.
+    /// A program takes memory of this node first, and of the others in its order (`MPOL_PREFERRED`), wherever it runs; its pages may be
+    /// moved all the same. Otherwise it takes memory of the node it runs on.
     ///
     /// # Errors
     /// A node that the machine has not.
@@ -107,7 +107,7 @@ impl MachineBuilder {
     /// [under the policy](crate::tiering::TieringPolicy::applied_to), and all programs were added.
     ///
     /// # Errors
-    /// A value that makes no sense, or something that the policy lacks on this machine.
+    /// An invalid value, or a feature that the policy lacks on this machine.
     pub fn tiering(&mut self, spec: &TieringSpec, seed: u64) -> Result<(), SimError> {
         let policy = spec.check(&self.machine.config).map_err(SimError::Tiering)?;
         self.machine.tiering.policy = Some(policy);
@@ -148,7 +148,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What the policy did, without what its daemon adds; `None` without one.
+    /// Results of the policy, without the counts of its daemon; `None` without a policy.
     pub(super) fn tiering_outcome(&self) -> Option<TieringOutcome> {
         let policy = self.tiering.policy?;
         let count = |name| Counter::from_name(name).map_or(0, |counter| self.memory.counters.get(counter));

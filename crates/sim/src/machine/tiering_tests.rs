@@ -122,7 +122,7 @@ fn each_policy_promotes_what_is_hot_or_says_that_it_does_not() {
     }
 }
 
-/// docs/spec/promotion.md#s1-6: at first sight all is hot.
+/// docs/spec/promotion.md#s1-6: in the first scan all pages are hot.
 #[test]
 fn the_seed_moves_all_at_first_sight() {
     let tiering = alone("v0", 5).1;
@@ -138,8 +138,7 @@ fn hint_faults_are_paid_by_the_program() {
     assert!(tiering.candidates.0 + tiering.candidates.1 >= tiering.promoted_pages, "{:?}", tiering.candidates);
 }
 
-/// docs/spec/promotion.md#s4-1 and #s4-5: nothing passes a rate of zero except through free memory; here there is too little of
-/// it.
+/// docs/spec/promotion.md#s4-1 and #s4-5: with a rate of zero pages pass only through free memory; here there is too little of it.
 #[test]
 fn a_rate_of_zero_promotes_nothing() {
     let balancing = Some(BalancingConfig { promote_rate_limit_mbps: 0, ..BalancingConfig::default() });

@@ -1,8 +1,8 @@
 //! Lists whose members need not know which one they are on.
 //!
-//! A page that changes its generation keeps its place until a scan meets it, so its flags do not say in which list it is
-//! linked. Only the ends of a list know more than their neighbours: a page that is taken out is searched among the ends,
-//! and only if it has no neighbour on a side.
+//! A page that changes its generation keeps its place until a scan meets it, so its flags do not tell in which list it is linked. Only the
+//! ends of a list know more than their neighbours: a page that is taken out is searched among the ends, and only if it has no neighbour on
+//! a side.
 
 use super::{FrameId, Frames};
 
@@ -64,7 +64,7 @@ impl Chain {
         }
     }
 
-    /// Turns the chain so that `last` is its tail; what was older comes to the head.
+    /// Turns the chain so that `last` is its tail; older frames come to the head.
     pub fn turn_to_tail(&mut self, frames: &mut Frames, last: FrameId) {
         let (Some(head), Some(tail)) = (self.head, self.tail) else { return };
         debug_assert!(frames.link(head).0.is_none() && frames.link(tail).1.is_none(), "nothing lies beyond the ends");
@@ -96,7 +96,7 @@ impl Chain {
         chain.close(sides);
     }
 
-    /// After a frame between `previous` and `next` went.
+    /// Closes the gap after a frame between `previous` and `next` was removed.
     #[inline]
     fn close(&mut self, (previous, next): (Option<FrameId>, Option<FrameId>)) {
         if previous.is_none() {
@@ -108,7 +108,7 @@ impl Chain {
         debug_assert!(self.head.is_none() == self.tail.is_none(), "a chain has both ends or none");
     }
 
-    /// From the oldest to the youngest.
+    /// Frames from the oldest to the youngest.
     pub fn from_tail<'a>(&self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
         std::iter::successors(self.tail, move |&frame| frames.link(frame).0)
     }

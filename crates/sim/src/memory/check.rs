@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Census {
     /// Entries that map each frame.
     mapped: BTreeMap<FrameId, u64>,
-    /// One of them, by frame.
+    /// One entry that shows each frame, by frame.
     shown: BTreeMap<FrameId, (SpaceId, DensePage)>,
     /// Frames in the page cache.
     page_cache: BTreeSet<FrameId>,
@@ -201,8 +201,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Each frame in use is counted by its node alone, entries know how fast their memory is, and the counts of nodes add
-    /// up.
+    /// Each frame in use is counted only by its node, entries have the right latency class, and the counts of nodes add up.
     fn check_nodes(&self, census: &Census) -> Check {
         let mut used = vec![0u64; self.nodes.len()];
         census.owned().into_iter().for_each(|frame| used[self.nodes.of(frame).index()] += 1);

@@ -9,12 +9,12 @@ use crate::swap::SlotId;
 use isotherm_units::PageRange;
 use isotherm_units::access::FileKind;
 
-/// Index of a file. At most 65 535 are open in one run.
+/// Index of a file. At most 65 535 files are open in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub(crate) u16);
 
 impl FileId {
-    /// From [`index`](Self::index), as mappings of an address space hold it.
+    /// The file with this [`index`](Self::index), in the form of mappings of an address space.
     pub(crate) fn from_index(index: usize) -> Self {
         Self(u16::try_from(index).expect("made from a FileId"))
     }
@@ -46,7 +46,7 @@ pub struct FileMapping {
     pub space: SpaceId,
     /// Virtual pages.
     pub pages: PageRange,
-    /// File page behind the first of them.
+    /// File page behind the first page of the mapping.
     pub first_page: u64,
     /// Whether code runs from it.
     pub executable: bool,
@@ -64,15 +64,15 @@ impl FileMapping {
 pub struct SimFile {
     /// Path or name.
     pub name: String,
-    /// On a disk, or shared memory.
+    /// File on a disk, or shared memory.
     pub kind: FileKind,
-    /// Mappings of it, in the order in which they were made.
+    /// Mappings of the file, in the order in which they were made.
     pub mappings: Vec<FileMapping>,
     /// Cached pages.
     pub nr_cached: u64,
     /// Evicted pages that left a shadow.
     pub nr_shadows: u64,
-    /// One word a page: 0 = absent; top bit = frame; two top bits = slot; else shadow + 1. Untouched memory until used.
+    /// One word per page: 0 = absent; top bit = frame; two top bits = slot; else shadow + 1. Untouched memory until used.
     pages: Vec<u64>,
     /// Nodes of the page cache, 64 pages each. Shared memory has none here: its shadows are not pruned.
     nodes: Vec<CacheNode>,
@@ -83,7 +83,7 @@ impl SimFile {
     pub fn len(&self) -> u64 {
         self.pages.len() as u64
     }
-    /// Whether it has no pages.
+    /// Whether the file has no pages.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
@@ -151,7 +151,7 @@ impl SimFile {
         self.grow(pages);
     }
 
-    /// All pages about which something is known, ascending.
+    /// All pages with an entry, ascending.
     pub fn known_pages(&self) -> impl Iterator<Item = (u64, CachePage)> + '_ {
         (0..self.len()).filter_map(|page| match self.page(page) {
             CachePage::Absent => None,
@@ -231,7 +231,7 @@ impl Files {
     pub fn get_mut(&mut self, file: FileId) -> &mut SimFile {
         &mut self.files[file.index()]
     }
-    /// Replaces the state of page `page`, which lies in the file. `lruvec`: that of the page that comes or goes.
+    /// Replaces the state of page `page`, which lies in the file. `lruvec`: lruvec of the page that is added or removed.
     pub fn set_page(&mut self, file: FileId, page: u64, to: CachePage, lruvec: LruvecId) {
         let own = &mut self.files[file.index()];
         own.set_page(page, to);

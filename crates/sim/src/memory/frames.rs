@@ -52,29 +52,29 @@ pub enum Flag {
     FileOwned = 1 << 0,
     /// Goes to swap when evicted: anonymous memory and shared memory; lazily freed pages lose it.
     SwapBacked = 1 << 1,
-    /// On an active list.
+    /// The page is on an active list.
     Active = 1 << 2,
     /// Second-chance bit in software.
     Referenced = 1 << 3,
     /// Was active before reclaim deactivated it.
     Workingset = 1 << 4,
-    /// Contents differ from what is on the device.
+    /// Contents differ from the contents on the device.
     Dirty = 1 << 5,
     /// Being written to its device.
     Writeback = 1 << 6,
     /// Being read from its device: not up to date.
     Reading = 1 << 7,
-    /// To be moved to the inactive tail when write-back ends.
+    /// The page moves to the inactive tail when write-back ends.
     Reclaim = 1 << 8,
     /// Read ahead and not touched yet (swap), or the mark that starts the next window (file).
     Readahead = 1 << 9,
-    /// In the swap cache: has a slot.
+    /// The page is in the swap cache: it has a slot.
     SwapCache = 1 << 10,
     /// Mapped by more than one address space after fork.
     Shared = 1 << 11,
     /// Locked in memory.
     Unevictable = 1 << 12,
-    /// On one of the policy's lists.
+    /// The page is on one of the policy's lists.
     OnList = 1 << 13,
     /// All bytes zero: swapped out by marking the slot.
     ZeroFilled = 1 << 14,
@@ -92,7 +92,7 @@ impl Flags {
     pub const fn has(self, flag: Flag) -> bool {
         self.0 & flag as u16 != 0
     }
-    /// Whether one of the flags was set.
+    /// Whether any of the flags was set.
     #[inline]
     pub const fn has_any<const N: usize>(self, flags: [Flag; N]) -> bool {
         self.0 & mask_of(flags) != 0
@@ -201,7 +201,7 @@ impl Frames {
         }
     }
 
-    /// The page in `from` is in `to` from now on: owner, flags, group, slot, marks. `from` holds nothing afterwards.
+    /// The page in `from` is in `to` from now on: owner, flags, group, slot, marks. `from` is empty afterwards.
     pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId) {
         debug_assert!(from != to, "a page moves to another frame");
         let page: [u16; 5] = self.records[from.index()][OWNER..].try_into().expect("half of a record");

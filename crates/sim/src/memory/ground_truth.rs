@@ -11,29 +11,29 @@ use serde::Serialize;
 /// When the page in each frame was used last.
 #[derive(Clone, Debug)]
 pub struct GroundTruth {
-    /// By frame: one plus nanoseconds since the start; 0: not since it was allocated.
+    /// Last use by frame: one plus nanoseconds since the start; 0: not since it was allocated.
     last_use: Vec<u64>,
     /// No frame from here on was ever used.
     end: usize,
-    /// By frame: one plus when its page was promoted to it, while that was not judged yet.
+    /// By frame: one plus the time when its page was promoted to it, as long as that promotion was not judged.
     promoted_at: Vec<u64>,
     /// Pages that were promoted and not used before they left their frame.
     in_vain: u64,
-    /// The same of pages that were used and whose frames belong to others by now, and the groups that they were charged to.
+    /// Last uses of pages whose frames belong to others by now, and the groups that the pages were charged to.
     gone: Vec<(u64, CgroupId)>,
 }
 
 /// Pages that were used in a window. A page that several processes map counts once; uses through descriptors are not seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
-    /// Of these, still there.
+    /// Used pages that still exist.
     pub present_pages: u64,
-    /// All, also those that were freed since.
+    /// All used pages, including pages that were freed since.
     pub touched_pages: u64,
 }
 
 impl GroundTruth {
-    /// Of a machine with this number of frames, none used yet.
+    /// Ground truth for this number of frames, none used yet.
     pub fn new(frames: usize) -> Self {
         // Fresh zero pages: only those of used frames are ever touched.
         Self { last_use: vec![0; frames], end: 0, promoted_at: Vec::new(), in_vain: 0, gone: Vec::new() }
@@ -53,7 +53,7 @@ impl GroundTruth {
         self.in_vain + still as u64
     }
 
-    /// The page leaves the frame: whether its promotion was in vain is known by now.
+    /// The page leaves the frame: whether its promotion was useless is known by now.
     fn judge(&mut self, frame: FrameId) {
         let Some(at) = self.promoted_at.get_mut(frame.index()).map(std::mem::take).filter(|at| *at > 0) else { return };
         self.in_vain += u64::from(self.last_use[frame.index()] <= at);

@@ -1,4 +1,4 @@
-//! Transfers between memory and devices: what is in flight, when it ends, and how it is begun.
+//! Transfers between memory and devices: transfers in flight, their ends, and how they are begun.
 //!
 //! A page in flight has [`Flag::Reading`] or [`Flag::Writeback`] and keeps its frame until
 //! [`complete_io`](crate::fault::complete_io) has seen the completion; a thread that needs it earlier waits until
@@ -33,7 +33,7 @@ impl Completion {
     }
 }
 
-/// What is under way in a request.
+/// Contents of a request under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     SwapRead,
@@ -71,7 +71,7 @@ struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RequestPages {
     One(FrameId),
-    /// Those of a list, at least two.
+    /// Frames of a list, at least two.
     Many(usize),
 }
 
@@ -97,7 +97,7 @@ pub struct Io {
     reads: BinaryHeap<Reverse<Request>>,
     writes: BinaryHeap<Reverse<Request>>,
     ending: Option<Ending>,
-    /// Pages of requests of several; those that no request has are empty,
+    /// Pages of requests of several; lists that belong to no request are empty.
     lists: Vec<Vec<FrameId>>,
     /// and are known here.
     free_lists: Vec<usize>,
@@ -146,7 +146,7 @@ impl Io {
         self.ending.map(|ending| ending.request.at).or_else(|| self.first().map(|request| request.at))
     }
 
-    /// The request that ends first, among those that were not handed out even in part.
+    /// The request that ends first, among requests that were not handed out even in part.
     fn first(&self) -> Option<&Request> {
         let [read, write] = [&self.reads, &self.writes].map(|queue| queue.peek().map(|Reverse(request)| request));
         match (read, write) {

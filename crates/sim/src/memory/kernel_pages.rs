@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// group.
 #[derive(Clone, Debug, Default)]
 pub struct KernelPages {
-    /// By first frame: log2 of the pages, and what they were asked for as.
+    /// By first frame: log2 of the pages, and the type that was asked for.
     blocks: BTreeMap<FrameId, (u32, MigrateType)>,
     pages: u64,
     /// Huge pages that the kernel and its drivers asked for, obtained or not.
@@ -21,7 +21,7 @@ impl KernelPages {
         self.pages
     }
 
-    /// Huge pages that were asked for by others than faults, obtained or not.
+    /// Huge pages that others than faults asked for, obtained or not.
     pub const fn huge_wanted(&self) -> u64 {
         self.huge_wanted
     }

@@ -19,11 +19,11 @@ pub struct LatencyClasses {
 }
 
 impl LatencyClasses {
-    /// The classes of nodes given as `(first frame, latency in ns)`, ascending; `None` where all cost the same. Nodes with a
-    /// true `is_own` are in no class with others, whatever they cost: their latency changes with their load.
+    /// The classes of nodes given as `(first frame, latency in ns)`, ascending; `None` where all cost the same. Nodes with a true `is_own`
+    /// share their class with no other node, even at equal latency: their latency changes with their load.
     ///
     /// # Panics
-    /// With more than [`CLASSES_MAX`] classes: configurations are checked before.
+    /// More than [`CLASSES_MAX`] classes: configurations are checked before.
     pub fn new(nodes: &[(u32, u64)], is_own: impl Fn(usize) -> bool) -> Option<Self> {
         debug_assert!(nodes.windows(2).all(|pair| pair[0].0 <= pair[1].0), "nodes come in the order of their frames");
         let mut kinds: Vec<(u64, Option<usize>)> =

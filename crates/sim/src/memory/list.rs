@@ -60,7 +60,7 @@ impl List {
         frames.link(frame).0
     }
 
-    /// From the oldest to the youngest.
+    /// Frames from the oldest to the youngest.
     pub fn from_tail<'a>(&self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
         self.chain.from_tail(frames)
     }

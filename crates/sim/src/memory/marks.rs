@@ -1,9 +1,8 @@
-//! What code that clears accessed bits leaves for other code: the *young* and *idle* marks of pages
-//! (docs/spec/monitoring.md#s4).
+//! Marks that code that clears accessed bits leaves for other code: the *young* and *idle* marks of pages (docs/spec/monitoring.md#s4).
 //!
-//! A monitor that clears an accessed bit removes what reclaim would have read. It leaves the page *young* instead, and reclaim
-//! counts that like a set bit. The *idle* mark says whether a use of the page was met since it was set: whatever meets one
-//! clears it. Two bits a frame, in memory that is allocated with the first mark.
+//! A monitor that clears an accessed bit removes what reclaim would have read. It leaves the page *young* instead, and reclaim counts that
+//! like a set bit. The *idle* mark is set until a use of the page is met: code that meets a use clears it. Two bits a frame, in memory that
+//! is allocated with the first mark.
 
 use super::{FrameId, Frames};
 
@@ -26,7 +25,7 @@ impl Marks {
         take(&mut self.pinned, frame);
     }
 
-    /// The page in `from` is in `to` from now on. A pinned one stays where it is.
+    /// The page in `from` is in `to` from now on. A pinned page stays where it is.
     pub(super) fn relocate(&mut self, from: FrameId, to: FrameId) {
         debug_assert!(
             self.pinned.get(from.index() / 64).is_none_or(|word| word >> (from.index() % 64) & 1 == 0),
@@ -64,7 +63,7 @@ impl Frames {
     pub fn take_young(&mut self, frame: FrameId) -> bool {
         take(&mut self.marks.young, frame)
     }
-    /// From now on the page counts as unused until a use of it is met.
+    /// From now on the page counts as unused until a use of it is found.
     pub fn mark_idle(&mut self, frame: FrameId) {
         let len = self.len();
         set(&mut self.marks.idle, frame, len);
@@ -94,7 +93,7 @@ impl Frames {
             take(&mut self.marks.pinned, frame);
         }
     }
-    /// A use of the page was met.
+    /// A use of the page was found.
     #[inline]
     pub fn met_use(&mut self, frame: FrameId) {
         take(&mut self.marks.idle, frame);

@@ -33,7 +33,7 @@ pub struct Node {
     pub latency_ns: u64,
     /// Bytes a second in 10^6; `None`: more than is ever used.
     pub bandwidth_mb_per_s: Option<u64>,
-    /// Its daemon keeps free memory above the promo watermark, not only above the high one.
+    /// Its daemon keeps free memory above the promo watermark, not only above the high watermark.
     pub promo_watermark: bool,
 }
 
@@ -58,7 +58,7 @@ impl Node {
     pub fn has_room_above_high(&self, pages: u64) -> bool {
         self.zones.iter().any(|zone| zone.free() > zone.marks.high + pages)
     }
-    /// What a kswapd run aims to scan: the high watermarks, at least 32 pages a zone (docs/spec/classic-lru.md#s7-4).
+    /// Pages that a kswapd run aims to scan: the high watermarks, at least 32 pages a zone (docs/spec/classic-lru.md#s7-4).
     pub fn kswapd_target(&self) -> u64 {
         self.zones.iter().map(|zone| zone.marks.high.max(32)).sum()
     }
@@ -118,7 +118,7 @@ impl Nodes {
         self.classes.as_ref().map_or(0, |classes| usize::from(classes.of(frame)))
     }
 
-    /// How many nodes.
+    /// Number of nodes.
     #[inline]
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -150,7 +150,7 @@ impl Nodes {
         NodeId(u8::try_from(after - 1).expect("few nodes"))
     }
 
-    /// Says whether daemons keep free memory above the promo watermark (the tiering mode of NUMA balancing).
+    /// Sets whether daemons keep free memory above the promo watermark (the tiering mode of NUMA balancing).
     pub fn set_promo_watermark(&mut self, wanted: bool) {
         self.nodes.iter_mut().for_each(|node| node.promo_watermark = wanted);
     }
@@ -240,7 +240,7 @@ impl Nodes {
         self.zones_mut().for_each(|zone| zone.expect(pages));
     }
 
-    /// All frames of [`expect`](Self::expect) were given back: those that were collected become free blocks.
+    /// All frames of [`expect`](Self::expect) were given back: the collected frames become free blocks.
     pub fn settle(&mut self, frames: &mut Frames) {
         self.zones_mut().for_each(|zone| zone.settle(frames));
     }

@@ -1,4 +1,4 @@
-//! Which Linux the simulated kernel is: one key for all rules that differ between releases.
+//! Linux release of the simulated kernel: one key for all rules that differ between releases.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,7 +52,7 @@ impl KernelRelease {
         Self::ALL.into_iter().find(|release| release.name().split_once('.') == Some((major, minor)))
     }
 
-    /// Whether nothing was chosen: such a key is not printed.
+    /// Whether the default was chosen: such a key is not printed.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
     pub fn is_default(&self) -> bool {
         *self == Self::default()

@@ -16,9 +16,9 @@ use isotherm_units::{Instant, Pages};
 /// The description of memory.
 #[derive(Clone, Debug)]
 pub struct MemorySetup {
-    /// Nodes. At most 2^31 - 2 frames in all.
+    /// Nodes. Nodes of at most 2^31 - 2 frames in all.
     pub nodes: Vec<NodeSetup>,
-    /// Their distances and tiers.
+    /// Distances and tiers of the nodes.
     pub tiering: TieringSetup,
     /// How much stays free.
     pub watermarks: WatermarkConfig,
@@ -26,8 +26,7 @@ pub struct MemorySetup {
     pub config: MemoryConfig,
     /// The costs.
     pub costs: Costs,
-    /// The swap device, and its size in pages (on compressed memory: uncompressed). [`DeviceModel::None`] has no slots
-    /// whatever the size says.
+    /// The swap device, and its size in pages (on compressed memory: uncompressed). [`DeviceModel::None`] has no slots for any size.
     pub swap: (DeviceModel, Pages),
     /// The disk under files.
     pub storage: DeviceModel,
@@ -41,7 +40,7 @@ impl Memory {
     /// A device model with a number out of range.
     ///
     /// # Panics
-    /// With more than 2^31 - 2 frames.
+    /// Memory of more than 2^31 - 2 frames.
     pub fn assemble(setup: &MemorySetup) -> Result<Self, DeviceError> {
         let zone = |&managed: &Pages| ZoneSize { managed, movable: false };
         let zones: Vec<Vec<ZoneSize>> = setup.nodes.iter().map(|node| node.zones.iter().map(zone).collect()).collect();

@@ -1,4 +1,4 @@
-//! Nodes of the page cache that hold nothing but shadows, and how many of them are kept (docs/spec/classic-lru.md#s5).
+//! Nodes of the page cache that hold only shadows, and how many such nodes are kept (docs/spec/classic-lru.md#s5).
 //!
 //! The page cache of a file is a tree whose nodes have 64 slots. A node that holds shadows only is on a list of the lruvec that
 //! made it, and reclaim prunes these lists like other caches of the kernel, the longest-listed nodes first (Linux 7.2,
@@ -24,7 +24,7 @@ pub(super) struct CacheNode {
     pub(super) nr_shadows: u8,
     /// The lruvec that made it, while that is there.
     owner: Option<LruvecId>,
-    /// Its place in the owner's list, while it is on it.
+    /// Place of the node in the owner's list, while it is on it.
     listed: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct CacheNode {
 struct Own {
     /// All nodes that it made.
     nr_nodes: u64,
-    /// Those of shadows alone by when they became so: file, and index of the node.
+    /// Nodes that only hold shadows, by the time when they became so: file, and index of the node.
     listed: BTreeMap<u64, (FileId, usize)>,
     /// Work that was put off, in nodes.
     deferred: u64,

@@ -1,10 +1,10 @@
 //! Flushing translations on other processors: its cost to the requester, and which processors it interrupts
 //! (docs/spec/promotion.md#s5-4).
 //!
-//! The interrupt goes to all processors that run the space at that time; those that ran it before and are idle, or run a thread
-//! of the kernel since, flush when they come back to it. The requester waits for the answers. Each processor asked takes an
-//! interrupt, in the time of what it runs: the machine charges it for what came in between at its next stretch. So threads that
-//! flush at once delay each other, and one that flushes alone waits for none.
+//! The interrupt goes to all processors that run the space at that time. Processors that ran it before and are idle, or run a kernel thread
+//! since, flush when they come back to it. The requester waits for the answers. Each asked processor takes an interrupt, in the time of its
+//! present task: the machine charges its next stretch for the interrupts in between. So threads that flush at once delay each other, and a
+//! thread that flushes alone waits for none.
 
 use super::Memory;
 use crate::mmu::SpaceId;

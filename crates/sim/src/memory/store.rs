@@ -28,7 +28,7 @@ pub struct MemoryConfig {
     pub readahead_pages: u64,
     /// Ticks per second of the simulated kernel.
     pub hz: u64,
-    /// Which Linux it is.
+    /// Linux release of the simulated kernel.
     pub release: KernelRelease,
     /// Whether counters of groups are added up now and then only, as in the kernel, rather than at once.
     pub lazy_statistics: bool,
@@ -78,7 +78,7 @@ pub struct Memory {
     pub frames: Frames,
     /// Free memory.
     pub nodes: Nodes,
-    /// Which nodes are fast.
+    /// Tiers of the nodes.
     pub tiers: Tiers,
     /// Address spaces, dead ones included.
     pub spaces: Vec<AddressSpace>,
@@ -89,9 +89,9 @@ pub struct Memory {
     pub cgroups: Cgroups,
     /// System-wide counters.
     pub counters: Counters,
-    /// By node: what was promoted to it and demoted from it, as in `nodeN/vmstat`. Other counters are not kept by node.
+    /// By node: promotions to it and demotions from it, as in `nodeN/vmstat`. Other counters are not kept by node.
     pub node_counters: Vec<Counters>,
-    /// By node: pages that came from other nodes, and that went to others.
+    /// By node: pages that came from other nodes, and pages that went to others.
     pub node_moves: Vec<[u64; 2]>,
     /// `nonresident_age` of each lruvec (docs/spec/classic-lru.md#s5), grown by evictions and activations.
     pub nonresident_age: Vec<u64>,
@@ -101,15 +101,15 @@ pub struct Memory {
     pub io: Io,
     /// By node: an allocation found free memory at the low watermark since the machine last checked.
     pub kswapd_wanted: Vec<bool>,
-    /// How often something may have used or changed pages, see [`stir`](Memory::stir).
+    /// Number of events that may have used or changed pages, see [`stir`](Memory::stir).
     pub(crate) nr_stirs: u64,
     /// The touches of programs since the last time, see [`note_touches`](Memory::note_touches).
     pub(crate) touches: Vec<(SpaceId, PageRange)>,
     /// They are wanted.
     pub(crate) notes_touches: bool,
-    /// Pages charged since the machine last checked: what the `memory.high` penalty counts.
+    /// Pages charged since the machine last checked, for the `memory.high` penalty.
     pub charged: u64,
-    /// Groups whose `memory.high` was written since the machine last checked: what is above it is to be reclaimed.
+    /// Groups whose `memory.high` was written since the machine last checked: memory above it is to be reclaimed.
     pub high_written: Vec<CgroupId>,
     /// Dirty file pages that wait to be written.
     pub flusher: Flusher,
@@ -121,13 +121,13 @@ pub struct Memory {
     pub recent_fault: bool,
     /// Memory without frames, in the order in which it was mapped.
     pub premapped: Vec<PremappedFrames>,
-    /// Knows every use of every page, if that is wanted.
+    /// Records every use of every page, if that is wanted.
     pub ground_truth: Option<GroundTruth>,
     /// Pages on their way to other frames.
     pub migration: Flights,
     /// How this machine compacts.
     pub compaction: CompactionConfig,
-    /// By node: log2 of the pages in a row that an allocation wants and left to the daemons; 0: none.
+    /// By node: log2 of the contiguous pages that an allocation wants and left to the daemons; 0: none.
     pub kcompactd_wanted: Vec<u32>,
     /// Blocks that the kernel took for itself.
     pub kernel: KernelPages,
@@ -232,7 +232,7 @@ impl Memory {
         }
     }
 
-    /// The same for an event that nodes count as well: of promotion and demotion.
+    /// The same for an event of promotion or demotion, which nodes count as well.
     pub fn count_on(&mut self, counter: Counter, node: super::NodeId, cgroup: CgroupId, n: u64) {
         self.count(counter, cgroup, n);
         self.node_counters[node.index()].add(counter, n);
@@ -360,7 +360,7 @@ impl Memory {
         }
     }
 
-    /// One page-table entry less refers to `slot`; a cached page stays in the swap cache.
+    /// Removes one page-table reference to `slot`; a cached page stays in the swap cache.
     pub fn drop_swap_entry(&mut self, slot: SlotId) {
         debug_assert!(self.slots.users(slot) > 0, "the entry was counted");
         let cgroup = self.slots.cgroup(slot);

@@ -7,14 +7,14 @@ use isotherm_units::Pages;
 const CHUNK: u64 = 128;
 /// Abstract distance of DRAM, and of every node with processors (`MEMTIER_ADISTANCE_DRAM`).
 pub const DRAM_ADISTANCE: u64 = 4 * CHUNK + CHUNK / 2;
-/// That of memory about which nothing is known (`MEMTIER_DEFAULT_DAX_ADISTANCE`).
+/// Abstract distance of memory about which nothing is known (`MEMTIER_DEFAULT_DAX_ADISTANCE`).
 pub const UNKNOWN_ADISTANCE: u64 = 5 * DRAM_ADISTANCE;
 /// Distance of a node to itself (`LOCAL_DISTANCE`).
 pub const LOCAL_DISTANCE: u8 = 10;
 /// Distance between nodes unless the machine says otherwise (`REMOTE_DISTANCE`).
 pub const REMOTE_DISTANCE: u8 = 20;
 
-/// What firmware reports of a node: read plus write latency in ns, read plus write bandwidth in MB/s. Neither is 0.
+/// Firmware data of a node: read plus write latency in ns, read plus write bandwidth in MB/s. Neither is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Performance {
     /// ns, sum.
@@ -43,11 +43,11 @@ pub struct NodeSetup {
     pub latency_ns: u64,
     /// Bytes a second in 10^6; `None`: more than is ever used.
     pub bandwidth_mb_per_s: Option<u64>,
-    /// Its latency grows with its load, so that it is a class of latency of its own.
+    /// Its latency grows with its load, so it is a latency class of its own.
     pub loaded: bool,
     /// It has processors.
     pub has_cpus: bool,
-    /// Its abstract distance.
+    /// Abstract distance of the node.
     pub adistance: u64,
 }
 
@@ -83,12 +83,12 @@ pub struct Tiers {
     cpu_nodes: Vec<NodeId>,
 }
 
-/// A node among the others.
+/// A node's place among the others.
 #[derive(Clone, Debug)]
 struct Standing {
     tier: u64,
     is_top: bool,
-    /// Itself first, then the others as they help out.
+    /// The node itself first, then the others in fallback order.
     fallback: Vec<NodeId>,
     demotion: DemotionTargets,
     /// Demotions so far that had a choice.
@@ -98,7 +98,7 @@ struct Standing {
 /// Where a node demotes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DemotionTargets {
-    /// Nearest nodes of the next lower tier; empty at the last tier. One of them is tried first.
+    /// Nearest nodes of the next lower tier; empty at the last tier. One of these nodes is tried first.
     pub preferred: Vec<NodeId>,
     /// All nodes of all lower tiers, nearest first.
     pub allowed: Vec<NodeId>,

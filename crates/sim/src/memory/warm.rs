@@ -11,16 +11,16 @@ use crate::mmu::{DensePage, Entry, SpaceId};
 /// Pages whose chains are followed together: their records fit the first-level cache.
 const TOGETHER: usize = 64;
 
-/// What names a page.
+/// Name of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Warm {
     Frame(FrameId),
-    /// Its place in an address space.
+    /// Place of the page in an address space.
     Page(SpaceId, DensePage),
 }
 
 impl Memory {
-    /// Reads the data for taking `pages`, at most 64 of them, off their lists and freeing them.
+    /// Reads the data for taking `pages`, at most 64, off their lists and freeing them.
     pub(crate) fn warm_up(&self, space: SpaceId, pages: &[DensePage]) {
         let mut frames = [FrameId::new(0); TOGETHER];
         let mut len = 0;
@@ -44,7 +44,7 @@ impl Memory {
         std::hint::black_box(sum);
     }
 
-    /// Reads the data for faults at `pages`; none of them is present.
+    /// Reads the data for faults at `pages`, none of which is present.
     #[inline]
     pub(crate) fn warm_up_absent(&self, space: SpaceId, pages: &[DensePage]) {
         let table = &self.space(space).table;

@@ -7,7 +7,7 @@ use isotherm_units::Pages;
 
 /// Pages of a 2 MiB block.
 const BLOCK_PAGES: u64 = 512;
-/// The min mark of a zone of movable memory alone: a 1024th, within these bounds.
+/// The min mark of a zone of movable memory only: a 1024th, within these bounds.
 const MOVABLE_MIN_PAGES: (u64, u64) = (32, 128);
 
 /// The properties of a machine that its watermarks depend on.
@@ -20,8 +20,8 @@ pub struct WatermarkConfig {
     pub min_free_kib: Option<u64>,
     /// Transparent huge pages are on: the derived `min_free_kib` is raised so that whole blocks stay free.
     pub huge_pages: bool,
-    /// `lowmem_reserve_ratio`: a lower zone keeps 1/ratio of the pages of all higher zones of its node away from
-    /// allocations that could use those. 0 turns it off. Default 256 (32 for the zone below a movable one is not modelled).
+    /// `lowmem_reserve_ratio`: a lower zone keeps 1/ratio of the pages of all higher zones of its node away from allocations that could use
+    /// the higher zones. 0 turns it off. Default 256 (32 for the zone below a movable one is not modelled).
     pub lowmem_reserve_ratio: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct ZoneWatermarks {
 const BOOST_FACTOR: u64 = 15_000;
 
 impl ZoneWatermarks {
-    /// With all marks raised by this number of pages. The reserve against requests that a higher zone could serve stays.
+    /// The watermarks with all marks raised by this number of pages. The reserve against requests that a higher zone could serve stays.
     pub const fn boosted(self, pages: u64) -> Self {
         let Self { min, low, high, promo, lowmem_reserve } = self;
         Self { min: min + pages, low: low + pages, high: high + pages, promo: promo + pages, lowmem_reserve }
@@ -138,7 +138,7 @@ fn zone_watermarks(zone: ZoneSize, min_free_pages: u64, lowmem_pages: u64, scale
     ZoneWatermarks { min, low: min + step, high: min + 2 * step, promo: min + 3 * step, lowmem_reserve: 0 }
 }
 
-/// What a zone keeps from allocations that the `pages_above` pages of higher zones could serve.
+/// Pages that a zone keeps from allocations that the `pages_above` pages of higher zones could serve.
 pub const fn lowmem_reserve(pages_above: u64, ratio: u64) -> u64 {
     match pages_above.checked_div(ratio) {
         Some(reserve) => reserve,

@@ -24,7 +24,7 @@ pub struct Zone {
     managed: u32,
     buddy: Buddy,
     at_hand: AtHand,
-    /// Pages that leave the list at hand while much memory is given back, until all of them are known.
+    /// Pages that leave the list at hand while much memory is given back, until all such pages are known.
     settling: Option<Settling>,
     /// Frames taken without identity: memory of compressed swap.
     pub(super) hidden: u64,
@@ -32,12 +32,12 @@ pub struct Zone {
     set_aside: u64,
     /// Watermarks in pages, boost included.
     pub marks: ZoneWatermarks,
-    /// The same without it.
+    /// The watermarks without the boost.
     unboosted: ZoneWatermarks,
     boost: u64,
     /// It was raised since this was last read.
     is_boosted_anew: bool,
-    /// What compaction remembers of the zone.
+    /// State of the zone that compaction keeps.
     pub compaction: ZoneCompaction,
 }
 
@@ -66,7 +66,7 @@ impl Zone {
         u64::from(self.managed)
     }
 
-    /// Free pages, those at hand included.
+    /// Free pages, including the ones at hand.
     #[inline]
     pub fn free(&self) -> u64 {
         self.all_free().saturating_sub(self.hidden)
@@ -93,7 +93,7 @@ impl Zone {
         self.boost
     }
 
-    /// Whether it was raised since the last call: kswapd is to be woken (`ZONE_BOOSTED_WATERMARK`).
+    /// Whether the boost was raised since the last call: kswapd is to be woken (`ZONE_BOOSTED_WATERMARK`).
     pub(crate) const fn take_boosted_anew(&mut self) -> bool {
         std::mem::replace(&mut self.is_boosted_anew, false)
     }
@@ -104,7 +104,7 @@ impl Zone {
         self.marks = self.unboosted.boosted(self.boost);
     }
 
-    /// Claims of parts of page blocks, successful or not, raise the marks: there were `before` of them when the allocation began.
+    /// Claims of parts of page blocks, successful or not, raise the marks. `before` is the number of claims when the allocation began.
     fn boost_for_claims_since(&mut self, before: u64) {
         let attempts = self.buddy.effort().boosts - before;
         if attempts > 0 {
@@ -121,7 +121,7 @@ impl Zone {
         self.buddy.range()
     }
 
-    /// Forgets which page blocks compaction need not scan, if that was asked for.
+    /// Forgets which page blocks compaction need not scan, if a run asked for that.
     pub(crate) fn flush_hints(&mut self, frames: &Frames) {
         let Self { buddy, compaction, .. } = self;
         compaction.flush_hints(buddy, frames);
@@ -131,7 +131,7 @@ impl Zone {
         &mut self.buddy
     }
 
-    /// Takes the free block that begins at a frame, for pages to move into, if that leaves more than the min mark. Its order.
+    /// Takes the free block that begins at a frame, for pages to move into, if that leaves more than the min mark. Returns its order.
     /// Source: `__isolate_free_page`.
     pub(crate) fn set_aside(&mut self, frames: &mut Frames, block: FrameId) -> Option<u32> {
         let order = self.buddy.order_at(block)?;
@@ -149,21 +149,21 @@ impl Zone {
         self.set_aside -= pages;
     }
 
-    /// Gives back what was set aside and not used.
+    /// Gives back the unused part of a block that was set aside.
     pub(crate) fn give_aside(&mut self, frames: &mut Frames, block: FrameId, order: u32) {
         debug_assert!(1 << order <= self.set_aside, "only what was set aside is given back");
         self.set_aside -= 1 << order;
         self.buddy.free(frames, block, order);
     }
 
-    /// No pages are kept at hand from now on: all of them are in blocks, as in the worked examples of docs/spec/compaction.md.
+    /// From now on no pages are kept at hand: all are in blocks, as in the worked examples of docs/spec/compaction.md.
     #[cfg(test)]
     pub(crate) fn keep_none_at_hand(&mut self, frames: &mut Frames) {
         self.drain(frames);
         (self.at_hand.high, self.at_hand.batch) = (0, 1);
     }
 
-    /// As after this number of claims of parts of page blocks.
+    /// Boosts the marks as this number of claims of parts of page blocks would.
     #[cfg(test)]
     pub(crate) fn boost_by_claims(&mut self, attempts: u64) {
         self.boost = self.unboosted.boost_after(self.boost, attempts, self.managed());
@@ -198,7 +198,7 @@ impl Zone {
         self.at_hand.pages.pop_back().map(FrameId::new)
     }
 
-    /// Takes the page that lies on top of those at hand.
+    /// Takes the top page of those at hand.
     #[inline]
     pub(super) fn take_at_hand(&mut self) -> Option<FrameId> {
         self.at_hand.pages.pop_back().map(FrameId::new)
@@ -227,9 +227,9 @@ impl Zone {
         }
     }
 
-    /// Up to `pages` single pages are about to be given back. If these are many for the zone, those that do not stay at hand are
-    /// collected until [`settle`](Self::settle), where neighbours go back together. In the order in which an ending process
-    /// leaves them, each would wait for main memory.
+    /// Up to `pages` single pages are about to be given back. If they are many for the zone, pages that do not stay at hand are collected
+    /// until [`settle`](Self::settle), where neighbours go back together. In the order in which an ending process leaves them, each would
+    /// wait for main memory.
     pub(super) fn expect(&mut self, pages: u64) {
         // A bit is read for every frame of the zone: a word for each page that is expected.
         if self.settling.is_none() && pages >= self.managed() / 64 {
@@ -237,7 +237,7 @@ impl Zone {
         }
     }
 
-    /// Puts what was collected since [`expect`](Self::expect) among free blocks.
+    /// Puts the pages collected since [`expect`](Self::expect) among free blocks.
     pub(super) fn settle(&mut self, frames: &mut Frames) {
         let Some(settling) = self.settling.take() else { return };
         for run in settling.pages.runs() {
@@ -324,20 +324,20 @@ struct Settling {
 }
 
 /// Single movable pages kept out of the buddy allocator, so that most allocations do not touch it: the kernel's lists per CPU
-/// (docs/spec/compaction.md#s2-6), those of all CPUs in one, the page given back last on top.
+/// (docs/spec/compaction.md#s2-6), here one list for all CPUs, with the page given back last on top.
 #[derive(Clone, Debug)]
 struct AtHand {
     /// Taken from and given to the back.
     pages: VecDeque<u32>,
-    /// With more, a batch goes back.
+    /// With more pages, a batch goes back.
     high: usize,
     /// Pages moved at once.
     batch: usize,
 }
 
 impl AtHand {
-    /// The kernel's limit for each CPU lies between its share of the low mark and of an eighth of the zone, and grows with use.
-    /// Here it is twice the high mark: a run of kswapd frees as much as that mark, and what it freed is taken again at once.
+    /// The kernel's limit for each CPU lies between its share of the low mark and of an eighth of the zone, and grows with use. Here it is
+    /// twice the high mark: a run of kswapd frees as much as that mark, and the freed pages are taken again at once.
     fn new(managed: u32, high_mark: u64) -> Self {
         let batch = batch(u64::from(managed));
         let high = (2 * high_mark).max(4 * batch);

@@ -11,7 +11,7 @@ use isotherm_core::host::Stalls;
 use isotherm_units::{Duration, Instant, PageRange};
 use std::collections::BTreeMap;
 
-/// The mover of pages: waits for them are reported to it alone.
+/// The mover of pages: waits for its pages are reported only to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mover {
     /// Movers that take no reports of waits: threads for themselves, kcompactd, tiers.
@@ -21,18 +21,18 @@ pub enum Mover {
     Daemon(u32),
 }
 
-/// A page that one space maps, on its way.
+/// A page in flight that is mapped by one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// First virtual page.
     pub page: u64,
     /// Base pages.
     pub pages: u32,
-    /// When it is unmapped.
+    /// Time at which it is unmapped.
     pub from: Instant,
-    /// When it is mapped again.
+    /// Time at which it is mapped again.
     pub until: Instant,
-    /// Its mover.
+    /// Mover of the page.
     pub mover: Mover,
 }
 
@@ -59,12 +59,12 @@ pub struct Flights {
     by_space: BTreeMap<SpaceId, Vec<Flight>>,
     /// No flight ends before: until then there is no need to search for ended ones.
     first_arrival: Instant,
-    /// Pages of files, by the frames that they have meanwhile, with departure and arrival: a write through a descriptor finds
-    /// them without a mapping.
+    /// Pages of files, by their frames during the flight, with departure and arrival: a write through a descriptor finds them without a
+    /// mapping.
     of_files: BTreeMap<FrameId, Locked>,
     /// All pages: when they arrive, and how many base pages.
     isolated: Vec<(Instant, u32)>,
-    /// How far threads have played: what was played is not undone by a batch that begins before.
+    /// Time up to which threads have played: a batch that begins earlier does not undo their work.
     played: Instant,
     /// When translations are flushed.
     pub flush: Flush,
@@ -74,7 +74,7 @@ pub struct Flights {
     pub stalls: Stalls,
     /// The present mover.
     pub(crate) mover: Mover,
-    /// Those that a daemon has caused and that were not reported to it yet.
+    /// Stalls that a daemon has caused and that were not reported to it yet.
     unreported: BTreeMap<Mover, Stalls>,
 }
 
@@ -110,8 +110,8 @@ impl Flights {
         }
     }
 
-    /// Waits for pages that the present mover has moved, since its last call: those of pages moved before it, as the waits for
-    /// pages being moved are still to come.
+    /// Waits for pages that the present mover has moved, since its last call: only waits for pages moved before it, because waits for pages
+    /// in flight are still to come.
     pub(crate) fn take_unreported(&mut self) -> Stalls {
         self.unreported.remove(&self.mover).unwrap_or_default()
     }
@@ -186,8 +186,8 @@ impl Flights {
         hits.map(|flight| (flight.until, flight.mover)).max()
     }
 
-    /// The part of a space that is out of reach at `now`, and when that changes next; `None` if nothing of it is in flight.
-    /// Forgets what has arrived.
+    /// The part of a space that is out of reach at `now`, and the time of the next change; `None` if no page of it is in flight. Forgets
+    /// pages that have arrived.
     pub(crate) fn migrating(&mut self, space: SpaceId, now: Instant) -> Option<(Vec<PageRange>, Instant)> {
         let flights = self.by_space.get_mut(&space)?;
         flights.retain(|flight| flight.until > now);

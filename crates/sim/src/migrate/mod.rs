@@ -1,13 +1,12 @@
 //! Page migration: a page, or a huge page, moves from its frame to another one, and users notice only by waiting
-//! (docs/spec/compaction.md#s5, `docs/mechanism/compaction.md`). Compaction and memory tiers move pages through this and nothing
-//! else.
+//! (docs/spec/compaction.md#s5, `docs/mechanism/compaction.md`). Compaction and memory tiers move pages only through this module.
 //!
 //! A batch is unmapped page by page, the translations are flushed, and the pages are copied and mapped again one after the other.
 //! The state moves at once when a batch begins; its time passes afterwards, and until then its pages are [in flight](Flights): a
 //! thread that touches one waits until that page has arrived.
 //!
-//! Behaviour follows `mm/migrate.c` of Linux 7.2. Left out: locks of pages held by others, so that only pinned pages are tried
-//! again in vain.
+//! Behaviour follows `mm/migrate.c` of Linux 7.2. Not modelled: locks of pages held by others, so that only pinned pages are tried again
+//! without success.
 
 mod flight;
 mod nodes;
@@ -30,7 +29,7 @@ use serde::{Deserialize, Serialize};
 pub const BATCH_PAGES: u64 = 512;
 /// How often a batch is tried (`NR_MAX_MIGRATE_ASYNC_RETRY`).
 const ASYNC_PASSES: u64 = 3;
-/// How often what is left is tried then, page by page (`NR_MAX_MIGRATE_SYNC_RETRY`).
+/// Number of tries for the remaining pages then, page by page (`NR_MAX_MIGRATE_SYNC_RETRY`).
 const SYNC_PASSES: u64 = 7;
 /// Base pages of a huge page.
 pub(crate) const HUGE_PAGES: u32 = 1 << HUGE_ORDER;
@@ -41,10 +40,10 @@ const HUGE_ORDER: u32 = Level::PMD.span_shift();
 pub enum MigrateMode {
     /// For nothing (`MIGRATE_ASYNC`).
     Async,
-    /// For locks of pages, not for devices (`MIGRATE_SYNC_LIGHT`).
+    /// Waits for locks of pages, not for devices (`MIGRATE_SYNC_LIGHT`).
     #[default]
     SyncLight,
-    /// For write-back as well (`MIGRATE_SYNC`).
+    /// Waits for write-back as well (`MIGRATE_SYNC`).
     Sync,
 }
 
@@ -62,7 +61,7 @@ pub enum Flush {
 /// Why a page stays where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// It is pinned: tried as often as the kernel does, in vain.
+    /// The page is pinned: tried as often as the kernel does, without success.
     Pinned,
     /// It is being written; [`Migrated::retry_at`] says when it is worth another try in [`MigrateMode::Sync`].
     Writeback,
@@ -72,7 +71,7 @@ pub enum Refusal {
     Isolated,
     /// It is not the first page of the huge page that it is part of.
     PartOfHuge,
-    /// Its target is in use.
+    /// The target frame is in use.
     TargetTaken,
     /// The policy is a baseline, which knows pages by their frames.
     Baseline,
@@ -99,7 +98,7 @@ pub type Move = (FrameId, FrameId);
 pub struct Migrated {
     /// Base pages moved. Their old frames are free.
     pub pages: u64,
-    /// Of these, in huge pages.
+    /// Pages among them in huge pages.
     pub huge_pages: u64,
     /// Indices of moves that did not take place, ascending, and why. Their targets are still the caller's.
     pub failed: Vec<(usize, Refusal)>,
@@ -131,9 +130,9 @@ struct Going {
 impl Memory {
     /// Moves pages. CPU time is charged to [`Memory::ledger`]; accesses to pages in flight wait.
     ///
-    /// Each page keeps its contents and all that is known of it: its owner and all its mappers, its group's charge, its flags,
-    /// accessed and dirty bits, its slot in swap. It goes to the head of the list it was on, as the kernel puts it back; with
-    /// generations it stays among the young or the old ones. Order of `moves` is the order of work.
+    /// Each page keeps its contents and all its state: its owner and all its mappers, its group's charge, its flags, accessed and dirty
+    /// bits, its slot in swap. It goes to the head of the list it was on, as the kernel puts it back; with generations it stays among the
+    /// young or the old ones. Order of `moves` is the order of work.
     ///
     /// Counts `pgmigrate_success` and `pgmigrate_fail` in base pages, `thp_migration_success` and `thp_migration_fail` in
     /// huge ones.
@@ -141,8 +140,8 @@ impl Memory {
         self.migrate(policy, moves, mode, Source::List)
     }
 
-    /// The same for pages that the caller took off their lists, as reclaim does. Those that move are on lists again, the others are
-    /// as they were.
+    /// The same for pages that the caller took off their lists, as reclaim does. Moved pages are on lists again, the others are as they
+    /// were.
     pub fn migrate_isolated(&mut self, policy: &mut dyn ReclaimPolicy, moves: &[Move], mode: MigrateMode) -> Migrated {
         self.migrate(policy, moves, mode, Source::Caller)
     }
@@ -237,7 +236,7 @@ impl Memory {
         self.count(counter, cgroup, n);
     }
 
-    /// One batch: all of it at first, then what is left page by page.
+    /// One batch: all of it at first, then the remaining pages one by one.
     fn move_batch(
         &mut self,
         policy: &mut dyn ReclaimPolicy,
@@ -339,7 +338,7 @@ impl Memory {
         if self.migration.is_empty() { None } else { self.migration.arrival(space, page, self.now) }
     }
 
-    /// The same of a page of a file that has a frame, for a thread that finds it in the page cache and has to lock it.
+    /// The same for a file page that has a frame, for a thread that finds it in the page cache and has to lock it.
     #[inline]
     pub(crate) fn arrival_at(&self, frame: FrameId) -> Option<(Instant, Mover)> {
         self.migration.arrival_at(frame, self.now)

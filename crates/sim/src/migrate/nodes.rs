@@ -1,4 +1,4 @@
-//! Moving pages from node to node: which may go, whether the node has room, and what is counted (docs/spec/promotion.md#s1-8, #s5-3).
+//! Moving pages between nodes: pages that may go, room on the node, and counters (docs/spec/promotion.md#s1-8, #s5-3).
 
 use super::{HUGE_PAGES, MigrateMode, Move, Refusal};
 use crate::counters::Counter;
@@ -17,7 +17,7 @@ pub struct NodeMove {
     pub keeps_high_watermark: bool,
     /// Only pages go that are among the active.
     pub only_active: bool,
-    /// Folios that several spaces map stay, and those locked in memory.
+    /// Folios that several spaces map stay, and folios locked in memory.
     pub leaves_shared: bool,
     /// Pages on another node of the top tier stay.
     pub only_promotes: bool,
@@ -45,8 +45,8 @@ impl Memory {
     /// Moves folios to a node without waiting for locks or reclaim there, and gives the result of each. `None`: a page that is
     /// not there. `results` has the length of `folios`. CPU time goes to [`Memory::ledger`].
     ///
-    /// Pages from a slow node to one of the top tier are counted as `pgpromote_success` of that node, whatever moves them. Linux
-    /// counts them in the tiering mode of NUMA balancing alone.
+    /// Pages from a slow node to a node of the top tier are counted as `pgpromote_success` of that node, for any mover. Linux counts them
+    /// only in the tiering mode of NUMA balancing.
     pub fn move_to_node(
         &mut self,
         policy: &mut dyn ReclaimPolicy,
@@ -159,7 +159,7 @@ impl Memory {
         target.map(|target| (target, pages)).ok_or(PageMove::Full)
     }
 
-    /// Whether several spaces map a folio, so that moving it is not for one of them to decide.
+    /// Whether several spaces map a folio, so that a single space may not move it.
     fn is_mapped_by_several(&self, folio: FrameId, how: &NodeMove) -> bool {
         let any = how.leaves_shared;
         let is_file = self.frames.has(folio, Flag::FileOwned);

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// Prices of one batch, in ns.
 pub(super) struct Prices {
-    /// Each page, and each further try of one that is held.
+    /// Price for each page, and for each further try of a held page.
     pub(super) lock_ns: u64,
     /// Each mapping.
     pub(super) unmap_ns: u64,
@@ -27,7 +27,7 @@ pub(super) struct Prices {
 
 /// The price of copying.
 enum Copying {
-    /// A base page alone, and each of a huge page.
+    /// Price of a base page by itself, and of each page of a huge page.
     AtPrice { page_ns: u64, huge_part_ns: u64 },
     /// Millions of bytes a second.
     AtRate { mb_per_s: u64 },
@@ -66,7 +66,7 @@ impl Prices {
 }
 
 impl Memory {
-    /// Those of a batch. All of it goes the same way: moves from node to node leave out pages that are there already.
+    /// Prices of a batch. The whole batch goes the same way: moves between nodes leave out pages that are there already.
     pub(super) fn prices_of(&self, batch: &[Going]) -> Prices {
         let Some(first) = batch.first() else { return Prices::within_a_node(&self.costs) };
         let [from, to] = [first.from, first.to].map(|frame| self.nodes.of(frame));
@@ -76,7 +76,7 @@ impl Memory {
         Prices::between_nodes(&self.costs, self.copy_mb_per_s(from, to))
     }
 
-    /// How fast a processor copies from one node to another: the least of its own speed and that of both nodes.
+    /// Speed at which a processor copies from one node to another: the least of its own speed and the speeds of both nodes.
     fn copy_mb_per_s(&self, from: NodeId, to: NodeId) -> u64 {
         let of = |node| self.nodes.get(node).bandwidth_mb_per_s;
         [of(from), of(to)].into_iter().flatten().fold(self.costs.copy_core_mb_per_s, u64::min)

@@ -1,4 +1,4 @@
-//! What a moved page keeps, the cost of moving, and the waits for it.
+//! State that a moved page keeps, the cost of moving, and the waits for it.
 
 use super::*;
 use crate::fault::{FaultOutcome, FaultState, fault};
@@ -303,8 +303,8 @@ fn a_page_in_flight_is_waited_for() {
     assert!(rig.memory.migration.is_empty());
 }
 
-/// A page of the page cache that is not mapped has no entry that could be met. A thread that writes to it through a descriptor,
-/// or maps it, waits for its lock; one that reads it does not.
+/// A page of the page cache that is not mapped has no entry that could be met. A thread that writes to it through a descriptor, or maps it,
+/// waits for its lock; a thread that reads it does not.
 #[test]
 fn a_write_through_a_descriptor_waits_for_a_page_in_flight() {
     use crate::fault::descriptor;

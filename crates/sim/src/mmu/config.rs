@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct MmuConfig {
     /// Levels of a page table: 4, or 5 with 57-bit addresses. Default 4.
     pub levels: u8,
-    /// Whether a new table is entered with its accessed bit set, as Linux does it on x86-64 and arm64. A first look at an
-    /// entry above the leaf then finds it accessed, whatever was touched. Default true.
+    /// Whether a new table is entered with its accessed bit set, as Linux does it on x86-64 and arm64. A first probe of an entry above the
+    /// leaf then finds it accessed, even if nothing was touched. Default true.
     pub preset_accessed: bool,
     /// Whether the processor sets accessed bits above the leaf and the kernel may clear them. False on guests of Xen with
     /// paravirtual page tables, on RISC-V, on arm64 without FEAT_HAFT. Default true.
@@ -19,8 +19,8 @@ pub struct MmuConfig {
     /// cleared is a minor fault, and kernels walk no page tables to age pages. Default true.
     #[serde(skip_serializing_if = "is_true")]
     pub leaf_accessed: bool,
-    /// Whether user and kernel have top-level tables of their own (the Meltdown mitigation): what a user's walk sets in the
-    /// one is not seen in the other, which the kernel looks at. Default false.
+    /// Whether user and kernel have top-level tables of their own (the Meltdown mitigation): a bit that a user's walk sets in one table is
+    /// not seen in the other, which the kernel reads. Default false.
     pub page_table_isolation: bool,
     /// TLB and paging-structure caches. Default: none, every access walks from the top.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ impl Default for MmuConfig {
 }
 
 impl MmuConfig {
-    /// Whether nothing was changed: such a table is not printed.
+    /// Whether all values are defaults: such a table is not printed.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -57,14 +57,14 @@ impl MmuConfig {
         (0..self.levels).map(|level| 12 + 9 * level).collect()
     }
 
-    /// The highest level whose accessed bit means something to the kernel.
+    /// The highest level whose accessed bit is meaningful to the kernel.
     pub fn highest_level(&self) -> Level {
         debug_assert!((4..=5).contains(&self.levels), "configurations are checked before");
         let top = if self.page_table_isolation { self.levels - 2 } else { self.levels - 1 };
         if self.nonleaf_accessed { Level::new(top).expect("4 or 5 levels") } else { Level::LEAF }
     }
 
-    /// Checks the values: the first bad one with its key and what is allowed.
+    /// Checks the values: the first bad one with its key and the allowed values.
     pub(crate) fn first_error(&self) -> Option<(&'static str, u64, &'static str)> {
         if !(4..=5).contains(&self.levels) {
             return Some(("mmu.levels", u64::from(self.levels), "4 or 5"));
@@ -86,7 +86,7 @@ impl MmuConfig {
 /// The settings of [`MmuConfig`] that a page table needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableKind {
-    /// Highest level whose accessed bits the processor sets where the kernel can see them: at least that of 2 MiB leaves.
+    /// Highest level whose accessed bits the processor sets where the kernel can see them: at least the level of 2 MiB leaves.
     pub(crate) highest_set: Level,
     /// New tables are entered with their accessed bit set.
     pub(crate) preset: bool,

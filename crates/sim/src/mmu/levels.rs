@@ -1,9 +1,9 @@
 //! Accessed bits above the leaf: one bitmap per level, and the trick that keeps them off the hit path.
 //!
-//! Hardware sets the accessed bit of every entry on the way down. Setting one bit per level and access would cost a
-//! load and a store each. Instead one *settled* bit per 2 MiB says that all upper bits above it are set; an access
-//! tests that bit alone. Clearing an upper bit unsettles the 2 MiB blocks below it, so the next access to any of them
-//! takes the slow path once and sets the whole column again. Reading is exact at any time.
+//! Hardware sets the accessed bit of every entry on the way down. Setting one bit per level and access would cost a load and a store each.
+//! Instead one *settled* bit per 2 MiB tells that all upper bits above it are set; an access tests only that bit. Clearing an upper bit
+//! unsettles the 2 MiB blocks below it, so the next access to any such block takes the slow path once and sets the whole column again.
+//! Reading is exact at any time.
 
 use super::config::TableKind;
 use super::table::CHUNK_PAGES;
@@ -29,11 +29,11 @@ impl Level {
     /// The levels above the leaf.
     pub const UPPER: [Self; 4] = [Self::PMD, Self::PUD, Self::P4D, Self::PGD];
 
-    /// The level with this number, of those there are.
+    /// The level with this number, if it exists.
     pub const fn new(number: u8) -> Option<Self> {
         if number <= Self::PGD.0 { Some(Self(number)) } else { None }
     }
-    /// Its number: 0 is the leaf.
+    /// Number of the level: 0 is the leaf.
     pub const fn number(self) -> u8 {
         self.0
     }
@@ -75,8 +75,8 @@ impl UpperBits {
         Self { settled: [0; SETTLED_WORDS], accessed: Level::UPPER.map(words), kind }
     }
 
-    /// Sets the whole column above chunk page `page`, as far as the processor sets bits there: a walk from the top. Where
-    /// accesses go through translation caches each walk sets what it reads ([`read`](Self::read)), and nothing happens here.
+    /// Sets the whole column above chunk page `page`, as far as the processor sets bits there: a walk from the top. If accesses go through
+    /// translation caches, each walk sets the bits of the entries that it reads ([`read`](Self::read)), and nothing happens here.
     #[inline]
     pub(super) fn settle(&mut self, page: usize) {
         let block = page >> Level::PMD.span_shift();

@@ -1,8 +1,8 @@
 //! Premapped memory: memory that a program had touched before the run began, without a frame, a list or an entry for each page.
 //!
-//! A program that has 5 TiB resident and uses 10 GiB of it would need 24 GB of frames and entries for pages that are never
-//! read. Where nothing reclaims or moves a page, only two facts about it matter: whether it is mapped and whether it was used.
-//! The first is a range; the second is one bit a page, in memory that the operating system gives when a bit is set.
+//! A program that has 5 TiB resident and uses 10 GiB would need 24 GB of frames and entries for pages that are never read. Where nothing
+//! reclaims or moves a page, only two facts about it matter: whether it is mapped and whether it was used. The first is a range; the second
+//! is one bit a page, in memory that the operating system gives when a bit is set.
 //!
 //! Sketch, for 5 TiB: bits of pages 0.4 MiB if 10 GiB in a row are used, 10 MiB if these are scattered, 170 MiB if every 2 MiB
 //! has many; bits of 2 MiB entries 2 x 320 KiB. Blocks are of 512 GiB, so that a table's 512 entries are eight whole words at
@@ -33,7 +33,7 @@ pub(crate) type Children = [u64; 8];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     pages: PageRange,
-    /// Whole aligned 2 MiB of it are under one entry each.
+    /// Each whole aligned 2 MiB of the extent has one entry.
     huge: bool,
 }
 
@@ -43,8 +43,8 @@ type PmdWords = [u64; 1 << (BLOCK_SHIFT - 9 - 6)];
 #[derive(Clone, Debug)]
 struct Block {
     first_page: u64,
-    /// The extent touched last: one of base pages, or the part under huge entries of one that is huge. The hot path checks this
-    /// alone.
+    /// The extent touched last: an extent of base pages, or the part of a huge extent under huge entries. The hot path checks only this
+    /// extent.
     recent: PageRange,
     is_recent_huge: bool,
     /// Sorted, disjoint; nearly always one.
@@ -53,7 +53,7 @@ struct Block {
     leaves: Leaves,
     /// Accessed bits of entries of 2 MiB, leaves or not.
     pmd: Box<PmdWords>,
-    /// One bit per 2 MiB: all accessed bits above it, its own included, are set.
+    /// One bit per 2 MiB: all accessed bits above it and its own are set.
     settled: Box<PmdWords>,
     /// Accessed bits of entries of 1 GiB.
     pud: Children,
@@ -186,7 +186,7 @@ impl Premapped {
         }
     }
 
-    /// Unmaps what is mapped of `range`.
+    /// Unmaps the mapped part of `range`.
     pub(super) fn cut(&mut self, range: PageRange) {
         for block in &mut self.blocks {
             block.recent = PageRange::default();
@@ -229,8 +229,8 @@ impl Premapped {
         Some(if extent.huge && is_whole(extent.pages, page) { Level::PMD } else { Level::LEAF })
     }
 
-    /// The hot loop: touches single pages from the start of `runs` while there is time. Returns how many; the caller finds out
-    /// what stopped it. Short, so that the cache misses of many accesses overlap.
+    /// The hot loop: touches single pages from the start of `runs` while there is time. Returns the number of pages; the caller finds out
+    /// why it stopped. Short, so that the cache misses of many accesses overlap.
     #[inline(always)]
     pub(super) fn touch_singles(&mut self, runs: &[Run], pace: &mut Pace) -> usize {
         let mut now = pace.now_ns;
@@ -267,7 +267,7 @@ impl Premapped {
         nr_done
     }
 
-    /// Loads the slots of `runs` and does nothing with them: short, so that the cache misses of all of them overlap.
+    /// Loads the slots of `runs` and does nothing with them: short, so that their cache misses overlap.
     #[inline(always)]
     fn load_ahead(&self, runs: &[Run]) {
         let mut loaded = 0;
@@ -280,7 +280,7 @@ impl Premapped {
         std::hint::black_box(loaded);
     }
 
-    /// Touches up to `wanted` pages from `page` that lie in one word and are mapped; how many. Every walk is a whole one.
+    /// Touches up to `wanted` pages from `page` that lie in one word and are mapped; returns their number. Every walk is a whole one.
     #[inline]
     pub(super) fn touch(&mut self, page: u64, wanted: u64) -> u64 {
         debug_assert!(wanted > 0, "a page is touched, or none is asked for");

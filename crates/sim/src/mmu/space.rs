@@ -8,7 +8,7 @@ use crate::readahead::swap::VmaReadahead;
 use isotherm_units::PageRange;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Index of an address space. At most 65 535 are made in one run.
+/// Index of an address space. At most 65 535 spaces are made in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceId(pub(crate) u16);
 
@@ -46,9 +46,9 @@ pub struct AddressSpace {
     pub swap_readahead: BTreeMap<u64, VmaReadahead>,
     /// Aligned 2 MiB blocks (first page / 512) that one huge entry maps.
     pub huge_blocks: BTreeSet<u64>,
-    /// A bit per node (modulo 64): a thread of it was switched to since a walk that ages pages of the node passed here.
+    /// A bit per node (modulo 64): a thread of the space was switched to since a walk that ages pages of the node passed here.
     pub used: u64,
-    /// Processors that run a thread of it now: a flush of its translations interrupts them.
+    /// Processors that run a thread of the space now: a flush of its translations interrupts them.
     pub running_cpus: u32,
     /// Flushes of its translations that interrupted a processor that ran it.
     pub shootdowns: u64,
@@ -60,7 +60,7 @@ pub struct AddressSpace {
 pub struct PremappedFrames {
     /// The space that maps it.
     pub space: SpaceId,
-    /// Its virtual pages.
+    /// Virtual pages of the mapping.
     pub pages: PageRange,
     /// Page frame number of the first.
     pub first_frame: u64,
@@ -76,8 +76,8 @@ pub struct OpenFile {
 }
 
 impl AddressSpace {
-    /// The dense number of `page`, whose page table is made now if it is the first touch near it: mapping costs nothing,
-    /// however much is mapped. `None` when the process is spread over more than a table holds (16 384 blocks of 1 GiB).
+    /// The dense number of `page`, whose page table is made now if it is the first touch near it: mapping costs nothing, for any size of
+    /// the mapping. `None` when the process is spread over more than a table holds (16 384 blocks of 1 GiB).
     #[inline]
     pub fn reach(&mut self, page: u64) -> Option<DensePage> {
         if let Some(dense) = self.table.dense(page) {

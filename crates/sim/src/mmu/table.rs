@@ -1,11 +1,11 @@
 //! The page table in the layout that the hit path wants.
 //!
-//! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a 16-byte group of
-//! two words, and a test of one bit per 2 MiB (in L1 or L2). A group serves 64 pages, a quarter of a byte a page; a store touches
-//! a second such group. Everything else about a page (frame, swap slot) lies in cold tables of 4 bytes a page, touched on fault
-//! and eviction only. A chunk of 1 GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first
-//! touch, a table of 2 MiB another 2 KiB. (The operating system gives the hot words as zero pages until they are used.) Programs
-//! that scatter their heap over the whole address space, as V8 does, stay cheap, and untouched address space is free.
+//! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a 16-byte group of two
+//! words, and a test of one bit per 2 MiB (in L1 or L2). A group serves 64 pages, a quarter of a byte a page; a store touches a second such
+//! group. Other data of a page (frame, swap slot) lie in cold tables of 4 bytes a page, touched only on fault and eviction. A chunk of 1
+//! GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first touch, a table of 2 MiB another 2 KiB. (The
+//! operating system gives the hot words as zero pages until they are used.) Programs that scatter their heap over the whole address space,
+//! as V8 does, stay cheap, and untouched address space is free.
 
 use super::entry::Entry;
 use super::levels::{Level, UpperBits};
@@ -41,12 +41,12 @@ const CHUNKS_MAX: usize = 1 << (32 - CHUNK_SHIFT);
 const DIRECTORY_LEN: usize = 1 << (57 - 12 - CHUNK_SHIFT);
 const NO_CHUNK: u16 = 0;
 
-/// A page of one address space in 32 bits: chunk slot and page in the chunk. What reverse maps store.
+/// A page of one address space in 32 bits: chunk slot and page in the chunk. Reverse maps store this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DensePage(u32);
 
 impl DensePage {
-    /// From its stored form.
+    /// The page from its stored form.
     pub const fn from_raw(raw: u32) -> Self {
         Self(raw)
     }
@@ -72,10 +72,10 @@ impl DensePage {
     }
 }
 
-/// Two words of 64 pages. Loads need `PRESENT` and `ACCESSED` alone, so these lie together and apart from what stores need
-/// as well: a scattered read stays within a quarter of a byte per page, which decides how much of it the host's TLB covers.
+/// Two words of 64 pages. Loads need only `PRESENT` and `ACCESSED`, so these lie together and apart from the words that stores need as
+/// well: a scattered read stays within a quarter of a byte per page, which decides how much of it the host's TLB covers.
 type Group = [u64; 2];
-/// Those of a chunk. The length is known, so that an index into it needs no check.
+/// Groups of a chunk. The length is known, so that an index into it needs no check.
 type Groups = [Group; CHUNK_PAGES as usize / 64];
 /// Entries of 512 pages.
 type Table = Box<[u32; TABLE_PAGES]>;
@@ -92,10 +92,10 @@ struct Chunk {
     groups: Box<Groups>,
     /// Writable, dirty.
     stores: Box<Groups>,
-    /// Entries of 512 pages each, made when the first of them is written.
+    /// Entries of 512 pages each, made when the first entry is written.
     tables: Vec<Option<Table>>,
     upper: UpperBits,
-    /// In which class of latency its pages lie, where there is more than one: see [`tiers`].
+    /// Latency class of its pages, if there is more than one: see [`tiers`].
     planes: Box<[u64]>,
     /// Pages that were made inaccessible for hint faults, see [`hints`]; made with the first.
     marks: Option<Box<Groups>>,
@@ -122,7 +122,7 @@ impl Chunk {
     }
 }
 
-/// What a touch needs: a present entry, or a writable one.
+/// Entry that a touch needs: a present one, or a writable one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// A load.
@@ -286,7 +286,7 @@ impl PageTable {
         self.chunks[dense.slot()].write(dense.within(), entry);
     }
 
-    /// Empties the entry; returns what it held, and whether it was young and dirty.
+    /// Empties the entry; returns its old contents, and whether it was young and dirty.
     #[inline]
     pub fn take(&mut self, dense: DensePage) -> (Entry, bool, bool) {
         let was_marked = self.unmark(dense);
@@ -364,7 +364,7 @@ impl PageTable {
         }
         was
     }
-    /// The same for a page that was touched a moment ago, whose words are in memory: no branch on what cannot be predicted.
+    /// The same for a page that was touched a moment ago, whose words are in memory: no branch on unpredictable data.
     #[inline]
     pub fn take_young(&mut self, dense: DensePage) -> bool {
         let (group, bit) = self.group_mut(dense);
@@ -475,7 +475,7 @@ impl PageTable {
         })
     }
 
-    /// The same pages, all of them at once.
+    /// The same pages, collected at once.
     pub fn collect_populated(&self, range: PageRange) -> Vec<DensePage> {
         let mut pages = Vec::new();
         for (first, from, entries) in self.populated_tables(range) {
@@ -515,7 +515,7 @@ impl PageTable {
         })
     }
 
-    /// Takes the mark of a page off. Whether it had one.
+    /// Takes the mark of a page off. Returns whether it had one.
     #[inline]
     fn unmark(&mut self, dense: DensePage) -> bool {
         let within = dense.within();

@@ -3,7 +3,7 @@
 use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing, Mapping};
 
-/// One mapped range: a mapping, or what is left of it after partial unmaps.
+/// One mapped range: a mapping, or the rest of a mapping after partial unmaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
     pub mapping: Mapping,
@@ -21,7 +21,7 @@ impl Vma {
         !matches!(self.order, Advice::Random | Advice::Sequential)
     }
 
-    /// The part of it inside `range`, with the file offset moved along.
+    /// The part inside `range`, with the file offset moved along.
     fn cut(&self, range: PageRange) -> Self {
         let mut cut = *self;
         cut.mapping.pages = self.mapping.pages.intersection(range);
@@ -48,7 +48,7 @@ impl VmaList {
         self.ranges.get(self.last_from(page)?).filter(|vma| vma.pages().contains(page))
     }
 
-    /// The same for queries of page after page: they often lie in the range that was found last.
+    /// The same for queries of page after page: consecutive queries often fall into the same range.
     #[inline]
     pub fn find_next(&mut self, page: u64) -> Option<&Vma> {
         if !self.ranges.get(self.latest).is_some_and(|vma| vma.pages().contains(page)) {

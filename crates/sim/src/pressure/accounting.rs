@@ -39,7 +39,7 @@ impl Group {
         self.averages_due
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// Next time at which [`handle_timeout`](Self::handle_timeout) has work.
     #[inline]
     pub(super) const fn due(&self) -> Instant {
         self.averages_due

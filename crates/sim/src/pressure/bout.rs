@@ -1,8 +1,7 @@
 //! A running task that goes in and out of memory stalls, as a thread does that faults under a limit.
 //!
-//! Nothing that other tasks do on its processor comes between, so the states that hold inside and outside of a stall stay the same
-//! two. Their times are added up here, and booked in the task's group and all above it when something else happens on the
-//! processor, or when they are read.
+//! Other tasks on its processor do not run in between, so the states that hold inside and outside of a stall stay the same two. Their times
+//! are summed here, and added to the task's group and its ancestors when another event happens on the processor, or when they are read.
 
 use super::states::TaskState;
 use crate::cgroup::CgroupId;
@@ -15,7 +14,7 @@ pub(super) struct Bout {
     groups: Vec<CgroupId>,
     /// Whether the task is in a stall now.
     inside: bool,
-    /// When it last went in or out.
+    /// Time of the last change.
     since: Instant,
     /// Spent outside and inside since the bout began, up to `since`.
     ns: [u64; 2],

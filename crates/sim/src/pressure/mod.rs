@@ -1,7 +1,7 @@
 //! Pressure-stall information: how much time tasks lose for want of memory, I/O or CPU (docs/spec/pressure.md#s1 to #s4).
 //!
 //! [`Pressure`] keeps account of the stall times of all groups. The machine reports each change of a task's state with
-//! [`Pressure::task_change`] and calls [`Pressure::handle_timeout`] when [`Pressure::poll_timeout`] says so; results are read
+//! [`Pressure::task_change`] and calls [`Pressure::handle_timeout`] at the time that [`Pressure::poll_timeout`] returns; results are read
 //! as totals and averages.
 
 mod accounting;
@@ -28,7 +28,7 @@ pub enum Severity {
     Full,
 }
 
-/// What tasks wait for.
+/// Resource that tasks wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// `io.pressure`
@@ -40,7 +40,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Its state.
+    /// State of a resource at a severity.
     pub const fn state(self, severity: Severity) -> State {
         match (self, severity) {
             (Self::Io, Severity::Some) => State::IoSome,
@@ -59,13 +59,13 @@ pub struct Pressure {
     rate: TickRate,
     nr_cpus: usize,
     groups: Vec<Group>,
-    /// By CPU.
+    /// Bouts by CPU.
     bouts: Vec<Bout>,
     next_due: Instant,
 }
 
 impl Pressure {
-    /// The root group alone, without tasks, on this number of CPUs.
+    /// Only the root group, without tasks, on this number of CPUs.
     pub fn new(now: Instant, nr_cpus: usize, rate: TickRate) -> Self {
         let groups = vec![Group::new(now, nr_cpus, rate)];
         Self { rate, nr_cpus, groups, bouts: vec![Bout::default(); nr_cpus], next_due: Instant::NEVER }
@@ -82,10 +82,9 @@ impl Pressure {
         id
     }
 
-    /// A task on `cpu` went from one state to another. A new task comes from [`TaskState::ASLEEP`]; one that ends goes there, and
-    /// so does one that moves to another CPU, before it appears there. `groups` are its group and all its ancestors, the root
-    /// included ([`Cgroups::lineage`](crate::cgroup::Cgroups::lineage)). When the CPU switches tasks, report the one that leaves
-    /// first.
+    /// A task on `cpu` went from one state to another. A new task comes from [`TaskState::ASLEEP`]; a task that ends goes there, and so
+    /// does a task that moves to another CPU, before it appears there. `groups` are its group and all its ancestors, the root included
+    /// ([`Cgroups::lineage`](crate::cgroup::Cgroups::lineage)). When the CPU switches tasks, report the leaving task first.
     #[inline]
     pub fn task_change(
         &mut self,
@@ -102,8 +101,8 @@ impl Pressure {
         }
     }
 
-    /// A task of `group` that runs on `cpu` goes into a memory stall, or out of it. Returns whether that was enough; else nothing
-    /// was done, and [`task_change`](Self::task_change) does it.
+    /// A task of `group` that runs on `cpu` enters a memory stall, or leaves it. Returns whether that was enough; otherwise nothing was
+    /// done, and the caller uses [`task_change`](Self::task_change).
     #[inline]
     pub(crate) fn toggle_stall(&mut self, now: Instant, cpu: usize, group: CgroupId, stalled: bool) -> bool {
         self.bouts[cpu].goes_on(now, group, stalled)
@@ -170,12 +169,12 @@ impl Pressure {
         Duration::from_ns(self.groups[group.index()].totals.ns()[state as usize])
     }
 
-    /// Time lost up to the last sample: for kernel code, which takes no sample. Up to 2 s old.
+    /// Time lost up to the last sample: for kernel code, which takes no sample. The value is up to 2 s old.
     pub fn sampled_total(&self, group: CgroupId, resource: Resource, severity: Severity) -> Duration {
         Duration::from_ns(self.groups[group.index()].totals.ns()[resource.state(severity) as usize])
     }
 
-    /// The averages of the last sample: for kernel code, which takes no sample. Up to 2 s old.
+    /// The averages of the last sample: for kernel code, which takes no sample. The value is up to 2 s old.
     pub fn sampled_average(&self, group: CgroupId, resource: Resource, severity: Severity) -> Average {
         self.groups[group.index()].averages.get(resource.state(severity) as usize)
     }

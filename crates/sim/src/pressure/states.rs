@@ -1,9 +1,9 @@
-//! Which pressure states a CPU is in for a group, from the tasks on it (docs/spec/pressure.md#s1).
+//! Pressure states of a CPU for a group, from the tasks on it (docs/spec/pressure.md#s1).
 
-/// What a task does on its CPU.
+/// Activity of a task on its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activity {
-    /// Runs now. At most one task of a CPU.
+    /// Runs now. At most one task of a CPU has this activity.
     OnCpu,
     /// Wants the CPU.
     Runnable,
@@ -31,7 +31,7 @@ impl TaskState {
     /// Waiting for a block device and not stalled for memory.
     pub const IO_WAIT: Self = Self { activity: Activity::IoWait, memstall: false };
 
-    /// Whether a task that runs went into a memory-stall section, or out of it, by going to `to`.
+    /// Whether a running task entered a memory-stall section, or left it, by going to `to`.
     #[inline]
     pub(super) fn toggled_on_cpu(self, to: Self) -> bool {
         self.activity == Activity::OnCpu && to.activity == Activity::OnCpu && self.memstall != to.memstall
@@ -77,7 +77,7 @@ pub enum State {
     MemoryFull = 3,
     /// A task waits for the CPU.
     CpuSome = 4,
-    /// Tasks wait for the CPU and another group has it.
+    /// Tasks wait for the CPU, and a task of another group runs on it.
     CpuFull = 5,
     /// There is a task that is not simply asleep: the weight of the CPU.
     NonIdle = 6,
@@ -97,13 +97,13 @@ impl StateSet {
     pub const fn has(self, state: State) -> bool {
         self.0 & (1 << state as u8) != 0
     }
-    /// With `state` added if `condition` holds.
+    /// The set with `state` added if `condition` holds.
     #[inline]
     #[must_use]
     pub const fn with(self, state: State, condition: bool) -> Self {
         Self(self.0 | ((condition as u8) << state as u8))
     }
-    /// Indices into arrays of times of those in it.
+    /// Indices of its states into arrays of times.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
@@ -127,8 +127,7 @@ pub struct CpuTasks {
 }
 
 impl CpuTasks {
-    /// A task went from one state to another. Each `from` must be what an earlier call set as `to`, or
-    /// [`TaskState::ASLEEP`].
+    /// A task went from one state to another. Each `from` must be the `to` of an earlier call, or [`TaskState::ASLEEP`].
     #[inline]
     pub fn change(&mut self, from: TaskState, to: TaskState) {
         if from == to {

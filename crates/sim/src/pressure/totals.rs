@@ -1,4 +1,4 @@
-//! From the times of CPUs to the totals of a group (docs/spec/pressure.md#s2).
+//! Sums the times of CPUs to the totals of a group (docs/spec/pressure.md#s2).
 
 use super::states::{CpuTasks, NR_REPORTED, NR_STATES, State, StateSet, TaskState};
 use crate::tick::TickRate;
@@ -45,7 +45,7 @@ impl CpuTimes {
         (self.states, self.since) = (self.tasks.states(), until);
     }
 
-    /// Nanoseconds in each state, that in progress included.
+    /// Nanoseconds in each state, including the present state.
     #[inline]
     pub fn at(&self, now: Instant) -> [u64; NR_STATES] {
         let mut ns = self.ns;
@@ -80,13 +80,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// All zero; counts what happens from here on, on these CPUs.
+    /// All zero; counts from now on, on these CPUs.
     pub fn new(now: Instant, cpus: &[CpuTimes]) -> Self {
         Self { seen: cpus.iter().map(|cpu| cpu.at(now)).collect(), total: [0; NR_REPORTED] }
     }
 
-    /// Takes a sample. Returns the states that some CPU was in since the last one. A CPU that was busy for less than a tick
-    /// has no weight; if none has any, the sample is lost, as in the kernel: do not sample more often than needed.
+    /// Takes a sample. Returns the states that some CPU was in since the last one. A CPU that was busy for less than a tick has no weight;
+    /// if no CPU has any, the sample is lost, as in the kernel: do not sample more often than needed.
     pub fn sample(&mut self, now: Instant, cpus: &[CpuTimes], rate: TickRate) -> StateSet {
         let mut weighted = [0u128; NR_REPORTED];
         let mut weights = 0u128;

@@ -69,7 +69,7 @@ pub struct MappingKind {
 }
 
 impl MappingKind {
-    /// Whether nothing is read ahead in it: 7.2 reads code ahead whatever the advice.
+    /// Whether nothing is read ahead in it: 7.2 reads code ahead in spite of the advice.
     pub fn is_random(&self, release: KernelRelease) -> bool {
         self.advice == Advice::Random && (release == KernelRelease::V6_12 || !self.executable)
     }
@@ -107,7 +107,7 @@ impl Window {
     }
 }
 
-/// What fault-around found.
+/// Findings of fault-around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultAround {
     /// The page that the fault was for: it is mapped now.
@@ -245,7 +245,7 @@ impl FileReadahead {
         if marked { self.marked_page(page, limits.window_max, limits, is_cached) } else { None }
     }
 
-    /// Fault-around found what a fault of mapping `mapping` needs, or `around` of its neighbours (Linux 7.2 and 6.12,
+    /// Fault-around found the page of a fault of mapping `mapping`, or `around` of its neighbours (Linux 7.2 and 6.12,
     /// `filemap_map_pages`). Pages of the working set were evicted not long ago: they count as no hit.
     ///
     /// 7.2 counts one hit, for the page that the fault was for, if the fault is not retried; 6.12 all pages of the block that are

@@ -1,4 +1,4 @@
-//! Swap readahead (docs/spec/classic-lru.md#s9-3). Not used for synchronous devices: they read exactly one page.
+//! Swap readahead (docs/spec/classic-lru.md#s9-3). Readahead is not used for synchronous devices: they read exactly one page.
 //!
 //! If all swap devices are without moving parts, neighbours are sought by virtual page, per mapping
 //! ([`VmaReadahead`]); else by slot, for the whole system ([`ClusterReadahead`]). All numbers are pages or slots.
@@ -44,8 +44,8 @@ impl Default for VmaReadahead {
 }
 
 impl VmaReadahead {
-    /// A fault at virtual page `page` must be read from swap: the pages to examine, `page` among them, all within `vma` and
-    /// one page table. Those of them whose entries are swap entries are to be read.
+    /// A fault at virtual page `page` must be read from swap: the pages to examine, `page` among them, all within `vma` and one page table.
+    /// Pages among them whose entries are swap entries are to be read.
     pub fn fault(&mut self, page: u64, vma: PageRange, max: u64) -> PageRange {
         let here = PageRange::at(page, 1);
         if max <= 1 {

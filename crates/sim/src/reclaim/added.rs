@@ -1,4 +1,4 @@
-//! The policies there are: those of the table, and those that a program which embeds the simulator adds.
+//! All policies: those of the table, and policies that a program which embeds the simulator adds.
 
 use super::external_policy::{Outside, PolicyMaker};
 use super::{PolicyError, PolicySettings, ReclaimPolicy, policy_by_name};
@@ -12,7 +12,7 @@ impl AddedPolicies {
     /// Adds one.
     ///
     /// # Errors
-    /// A policy of the table, or one that was added, has this name.
+    /// A policy of the table, or an added one, has this name.
     pub fn add(&mut self, maker: Arc<dyn PolicyMaker>) -> Result<(), PolicyError> {
         let name = maker.name();
         if self.check(name).is_ok() || name.is_empty() || name == "all" {

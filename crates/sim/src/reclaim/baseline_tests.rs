@@ -30,7 +30,7 @@ fn future_of(requests: &[u64]) -> Future {
     built.unwrap().unwrap()
 }
 
-/// Which requests miss.
+/// Requests that miss.
 fn misses(policy: &str, n: u64, swap: DeviceKind, requests: &[u64]) -> Vec<bool> {
     let (mut bed, group, space) = group_of(policy, n, swap);
     if bed.policy.needs_future() {

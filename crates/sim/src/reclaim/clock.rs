@@ -8,7 +8,7 @@ use crate::memory::{FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "clock",
     summary: "first in, first out with a second chance (baseline)",

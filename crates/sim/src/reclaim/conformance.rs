@@ -1,5 +1,5 @@
-//! The rules that every policy must keep, whatever it decides. The tests loop over [`POLICIES`](super::POLICIES): a policy is
-//! tested by being registered. Programs that add policies check theirs by [`check`], with the feature `conformance`.
+//! The rules that every policy must keep. The tests loop over [`POLICIES`](super::POLICIES): a policy is tested by being registered.
+//! Programs that add policies check theirs by [`check`], with the feature `conformance`.
 
 use super::driver::{Attempt, ReclaimStep};
 use super::{Hint, ReclaimPolicy};
@@ -78,7 +78,7 @@ const ANON_PAGES: u64 = 48;
 const FILE_AT: u64 = 1000;
 const FILE_PAGES: u64 = 40;
 
-/// Something that happens to the machine.
+/// An event of the machine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// Process, page of its anonymous (below 48) or file memory, store.
@@ -125,7 +125,7 @@ struct Scene {
     groups: Vec<CgroupId>,
     spaces: Vec<SpaceId>,
     locked: Vec<(usize, u64, FrameId)>,
-    /// By process: the one it was forked from, while that lives.
+    /// By process: its parent, while the parent lives.
     parents: [Option<SpaceId>; 3],
 }
 
@@ -216,7 +216,7 @@ impl Scene {
         self.check();
     }
 
-    /// Pages go to other frames, those of a baseline stay.
+    /// Moves pages to other frames; pages of a baseline stay.
     fn migrate(&mut self, who: usize, page: u64, len: u64) {
         let (space, first) = self.at(who, page);
         let frames = (first..first + len).filter_map(|page| self.bed.frame(space, page));
@@ -306,8 +306,8 @@ fn protected_groups_are_spared(candidate: Candidate<'_>) {
     bed.check_lists();
 }
 
-/// Schemes rely on it: a policy that lets its lists be sorted keeps the pages on them, and its count of active pages agrees with
-/// what it calls active.
+/// Schemes rely on it: a policy that lets its lists be sorted keeps the pages on them, and its count of active pages agrees with the pages
+/// that it calls active.
 fn sorting_keeps_pages_on_lists(candidate: Candidate<'_>) {
     let name = candidate.name;
     let mut bed = Testbed::new((candidate.make)(), FRAMES, DeviceKind::Zram, 256);

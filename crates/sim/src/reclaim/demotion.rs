@@ -10,7 +10,7 @@ use crate::memory::{FrameId, Mark, Memory, NodeId};
 use crate::migrate::{MigrateMode, Move};
 use crate::reclaim::outcome::Fate;
 
-/// Decides about a page that nothing keeps: it goes down a tier, with others later in [`demote`], or it is evicted now.
+/// Decides about a page that no rule keeps: it goes down a tier, with others later in [`demote`], or it is evicted now.
 pub(super) fn demote_or_evict(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -30,12 +30,12 @@ pub(super) struct Demoted {
     pub(super) pages: u64,
     /// Pages that could not go and were freed instead.
     pub(super) freed: u64,
-    /// Pages that stay, on no list, with what to do with them.
+    /// Pages that stay, on no list, with the fate of each.
     pub(super) staying: Vec<(FrameId, Fate)>,
 }
 
-/// Moves pages of one node, which are on no list, to a slower one in one batch. Those that cannot go are evicted, but not when
-/// reclaim was asked for (`memory.reclaim`): then they stay.
+/// Moves pages of one node, which are on no list, to a slower one in one batch. Pages that cannot go are evicted, except in requested
+/// reclaim (`memory.reclaim`): then they stay.
 pub(super) fn demote(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -93,7 +93,7 @@ const fn counter_of(reclaimer: Reclaimer) -> Counter {
     }
 }
 
-/// A frame of the chosen node, else of any slower one; never by reclaim, but their daemons are woken when they run low.
+/// A frame of the chosen node, else of any slower node; never by reclaim, but their daemons are woken when they run low.
 fn take_target(memory: &mut Memory, from: NodeId, chosen: NodeId) -> Option<FrameId> {
     let others = memory.tiers.demotion_targets(from).allowed.clone();
     let mut take = |node: NodeId| {

@@ -1,9 +1,9 @@
 //! Policies from outside: a program that embeds the simulator decides, in batches.
 //!
-//! A [`VictimPicker`] gets reports of what happened to pages and is asked which go next. Both are batched, because each call may be
-//! costly: it may lead into an interpreter. [`Outside`] makes a page-exact policy of it (`docs/mechanism/reclaim.md#baselines`).
-//! It asks for more victims than it needs and takes them one by one. A page that is touched meanwhile is not taken. So a policy
-//! whose order changes only by touches decides as if it had been asked each time.
+//! A [`VictimPicker`] gets reports of the events of pages and chooses the next victims. Both are batched, because each call may be costly:
+//! it may lead into an interpreter. [`Outside`] makes it a page-exact policy (`docs/mechanism/reclaim.md#baselines`). It asks for more
+//! victims than it needs and takes them one by one. A page that is touched in between is not taken. So a policy whose order changes only by
+//! touches decides as if it had been asked each time.
 
 use super::order_log::{evict_exactly, is_pinned};
 use super::outcome::{count_on, free_lazily, page_type};
@@ -16,11 +16,11 @@ use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
 use std::collections::VecDeque;
 
-/// What happened to a page.
+/// Event of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PageEvent {
-    /// It became resident. From now on it may be chosen.
+    /// It became resident. The page may be chosen from now on.
     Added = 0,
     /// It was used. Reported only to a chooser that wants it.
     Touched = 1,
@@ -30,7 +30,7 @@ pub enum PageEvent {
     Kept = 3,
 }
 
-/// What happened since the last time, in order. All columns have the same length.
+/// Events since the last time, in order. All columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageEvents {
     /// [`PageEvent`] as a number.
@@ -39,7 +39,7 @@ pub struct PageEvents {
     pub page: Vec<u32>,
     /// The list of a group and node that the page is charged to, as in [`VictimPicker::choose`].
     pub list: Vec<u32>,
-    /// Of an added page: how many pages were evicted since this one was, or -1 if it comes for the first time or this is not known.
+    /// For an added page: number of pages evicted since this page was, or -1 if it comes for the first time or this is not known.
     pub distance: Vec<i64>,
 }
 
@@ -64,29 +64,29 @@ impl PageEvents {
 
 /// A policy that decides in batches.
 pub trait VictimPicker: Send {
-    /// Whether it wants to know of every touch.
+    /// Whether it wants every touch reported.
     fn wants_touches(&self) -> bool;
 
-    /// How many victims to ask for at a time, at least 1. With 1 it decides about each page when it goes.
+    /// How many victims to ask for at a time, at least 1. With 1 it decides about each page when that page is evicted.
     fn ahead(&self) -> usize;
 
-    /// What happened since the last call.
+    /// Reports the events since the last call.
     ///
     /// # Errors
     /// It cannot go on: the reason, as text. The run ends with that.
     fn tell(&mut self, events: PageEvents) -> Result<(), String>;
 
-    /// The next `count` pages to evict of these lists, in order; fewer where there are fewer. They stay resident until
+    /// The next `count` pages to evict of these lists, in order; fewer where there are fewer. The pages stay resident until
     /// [`PageEvent::Removed`] is reported: not all of them need be taken.
     ///
     /// # Errors
-    /// As [`VictimPicker::tell`].
+    /// Errors of [`VictimPicker::tell`].
     fn choose(&mut self, count: usize, lists: &[u32]) -> Result<Vec<u32>, String>;
 }
 
 /// Makes a policy that is in no table.
 pub trait PolicyMaker: Send + Sync + std::fmt::Debug {
-    /// Its name in scenarios.
+    /// Name of the policy in scenarios.
     fn name(&self) -> &str;
 
     /// A chooser for one machine, without pages.
@@ -111,13 +111,13 @@ pub struct Outside {
     wants_touches: bool,
     ahead: usize,
     events: PageEvents,
-    /// By frame.
+    /// State by frame.
     state: Vec<u8>,
     /// Victims in order. Entries whose frame is not [`CHOSEN`] any more are skipped.
     victims: VecDeque<FrameId>,
     /// The lists that the victims were chosen of.
     of_lists: Vec<LruvecId>,
-    /// By list.
+    /// Sizes by list.
     sizes: Vec<ListSizes>,
     nr_listed: u64,
     nr_evicted: u64,
@@ -125,7 +125,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Without pages; `name` is used in messages.
+    /// A policy without pages; `name` is used in messages.
     pub fn new(name: &str, chooser: Box<dyn VictimPicker>) -> Self {
         Self {
             name: name.to_owned(),
@@ -150,7 +150,7 @@ impl Outside {
         }
     }
 
-    /// Reports what happened; returns whether the policy can go on.
+    /// Reports the events; returns whether the policy can go on.
     fn tell(&mut self) -> bool {
         if self.failure.is_none() && !self.events.is_empty() {
             self.failure = self.chooser.tell(std::mem::take(&mut self.events)).err();
@@ -177,7 +177,7 @@ impl Outside {
         self.nr_listed += 1;
     }
 
-    /// Takes a page off its list; whether it was on one.
+    /// Takes a page off its list; returns whether it was on one.
     fn delist(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
         let was_listed = memory.frames.take(frame, Flag::OnList);
         if was_listed {
@@ -219,7 +219,7 @@ impl Outside {
         None
     }
 
-    /// Asks for victims until one can go. `None`: none can, or the policy cannot go on.
+    /// Asks for victims until one can be evicted. `None`: none can, or the policy cannot go on.
     fn choose(&mut self, memory: &Memory, lists: &[LruvecId]) -> Option<FrameId> {
         let mut count = self.ahead + self.victims.len();
         loop {
@@ -248,7 +248,7 @@ impl Outside {
         }
     }
 
-    /// Checks the victims and queues them; how many they are.
+    /// Checks the victims and queues them; returns their number.
     fn take(&mut self, memory: &Memory, lists: &[LruvecId], chosen: &[u32], count: usize) -> Result<usize, String> {
         if chosen.len() > count {
             return Err(format!("it chose {} pages; allowed: the {count} that were asked for, or fewer", chosen.len()));

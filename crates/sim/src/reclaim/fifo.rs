@@ -5,7 +5,7 @@ use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan
 use crate::cgroup::CgroupId;
 use crate::memory::{FrameId, Memory, NodeId};
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "fifo",
     summary: "first in, first out (baseline)",

@@ -10,7 +10,7 @@ use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "lru",
     summary: "exact least recently used (baseline)",
@@ -78,7 +78,7 @@ impl ReclaimPolicy for Lru {
     fn age_node(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) {}
     fn reclaim_ended(&mut self, _memory: &mut Memory, _node: Option<NodeId>, _scan: &Scan) {}
     fn writeback_ended(&mut self, _memory: &mut Memory, _frame: FrameId) {}
-    /// Says only that the page was here: its return is counted.
+    /// Records only that the page was here: its return is counted.
     fn shadow_of(&mut self, _memory: &mut Memory, _frame: FrameId, _root: CgroupId) -> Option<u64> {
         Some(0)
     }

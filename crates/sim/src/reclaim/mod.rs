@@ -81,7 +81,7 @@ pub enum Hint {
     UnmappedYoung,
 }
 
-/// On whose behalf pages are reclaimed: decides counters and rules.
+/// The task for which pages are reclaimed: decides counters and rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaimer {
     /// The node's daemon.
@@ -90,7 +90,7 @@ pub enum Reclaimer {
     Direct,
     /// A task whose group is at a limit.
     Limit,
-    /// `memory.reclaim` or a scheme: asked for, no task waits.
+    /// `memory.reclaim` or a scheme: on request, and no task waits.
     Proactive,
 }
 
@@ -117,9 +117,9 @@ pub struct Scan {
     pub taken: Taken,
     /// The queue of the swap device is full: the policy stopped early, and the driver waits before it goes on.
     pub blocked: bool,
-    /// An active list was asked for but may not be deactivated.
+    /// An active list should have been deactivated, but must not be.
     pub skipped_deactivate: bool,
-    /// Deactivate whatever the balance says.
+    /// Deactivate regardless of the balance.
     pub force_deactivate: bool,
     /// A group was skipped because it is below its `low`.
     pub low_skipped: bool,
@@ -146,7 +146,7 @@ pub struct Taken {
     pub dirty_unqueued: u64,
     /// Pages under write-back.
     pub writeback: u64,
-    /// File pages under write-back that reclaim had met before: it goes round faster than the disk writes.
+    /// File pages under write-back that reclaim had met before: reclaim goes round faster than the disk writes.
     pub congested: u64,
     /// Pages under write-back that kswapd met a second time while nothing but such pages came.
     pub immediate: u64,
@@ -238,7 +238,7 @@ impl ListSizes {
     }
 }
 
-/// Which page-table accesses are reported to a policy. The kernel's policies get none and read accessed bits instead.
+/// Page-table accesses that are reported to a policy. The kernel's policies get none and read accessed bits instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touches {
     None,
@@ -249,11 +249,10 @@ pub enum Touches {
 
 /// A page-replacement policy of the simulated kernel.
 ///
-/// A page on the policy's lists has [`Flag::OnList`](crate::memory::Flag::OnList). The machine calls from fault paths,
-/// system calls and reclaim; CPU time is charged to [`Memory::ledger`]. Nothing here may depend on anything but
-/// arguments and own state.
+/// A page on the policy's lists has [`Flag::OnList`](crate::memory::Flag::OnList). The machine calls from fault paths, system calls and
+/// reclaim; CPU time is charged to [`Memory::ledger`]. Results may depend only on arguments and own state.
 pub trait ReclaimPolicy: Send {
-    /// There is a new group; called once per group and node, before any page of it.
+    /// Adds a new group; called once per group and node, before any page of it.
     fn add_lruvec(&mut self, lruvec: LruvecId);
 
     /// `frame` became resident. `shadow` was left by the page's last eviction. The policy puts it on a list, sets its flags and
@@ -274,26 +273,25 @@ pub trait ReclaimPolicy: Send {
     /// A page of the policy gets a hint. Returns whether anything changed.
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool;
 
-    /// Whether the policy acts on `hint` at all. Schemes whose action needs an unsupported hint are refused before they run, so
-    /// return `false` rather than do nothing later. A policy that returns `true` for [`Hint::Prioritise`] or
-    /// [`Hint::Deprioritise`] carries it out at once, on pages on lists only, and leaves the page on a list.
+    /// Whether the policy acts on `hint` at all. Schemes whose action needs an unsupported hint are refused before they run, so return
+    /// `false` rather than ignore the hint later. A policy that returns `true` for [`Hint::Prioritise`] or [`Hint::Deprioritise`] carries
+    /// it out at once, on pages on lists only, and leaves the page on a list.
     fn heeds(&self, _hint: Hint) -> bool {
         false
     }
 
-    /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) distinguish active pages from inactive ones. With
-    /// generations the two youngest count as active.
+    /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) distinguish active pages from inactive ones. With generations the
+    /// two youngest count as active.
     fn knows_active(&self) -> bool {
         false
     }
 
-    /// Whether a page on a list is an active one. Asked only of policies that [know](Self::knows_active).
+    /// Whether a page on a list is an active one. Only called on policies that [know](Self::knows_active).
     fn is_active(&self, _memory: &Memory, _frame: FrameId) -> bool {
         false
     }
 
-    /// A walk over the groups of `node` below `scan.root` begins: the time to decide what depends on the balance of the whole
-    /// subtree.
+    /// A walk over the groups of `node` below `scan.root` begins: the time for decisions that depend on the balance of the whole subtree.
     fn begin_walk(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) {}
 
     /// Puts pages on their lists that wait for it, as the kernel does after reading ahead and before it gives up a slot.
@@ -319,7 +317,7 @@ pub trait ReclaimPolicy: Send {
     /// Housekeeping of kswapd before each priority step.
     fn age_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan);
 
-    /// All priorities of an attempt from `scan.root` are through (on `node` only for kswapd, else on all nodes).
+    /// All priorities of an attempt from `scan.root` are done (on `node` only for kswapd, else on all nodes).
     fn reclaim_ended(&mut self, memory: &mut Memory, node: Option<NodeId>, scan: &Scan);
 
     /// Write-back of `frame` ended while it was marked [`Flag::Reclaim`](crate::memory::Flag::Reclaim).
@@ -330,7 +328,7 @@ pub trait ReclaimPolicy: Send {
 
     fn sizes(&self, lruvec: LruvecId) -> ListSizes;
 
-    /// The kernel adds up what its processors counted of groups. Nothing to do where counters are up to date always.
+    /// The kernel adds up the counts that its processors hold for groups. Nothing to do if counters are always up to date.
     fn flush_statistics(&mut self, _memory: &Memory) {}
 
     /// Pages on the lists, as given to the kernel's caches that shrink with them.
@@ -338,7 +336,7 @@ pub trait ReclaimPolicy: Send {
         self.sizes(lruvec).all()
     }
 
-    /// Checks list lengths, flags and owners; the text says what is wrong. For tests and `strict` runs.
+    /// Checks list lengths, flags and owners; the text names the fault. Meant for tests and `strict` runs.
     ///
     /// # Errors
     /// The first violation.
@@ -349,18 +347,18 @@ pub trait ReclaimPolicy: Send {
         None
     }
 
-    /// Which accesses must be reported to [`touched`](Self::touched).
+    /// Accesses that must be reported to [`touched`](Self::touched).
     fn wanted_touches(&self) -> Touches {
         Touches::None
     }
 
-    /// Page-table accesses that were done, in order, each exactly once: hits, and accesses that faulted after their fault
-    /// is over and [`added`](Self::added) was called for the page. Delivered before the kernel handles the next fault, so
-    /// that a victim is chosen with all earlier accesses known. Those that [`wanted_touches`](Self::wanted_touches) asks for.
+    /// Page-table accesses that were done, in order, each exactly once: hits, and accesses that faulted after their fault is over and
+    /// [`added`](Self::added) was called for the page. Delivered before the kernel handles the next fault, so that a victim is chosen with
+    /// all earlier accesses known. Only touches that [`wanted_touches`](Self::wanted_touches) asks for.
     fn touched(&mut self, _memory: &mut Memory, _space: SpaceId, _runs: &[Run]) {}
 
-    /// `child` was forked from `parent`, whose pages may be shared from now on. Only if
-    /// [`wanted_touches`](Self::wanted_touches) asks for any.
+    /// `child` was forked from `parent`, whose pages may be shared from now on. Only called if [`wanted_touches`](Self::wanted_touches)
+    /// asks for any touches.
     fn forked(&mut self, _memory: &mut Memory, _parent: SpaceId, _child: SpaceId) {}
 
     /// Whether the policy is a page-exact baseline. The machine then charges page by page, reclaims one page for each page
@@ -400,7 +398,7 @@ pub trait ReclaimPolicy: Send {
 pub struct PolicyEntry {
     /// Name in scenarios and on the command line.
     pub name: &'static str,
-    /// One line for lists.
+    /// One line of description.
     pub summary: &'static str,
     /// Whether a Linux system can be set up to work this way; the others are baselines, shown but never recommended.
     pub runs_on_linux: bool,
@@ -420,14 +418,14 @@ impl PolicyEntry {
     }
 }
 
-/// How policies are set up, those that have something to set.
+/// Settings of the policies that have any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicySettings {
-    /// Of `mglru`.
+    /// Settings of `mglru`.
     pub mglru: MglruConfig,
 }
 
-/// Every policy. A new one is a file in this folder, with its entry, and a line here; command line, scenarios, `advise` and the
+/// Every policy. To add a policy: a file in this folder, with its entry, and a line here; command line, scenarios, `advise` and the
 /// conformance suite read this table.
 pub const POLICIES: &[PolicyEntry] = &[classic::ENTRY, mglru::ENTRY, lru::ENTRY, fifo::ENTRY, clock::ENTRY, opt::ENTRY];
 

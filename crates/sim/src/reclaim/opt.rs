@@ -4,7 +4,7 @@
 //! position, one heap an lruvec. A use pushes the new position and leaves the old entry behind as stale. (Positions only grow, so
 //! a heap with the farthest on top never hides a fresh entry under a stale one.) A heap four times as large as needed is cleaned.
 //!
-//! A page shared by processes after a fork has a future in each of them; the nearest counts.
+//! A page shared by processes after a fork has a future in each process; the nearest counts.
 
 use super::order_log::{evict_exactly, grow_for, is_pinned};
 use super::outcome::{self, count_on, free_lazily};
@@ -23,7 +23,7 @@ const ABSENT: u32 = u32::MAX - 1;
 /// Smaller heaps are not worth cleaning.
 const HEAP_MIN: usize = 4096;
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "opt",
     summary: "Belady's MIN: knows the future, the fewest misses possible (baseline)",
@@ -35,11 +35,11 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Opt {
     known: Option<Known>,
-    /// The page that came in last.
+    /// The page that was added last.
     newest: Option<FrameId>,
-    /// By frame.
+    /// Position of the next use, by frame.
     next_use: Vec<u32>,
-    /// By lruvec.
+    /// Heaps by lruvec.
     heaps: Vec<Heap>,
 }
 
@@ -52,7 +52,7 @@ struct Known {
     next: Vec<u32>,
     /// For [`Future::dense_next`].
     latest: usize,
-    /// By the machine's file number: the program's.
+    /// The program's file by the machine's file number.
     files: Vec<Option<usize>>,
 }
 
@@ -65,12 +65,12 @@ struct Heap {
 }
 
 impl Opt {
-    /// Without pages and without a future.
+    /// A policy without pages and without a future.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The page is used now, or comes in for a use that follows (`consume` false). Finds its next use.
+    /// The page is used now, or is added for a use that follows (`consume` false). Finds its next use.
     fn update(&mut self, memory: &Memory, frame: FrameId, by: Option<(SpaceId, DensePage)>, consume: bool) {
         debug_assert!(memory.frames.has(frame, Flag::OnList), "only resident pages are used");
         let next = self.known.as_mut().map_or(NEVER, |known| known.next_use(memory, frame, by, consume));
@@ -126,19 +126,19 @@ impl Opt {
     }
 }
 
-/// Whether an entry of the heap of `lruvec` is up to date. Positions alone do not decide it, as many pages have "never": the
-/// frame may hold another page by now.
+/// Whether an entry of the heap of `lruvec` is up to date. Positions alone do not decide it, because many pages have "never": the frame may
+/// hold another page by now.
 fn is_valid(memory: &Memory, next_use: &[u32], lruvec: LruvecId, next: u32, frame: FrameId) -> bool {
     next_use[frame.index()] == next && memory.lruvec_of(frame) == lruvec && can_ever_go(memory, frame)
 }
 
-/// Without a swap device anonymous pages stay; they are not searched through.
+/// Without a swap device anonymous pages stay; they are not searched.
 fn can_ever_go(memory: &Memory, frame: FrameId) -> bool {
     memory.slots.total() > 0 || memory.frames.is_file_lru(frame)
 }
 
 impl Known {
-    /// The next position at which the page is used. `by`: the user, if that is known.
+    /// The next position at which the page is used. `by`: the user, if it is known.
     fn next_use(&mut self, memory: &Memory, frame: FrameId, by: Option<(SpaceId, DensePage)>, consume: bool) -> u32 {
         match memory.frames.owner(frame) {
             PageOwner::File { file, page } => {

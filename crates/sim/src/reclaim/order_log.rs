@@ -11,15 +11,15 @@
 //! memory of a process without relatives: such a hit need not find out which frame it hits. A page is as young as the youngest
 //! entry that names it in either way.
 //!
-//! Most accesses go to pages that were accessed a moment ago, and only the last one counts. So accesses are first noted in a
-//! short list as they come, a push each, and the accessed bit of the page table says meanwhile that the page is in it. When
-//! the list is full, or no older page is left, it is read backwards: the first entry met of a page is its last access, and goes
-//! on the log; the bit is cleared with that, and the page's other entries are skipped.
+//! Most accesses go to pages that were accessed a moment ago, and only the last one counts. So accesses are first noted in a short list, a
+//! push each, and the accessed bit of the page table marks that the page is in it. When the list is full, or no older page is left, it is
+//! read backwards: the first entry met of a page is its last access, and goes on the log; the bit is cleared with that, and the page's
+//! other entries are skipped.
 //!
 //! One log serves all lruvecs, so that the oldest page of any set of groups can be found.
 //!
-//! Sketch: 4 bytes a frame and 4 bytes a page touched for places, 8 bytes an entry: 40 bytes a resident page at most, and
-//! two megabytes for what was noted.
+//! Sketch: 4 bytes a frame and 4 bytes a page touched for places, 8 bytes an entry: 40 bytes a resident page at most, and two megabytes for
+//! notes.
 
 use super::outcome::{self, Batch, Fate, count_on, free_lazily};
 use super::scan_balance::PageType;
@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 const ABSENT: u32 = 0;
 /// The place of a frame that is noted: after all of the log.
 const NOTED: u32 = u32::MAX;
-/// Accesses noted before they are processed: a megabyte. The more, the fewer are left of each page.
+/// Accesses noted before they are processed: a megabyte. The longer the list, the fewer entries of each page are left.
 const NOTED_MAX: usize = if cfg!(test) { 16 } else { 1 << 17 };
 /// Places are stored in 32 bits.
 const LOG_MAX: usize = u32::MAX as usize - 1 - 2 * NOTED_MAX;
@@ -53,25 +53,25 @@ pub(super) struct OrderLog {
     by_frame: Vec<u32>,
     /// By space, piece of its dense pages (empty until it is used), and page in that: place of the latest entry that names the page.
     by_page: Vec<Vec<Vec<u32>>>,
-    /// Younger than all of the log: accesses as they came, not processed yet.
+    /// Younger than the whole log: accesses in order of arrival, not processed yet.
     noted: Vec<Noted>,
     /// Scratch space of as many entries.
     latest: Vec<Named>,
-    /// Entries of the log that were skipped because their pages' accessed bits say that they are noted.
+    /// Entries of the log that were skipped because their pages' accessed bits mark them as noted.
     passed_over: Vec<u32>,
     nr_live: usize,
-    /// By lruvec.
+    /// Tails by lruvec.
     tails: Vec<Tail>,
     compact_at: usize,
-    /// By lruvec.
+    /// Sizes by lruvec.
     sizes: Vec<ListSizes>,
 }
 
 /// The old end of the log as one lruvec sees it.
 #[derive(Clone, Debug, Default)]
 struct Tail {
-    /// Indices below `scanned` of entries that were the latest of their page when they were read: the live entries of the lruvec
-    /// are among them. Ascending; those before `head` are done with.
+    /// Indices below `scanned` of entries that were the latest of their page when they were read: the live entries of the lruvec are among
+    /// them. Ascending; entries before `head` are done.
     candidates: Vec<u32>,
     head: usize,
     scanned: usize,
@@ -84,7 +84,7 @@ impl Tail {
     }
 }
 
-/// How an entry names its page: 0 and a frame, or space + 1 and a dense page of it.
+/// Name of an entry's page: 0 and a frame, or space + 1 and a dense page of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named(u64);
 
@@ -108,7 +108,7 @@ impl Named {
     }
 }
 
-/// An access or an arrival, noted: a frame, or a space and a virtual page of it.
+/// A recorded access or arrival: a frame, or a space and a virtual page of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Noted(u64);
 
@@ -192,7 +192,7 @@ impl OrderLog {
         self.append(frame);
     }
 
-    /// Moves the pages that show in `runs` to the young end, in order. Their accessed bits are set.
+    /// Moves the pages that show in `runs` to the young end, in order. Accessed bits of the pages are set.
     pub(super) fn touch_runs(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
         // Where no page can have a second mapping. The first run is the access that faulted, mostly.
         let mut private =
@@ -521,7 +521,7 @@ impl OrderLog {
         at
     }
 
-    /// Which of the entries `begin..end`, 64 at most, are the latest that name their page in their way: one bit each.
+    /// Bits of the entries among `begin..end`, 64 at most, that are the latest to name their page in their way.
     ///
     /// Most entries near the old end are stale. Each load misses the caches. Loads of many entries at once overlap; one by one,
     /// each would wait for the one before it.
@@ -657,7 +657,7 @@ pub(super) fn evict_oldest<P: Ordered>(policy: &mut P, memory: &mut Memory, lruv
     }
 }
 
-/// Whether a page cannot be evicted now, whatever the policy wants.
+/// Whether no policy can evict a page now.
 pub(super) fn is_pinned(memory: &Memory, frame: FrameId) -> bool {
     memory.frames.flags(frame).has_any([Flag::Reading, Flag::Writeback, Flag::Unevictable])
 }

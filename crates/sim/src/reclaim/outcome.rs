@@ -1,8 +1,8 @@
 //! The handling of a page that a policy has taken off its lists: the same under every policy (docs/spec/classic-lru.md#s3-4,
 //! #s9-2).
 //!
-//! A policy calls [`divert`] first; pages it lets pass get the policy's own check (were they used?); those that fail it
-//! go to [`evict`]. Pages that stay resident come back with a [`Fate`] that says on which kind of list.
+//! A policy calls [`divert`] first; pages that pass get the policy's own check for uses; pages that fail that check go to [`evict`]. Pages
+//! that stay resident are returned with a [`Fate`] that names the kind of list.
 
 use super::scan_balance::PageType;
 use super::swap_out::swap_out;
@@ -16,13 +16,13 @@ use crate::swap::SlotId;
 /// Where a page goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its frame is free.
+    /// The page is evicted; its frame is free.
     Freed,
     /// Stays; cold.
     Keep,
     /// Stays; hot. The policy calls [`activate`].
     Activate,
-    /// To be moved to a slower node with others.
+    /// The page is to be moved to a slower node with others.
     Demote,
 }
 
@@ -32,8 +32,8 @@ pub fn page_type(memory: &Memory, frame: FrameId) -> PageType {
     if memory.frames.is_file_lru(frame) { PageType::File } else { PageType::Anon }
 }
 
-/// A lazily freed page counts as a file page from now on. Returns whether that is new. A page on a list is counted off it (`false`) as what
-/// it was, and on (`true`) as what it is.
+/// A lazily freed page counts as a file page from now on. Returns whether that is new. A page on a list is subtracted from the counts
+/// (`false`) with its old kind, and added (`true`) with its new kind.
 pub(super) fn free_lazily(memory: &mut Memory, frame: FrameId, mut count: impl FnMut(&mut Memory, bool)) -> bool {
     if !memory.frames.has(frame, Flag::SwapBacked) || memory.frames.has(frame, Flag::FileOwned) {
         return false;
@@ -57,8 +57,8 @@ pub(super) fn count_on(size: &mut u64, is_on: bool) {
     *size = if is_on { *size + 1 } else { *size - 1 };
 }
 
-/// Notes the kind of the page, and decides about pages that cannot be evicted now whatever the policy thinks of them: locked in
-/// memory, being read, being written. `None`: the policy decides.
+/// Notes the kind of the page, and decides about pages that no policy can evict now: locked in memory, being read, being written. `None`:
+/// the policy decides.
 #[inline]
 pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fate> {
     debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page is judged when it is off its list");
@@ -171,14 +171,14 @@ pub(super) fn evict_by_steps(
     Fate::Freed
 }
 
-/// Takes a page off its list and evicts it now, whether it was used or not (`MADV_PAGEOUT`, schemes). One that is not freed
-/// is on no list: [`put_back`].
+/// Takes a page off its list and evicts it now, whether it was used or not (`MADV_PAGEOUT`, schemes). A page that is not freed is on no
+/// list: [`put_back`].
 pub fn take_out(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId, scan: &mut Scan) -> Fate {
     policy.removed(memory, frame);
     divert(memory, frame, scan).unwrap_or_else(|| evict(memory, policy, frame, scan))
 }
 
-/// Puts a page that was taken off its list on the one that its flags name.
+/// Puts a page that was taken off its list on the list that its flags name.
 pub fn put_back(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId) {
     let is_file = memory.frames.has(frame, Flag::FileOwned);
     let arrival = if is_file { Arrival::FileRead } else { Arrival::Anonymous };
@@ -204,8 +204,8 @@ pub fn activate(memory: &mut Memory, frame: FrameId) {
     memory.count(Counter::PgActivate, cgroup, 1);
 }
 
-/// Whether slots kept by resident pages should be given back: more than half of the device is used, or of what the group
-/// or an ancestor may use.
+/// Whether slots kept by resident pages should be given back: more than half is used of the device, or of the swap limit of the group or an
+/// ancestor.
 pub fn swap_is_full(memory: &Memory, cgroup: CgroupId) -> bool {
     if memory.slots.free() * 2 < memory.slots.total() {
         return true;
@@ -280,7 +280,7 @@ fn is_mapped_dirty(memory: &Memory, frame: FrameId) -> bool {
     memory.mappers(frame).into_iter().any(|mapper| is_dirty(mapper.space, mapper.page))
 }
 
-/// Removes all entries that map the page. Their dirty bits go to the page; anonymous memory gets swap entries.
+/// Removes all entries that map the page. Dirty bits of the entries go to the page; anonymous memory gets swap entries.
 fn unmap(memory: &mut Memory, frame: FrameId, scan: &mut Scan) {
     let is_anonymous = !memory.frames.has(frame, Flag::FileOwned);
     let slot = memory.frames.slot(frame).filter(|_| is_anonymous);

@@ -1,7 +1,7 @@
 //! Shadows and refault distance: was an evicted page needed again soon (docs/spec/classic-lru.md#s5)?
 //!
-//! When a page is evicted, a [`Shadow`] stays in its place: which lruvec evicted it and what that lruvec's age was. The age
-//! grows with each eviction and activation, so the difference at the page's return is the number of pages of room it lacked.
+//! When a page is evicted, a [`Shadow`] stays in its place: the lruvec that evicted it and that lruvec's age. The age grows with each
+//! eviction and activation, so the difference at the page's return is the number of pages of room it lacked.
 
 use super::scan_balance::PageType;
 
@@ -18,7 +18,7 @@ pub const fn shadow_nodes_max(pages: u64) -> u64 {
 /// The record that an eviction leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadow {
-    /// Number of the group whose reclaim evicted the page: the one at its limit, the root for global reclaim.
+    /// Number of the group whose reclaim evicted the page: the group at its limit, the root for global reclaim.
     pub cgroup: u16,
     /// Node of the page.
     pub node: u8,
@@ -90,7 +90,7 @@ impl ShadowLayout {
     }
 }
 
-/// Sizes of the lists that a returning page competes with: those of the shadow's lruvec, in pages.
+/// Sizes of the lists that a returning page competes with: lists of the shadow's lruvec, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkingsetSizes {
     /// Active file pages.
@@ -115,7 +115,7 @@ impl WorkingsetSizes {
         if self.swap_available { file + anon } else { file }
     }
 
-    /// Whether a page that came back after `distance` would have stayed if they had given room.
+    /// Whether a page that is refaulted after `distance` would have stayed if the other lists had given room.
     pub const fn is_recent(&self, page_type: PageType, distance: u64) -> bool {
         distance <= self.room(page_type)
     }

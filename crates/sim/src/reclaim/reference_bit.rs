@@ -6,7 +6,7 @@
 //! - The access that brings a page in sets the accessed bit too, but must not count. So the bit is cleared when that access is over.
 //! - Monitors clear accessed bits. They leave [`young`](crate::memory::Frames::take_young) on the frame, which counts as well.
 //!
-//! A policy calls the methods from those of the same name of [`ReclaimPolicy`](super::ReclaimPolicy), and
+//! A policy calls these methods from its methods of the same name of [`ReclaimPolicy`](super::ReclaimPolicy), and
 //! [wants](super::ReclaimPolicy::wanted_touches) [`ReferenceBit::TOUCHES`].
 
 use super::Touches;
@@ -15,14 +15,14 @@ use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
 use std::collections::VecDeque;
 
-/// More pages than are on their way between fault and access at any time.
+/// More than the pages that are between fault and access at any time.
 const FRESH_MAX: usize = 64;
 
-/// What tells the first access of a page from later ones. The bits themselves are those of page tables and frames.
+/// State that tells the first access of a page from later ones. The bits themselves are in page tables and frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReferenceBit {
-    /// The last pages that came in, as far as their first access is still to come. Pages that were read ahead and not used
-    /// drop out, and are treated like others then.
+    /// The last pages that were added, as far as their first access is still to come. Pages that were read ahead and not used drop out, and
+    /// are treated like others then.
     fresh: VecDeque<FrameId>,
 }
 
@@ -30,7 +30,7 @@ impl ReferenceBit {
     /// The accesses that [`touched`](Self::touched) needs.
     pub(super) const TOUCHES: Touches = Touches::AfterFault;
 
-    /// Takes a page off the fresh ones; whether it was one.
+    /// Takes a page off the fresh ones; returns whether it was one.
     #[inline]
     fn take_fresh(&mut self, frame: FrameId) -> bool {
         if self.fresh.is_empty() {
@@ -48,7 +48,7 @@ impl ReferenceBit {
         !self.take_fresh(frame) && take_used(memory, frame)
     }
 
-    /// A page came in. Its next access is its first, and does not count.
+    /// A page was added. The next access of the page is its first, and does not count.
     pub(super) fn added(&mut self, frame: FrameId) {
         debug_assert!(self.fresh.len() <= FRESH_MAX, "the oldest makes room for the newest");
         if self.fresh.len() == FRESH_MAX {

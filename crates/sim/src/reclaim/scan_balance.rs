@@ -31,21 +31,21 @@ impl Lru {
     /// All lists in the order in which a round visits them.
     pub const ALL: [Self; 4] = [Self::InactiveAnon, Self::ActiveAnon, Self::InactiveFile, Self::ActiveFile];
 
-    /// What kind of pages it holds.
+    /// Type of the pages on the list.
     pub const fn page_type(self) -> PageType {
         match self {
             Self::InactiveAnon | Self::ActiveAnon => PageType::Anon,
             Self::InactiveFile | Self::ActiveFile => PageType::File,
         }
     }
-    /// Whether it is one of the active lists.
+    /// Whether the list is active.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::ActiveAnon | Self::ActiveFile)
     }
 }
 
-/// Active pages per inactive page that are wanted for a type of `total` pages: 1 below 1 GiB, then growing with the root. Of a sample,
-/// `total` is what its pages count for.
+/// Active pages per inactive page that are wanted for a type of `total` pages: 1 below 1 GiB, then growing with the root. For a sample,
+/// `total` is the number of pages that its pages count for.
 pub const fn inactive_ratio(total: u64) -> u64 {
     let gib = total >> (30 - isotherm_units::PAGE_SHIFT);
     if gib == 0 { 1 } else { gib.saturating_mul(10).isqrt() }
@@ -58,7 +58,7 @@ pub const fn inactive_is_low(inactive: u64, active: u64, sample_pages: u64) -> b
     inactive.saturating_mul(inactive_ratio(total)) < active
 }
 
-/// Cache-trim mode: there are cold file pages to spare, so leave anonymous pages alone.
+/// Cache-trim mode: there are enough cold file pages, so leave anonymous pages alone.
 pub const fn cache_trim_mode(inactive_file: u64, priority: u32, may_deactivate_file: bool, disabled: bool) -> bool {
     shift(inactive_file, priority) != 0 && !may_deactivate_file && !disabled
 }
@@ -76,7 +76,7 @@ pub const fn file_is_tiny(
     file.saturating_add(free) <= sum_high && !may_deactivate_anon && shift(inactive_anon, priority) != 0
 }
 
-/// Which types are scanned.
+/// Page types that are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanMode {
     /// File pages only.
@@ -99,8 +99,8 @@ pub struct Fractions {
 }
 
 impl Fractions {
-    /// Cheaper types are scanned more, file pages more than anonymous ones at swappiness below 100 (spec 6.2). The costs
-    /// are those of the lruvec that is reclaimed from; `swappiness` is at most 200.
+    /// Cheaper types are scanned more, file pages more than anonymous ones at swappiness below 100 (spec 6.2). The costs are those of the
+    /// lruvec that is reclaimed from; `swappiness` is at most 200.
     pub fn new(swappiness: u32, anon_cost: u64, file_cost: u64) -> Self {
         debug_assert!(swappiness <= 200, "anonymous pages only is a mode of its own");
         let total = u128::from(anon_cost) + u128::from(file_cost);
@@ -113,7 +113,7 @@ impl Fractions {
     pub const fn denominator(self) -> u64 {
         self.anon + self.file
     }
-    /// The share of one type in `scan` pages; rounded up if `round_up` (groups that are gone).
+    /// The share of one type in `scan` pages; rounded up if `round_up` (removed groups).
     pub fn of(self, page_type: PageType, scan: u64, round_up: bool) -> u64 {
         let numerator = match page_type {
             PageType::Anon => self.anon,
@@ -141,7 +141,7 @@ pub struct ScanInputs {
     pub file_is_tiny: bool,
     /// See [`cache_trim_mode`].
     pub cache_trim: bool,
-    /// Of the lruvec reclaimed from.
+    /// Costs of the lruvec that is reclaimed from.
     pub cost: IoCost,
 }
 
@@ -164,8 +164,8 @@ impl ScanInputs {
     }
 }
 
-/// Pages to scan of one list (spec 6.3). `offered`: its size after protection (the same as `size` without any);
-/// `offline`: its group is gone, so that even small remains are scanned.
+/// Pages to scan of one list (spec 6.3). `offered`: its size after protection (the same as `size` without any); `offline`: its group was
+/// removed, so that even small remains are scanned.
 pub fn scan_size(lru: Lru, size: u64, offered: u64, priority: u32, mode: ScanMode, offline: bool) -> u64 {
     let mut scan = shift(offered, priority);
     if offline && scan == 0 {
@@ -185,16 +185,16 @@ const fn shift(pages: u64, priority: u32) -> u64 {
 /// The recent cost of reclaiming each type for an lruvec (spec 6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCost {
-    /// Of anonymous pages.
+    /// Cost of anonymous pages.
     pub anon: u64,
-    /// Of file pages.
+    /// Cost of file pages.
     pub file: u64,
 }
 
 impl IoCost {
-    /// Adds `nr_io` pages of I/O (pages written out, or refaults of working-set pages) and `nr_rotated` pages that were
-    /// scanned in vain. Both costs are halved when they exceed a quarter of `list_pages`, the four lists of the lruvec.
-    /// Call it for the lruvec and each ancestor's.
+    /// Adds `nr_io` pages of I/O (pages written out, or refaults of working-set pages) and `nr_rotated` pages that were scanned without
+    /// being reclaimed. Both costs are halved when they exceed a quarter of `list_pages`, the four lists of the lruvec. Call it for the
+    /// lruvec and each ancestor's.
     pub fn note(&mut self, page_type: PageType, nr_io: u64, nr_rotated: u64, list_pages: u64) {
         let cost = nr_io.saturating_mul(SWAP_CLUSTER_MAX).saturating_add(nr_rotated);
         if cost == 0 {

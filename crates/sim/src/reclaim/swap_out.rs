@@ -9,7 +9,7 @@ use super::{ReclaimPolicy, Scan};
 use crate::memory::{Flag, FrameId, Memory, PageOwner};
 use crate::mmu::Entry;
 
-/// A page with any of these takes the long way.
+/// A page with any of these flags takes the slow path.
 const SPECIAL: [Flag; 4] = [Flag::FileOwned, Flag::Shared, Flag::SwapCache, Flag::ZeroFilled];
 
 /// Evicts a page that is on no list; `None`, and nothing is done, if it is not of the common kind or finds no slot.

@@ -3,7 +3,7 @@
 /// Work of policies since the machine began. A policy that has no such means leaves its count at 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Work {
-    /// Page-table entries examined by walks and look-arounds; not those that the reverse map led to.
+    /// Page-table entries examined by walks and look-arounds; entries reached by the reverse map do not count.
     pub entries_examined: u64,
     /// Accessed bits that walks, look-arounds and the reverse map found set and cleared.
     pub entries_cleared: u64,
@@ -21,7 +21,7 @@ pub struct Work {
     pub ageings: u64,
     /// Mappings found through the reverse map and checked for use.
     pub rmap_walks: u64,
-    /// Young entries that look-arounds found besides those they were made for.
+    /// Young entries that look-arounds found in addition to the entry they were made for.
     pub neighbours_found: u64,
     /// Pages moved to a younger generation when eviction met them.
     pub sorted: u64,

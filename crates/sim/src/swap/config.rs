@@ -25,12 +25,11 @@ pub struct DeviceNumbers {
     pub latency: Duration,
     /// Bytes that it moves in a second, however many requests there are. 64 KiB to 1 TiB.
     pub bandwidth: Bytes,
-    /// Requests that it serves at the same time; others wait. 1 to 1024. Where it is left out: 1, the device that is worst under
-    /// load.
+    /// Requests that it serves at the same time; others wait. 1 to 1024. If left out: 1, the device that is worst under load.
     pub queue: u32,
 }
 
-/// Why a text is no device. The text says what is allowed.
+/// Why a text does not describe a device. The text names the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDevice {
     /// No kind, and no numbers either.
@@ -92,7 +91,7 @@ fn nearest(wrong: &str, names: impl IntoIterator<Item = &'static str>) -> Option
 }
 
 impl DeviceConfig {
-    /// The model of it. Numbers of a known kind come from `costs`.
+    /// Model of the device. Numbers of a known kind come from `costs`.
     pub fn model(self, costs: &Costs) -> DeviceModel {
         match self {
             Self::Kind(kind) => DeviceModel::preset(kind, costs),
@@ -151,7 +150,7 @@ impl DeviceNumbers {
     }
 }
 
-/// The value, or what is allowed.
+/// The value, or the allowed values.
 fn read_latency(value: &str) -> Result<Duration, String> {
     let (least, most) = LATENCY;
     let latency: Result<Duration, UnitError> = value.parse();

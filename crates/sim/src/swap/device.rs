@@ -1,7 +1,7 @@
 //! Block devices as models: how long a request takes, with queueing (design: `docs/mechanism/machine.md#swap-and-readahead`).
 //!
-//! The same models serve as swap devices and as the disks that files live on. A device has `channels` that serve one
-//! command each, and one bus over which data move one command after the other. Commands start in the order of submission:
+//! The same models serve as swap devices and as disks of files. A device has `channels` that serve one command each, and one bus over which
+//! data move one command after the other. Commands start in the order of submission:
 //!
 //! ```text
 //! start = max(now, first channel free)   ready = start + latency
@@ -23,7 +23,7 @@ use std::str::FromStr;
 pub enum DeviceKind {
     /// No device: nothing can be swapped.
     None,
-    /// A RAM disk: files in memory beside the page cache.
+    /// A RAM disk: files in memory apart from the page cache.
     Ram,
     /// Compressed memory.
     Zram,
@@ -120,9 +120,9 @@ impl FromStr for Compressor {
 /// Direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transfer {
-    /// From the device into memory.
+    /// A transfer from the device into memory.
     Read,
-    /// From memory to the device.
+    /// A transfer from memory to the device.
     Write,
 }
 
@@ -198,7 +198,7 @@ impl ZramModel {
         }
     }
 
-    /// A RAM disk: pages are copied as they are.
+    /// A RAM disk: pages are copied uncompressed.
     pub fn uncompressed(costs: &Costs) -> Self {
         let copy = Duration::from_ns(costs.page_copy_ns);
         Self { compress: copy, decompress: copy, stored_bytes: PAGE_BYTES }
@@ -213,7 +213,7 @@ impl ZramModel {
 }
 
 impl DeviceModel {
-    /// The same device with latencies of `percent` of its own. Memory has none: its time is processor time.
+    /// The same device with latencies of `percent` of the original. Memory has none: its time is processor time.
     pub fn with_latency(self, percent: Ratio) -> Self {
         let scaled = |span: Duration| {
             let ns = u128::from(span.ns()) * u128::from(percent.ppm()) / u128::from(Ratio::ONE.ppm());
@@ -230,7 +230,7 @@ impl DeviceModel {
         }
     }
 
-    /// The same device where each page counts for `pages`: a command takes as many times as long, and moves as many times the data. The
+    /// The same device when each page counts for `pages`: a command takes that many times as long, and moves that many times the data. The
     /// time of memory is in its prices already.
     pub fn of_sample(self, pages: u64) -> Self {
         let longer = |span: Duration| span.saturating_mul(pages);
@@ -400,7 +400,7 @@ impl Device {
     pub const fn model(&self) -> &DeviceModel {
         &self.model
     }
-    /// Its counts so far.
+    /// Counts of the device so far.
     pub const fn stats(&self) -> DeviceStats {
         self.stats
     }
@@ -411,10 +411,10 @@ impl Device {
         self.enqueue(now, None, pages, transfer)
     }
 
-    /// Submits one request of `pages` pages from `position` (in pages; the caller's own numbering, in which neighbours are
-    /// neighbours on the device); returns when it is done. `now` must not go back. A rotating device saves the seek if the
-    /// request goes on where the last one ended. For a synchronous device the result is `now` plus
-    /// [`cpu_time`](DeviceModel::cpu_time). Without a device, or for no pages, it is `now`.
+    /// Submits one request of `pages` pages from `position` (in pages; the caller's own numbering, in which neighbours are neighbours on
+    /// the device); returns when it is done. `now` must not go back. A rotating device saves the seek if the request goes on where the last
+    /// one ended. For a synchronous device the result is `now` plus [`cpu_time`](DeviceModel::cpu_time). Without a device, or for no pages,
+    /// the result is `now`.
     #[inline]
     pub fn submit_at(&mut self, now: Instant, position: u64, pages: u64, transfer: Transfer) -> Instant {
         self.enqueue(now, Some(position), pages, transfer)
@@ -461,7 +461,7 @@ impl Device {
         done
     }
 
-    /// One page to or from memory that is a device: the CPU time that its caller spends.
+    /// Transfers one page to or from a device that is memory: returns the CPU time that the caller spends.
     #[inline]
     pub(crate) fn move_page(&mut self, transfer: Transfer) -> Duration {
         debug_assert!(self.model.is_synchronous(), "other devices have queues");

@@ -37,7 +37,7 @@ pub struct Slot {
     in_use: bool,
     /// All bytes zero: no I/O.
     zero_filled: bool,
-    /// Its page was shared by fork: the one entry left does not own it exclusively.
+    /// The page was shared by fork: the remaining entry does not own it exclusively.
     shared: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Slots {
     slots: Vec<Slot>,
     /// Where the search for a free slot goes on: neighbours in eviction order become neighbours on the device.
     cursor: usize,
-    /// Slots given back before the cursor came round.
+    /// Slots given back before the cursor wrapped around.
     nr_used: u64,
     total: u64,
 }
@@ -60,7 +60,7 @@ impl Slots {
     pub fn total(&self) -> u64 {
         self.total
     }
-    /// Slots in use, those of resident pages included.
+    /// Slots in use, including slots of resident pages.
     #[inline]
     pub fn used(&self) -> u64 {
         self.nr_used
@@ -76,7 +76,7 @@ impl Slots {
         self.take_as(Slot { cached: frame.index_u32() + 1, cgroup: cgroup.0, in_use: true, ..Slot::default() })
     }
 
-    /// The same for a page that is in no swap cache: one page-table entry refers to the slot.
+    /// The same for a page in no swap cache: one page-table entry refers to the slot.
     #[inline]
     pub fn take_for_entry(&mut self, cgroup: CgroupId) -> Option<SlotId> {
         self.take_as(Slot { users: 1, cgroup: cgroup.0, in_use: true, ..Slot::default() })
@@ -147,7 +147,7 @@ impl Slots {
     pub fn users(&self, slot: SlotId) -> u16 {
         self.get(slot).users
     }
-    /// Whether it is only marked as zeroes.
+    /// Whether the slot is only marked as zeroes.
     pub fn is_zero_filled(&self, slot: SlotId) -> bool {
         self.get(slot).zero_filled
     }
@@ -181,13 +181,13 @@ impl Slots {
         let used = self.slots.iter().enumerate().filter(|(_, slot)| slot.in_use);
         used.map(|(index, _)| SlotId(u32::try_from(index).expect("below 2^31")))
     }
-    /// One more page-table entry refers to it.
+    /// Adds a page-table reference to the slot.
     pub fn add_user(&mut self, slot: SlotId) {
         let slot = self.get_mut(slot);
         slot.users += 1;
         slot.shared |= slot.users > 1;
     }
-    /// One entry fewer refers to it. Returns whether the slot is free now (then the caller uncharges its group).
+    /// Removes a page-table reference to the slot. Returns whether the slot is free now (then the caller uncharges its group).
     pub fn remove_user(&mut self, slot: SlotId) -> bool {
         self.get_mut(slot).users -= 1;
         self.free_if_unused(slot)

@@ -21,7 +21,7 @@ pub(crate) struct Trouble {
     pub(crate) bad: bool,
 }
 
-/// What a thread does after a step of an access.
+/// Next action of a thread after a step of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Again,
@@ -30,8 +30,8 @@ enum Next {
 }
 
 impl<P: AnyPolicy> Kit<P> {
-    /// One access to a page: a hit, or a fault with all it takes. `None`: memory ran out. Walks over page tables take the process
-    /// for one that ran.
+    /// One access to a page: a hit, or a fault with all its work. `None`: memory ran out. Walks over page tables take the process for one
+    /// that ran.
     pub(crate) fn access(&mut self, space: SpaceId, page: u64, need: Need) -> Option<Trouble> {
         self.memory.space_mut(space).used = u64::MAX;
         let mut trouble = Trouble::default();
@@ -52,7 +52,7 @@ impl<P: AnyPolicy> Kit<P> {
         }
     }
 
-    /// One call of a fault, and what it asks for. `false`: memory ran out.
+    /// One call of a fault, and its result. `false`: memory ran out.
     pub(crate) fn fault(&mut self, space: SpaceId, page: u64, need: Need, trouble: &mut Trouble) -> bool {
         let outcome = fault::fault(&mut self.memory, self.policy.as_mut(), space, page, need, &mut self.state);
         self.after_step();

@@ -1,11 +1,11 @@
-//! A plain policy that records what is reported to it.
+//! A plain policy that records the calls it gets.
 
 use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, List, ListEnd, Memory, NodeId, PageOwner};
 use crate::reclaim::outcome::{Fate, divert, evict};
 use crate::reclaim::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan};
 
-/// First in, first out, one list per lruvec. Records what is reported to it.
+/// First in, first out, one list per lruvec. Records the calls it gets.
 #[derive(Default)]
 pub(crate) struct TestFifo {
     lists: Vec<List>,

@@ -1,4 +1,4 @@
-//! Processes and what they map.
+//! Processes and their mappings.
 
 use super::{AnyPolicy, Kit};
 use crate::cgroup::CgroupId;

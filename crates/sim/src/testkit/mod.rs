@@ -1,8 +1,7 @@
 //! A small machine for tests: memory, one policy, and a thread that touches pages, waits and reclaims as it must.
 //!
-//! [`Kit`] is that machine, of any [`setup()`] and policy. A [`Rig`] has a policy that only records what is reported to it, and
-//! all invariants are checked after each step; a [`Testbed`] has a real policy. Tests of hosts put a stage around one
-//! (`host/stage.rs`).
+//! [`Kit`] is that machine, of any [`setup()`] and policy. A [`Rig`] has a policy that only records its calls, and all invariants are
+//! checked after each step; a [`Testbed`] has a real policy. Tests of hosts put a stage around one (`host/stage.rs`).
 
 mod access;
 mod fifo;
@@ -32,7 +31,7 @@ pub(crate) struct Kit<P> {
     pub(crate) policy: P,
     /// The group of processes that ask for no other.
     pub(crate) cgroup: CgroupId,
-    /// Of the thread that touches pages.
+    /// State of the thread that touches pages.
     pub(crate) state: FaultState,
     /// All invariants are checked after each step, and not only where a test does.
     is_strict: bool,

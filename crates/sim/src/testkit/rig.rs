@@ -40,7 +40,7 @@ impl Rig {
         self.access(space, page, Need::Write).expect("memory left")
     }
 
-    /// One pass over the list of the group; how many pages it freed.
+    /// Runs one pass over the list of the group; returns the number of freed pages.
     pub(crate) fn reclaim(&mut self, pages: u64) -> u64 {
         let mut scan = Scan::new(Reclaimer::Limit, self.cgroup, pages, 60);
         let lruvec = self.memory.lruvec(self.cgroup, NodeId::default());

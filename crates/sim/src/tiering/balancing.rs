@@ -1,5 +1,5 @@
-//! NUMA balancing: threads make pages of their own space inaccessible as they go, and the faults that follow show which thread
-//! uses what (docs/spec/promotion.md#s4). All of it is done, and paid for, by the application's own threads.
+//! NUMA balancing: threads make pages of their own space inaccessible as they run, and the faults that follow show which thread uses which
+//! page (docs/spec/promotion.md#s4). All this work is done, and paid for, by the application's own threads.
 //!
 //! The decisions are in `isotherm_core::promotion::hint_fault`; here are the states of spaces and threads, the marked pages, and
 //! the counts of faults.
@@ -23,18 +23,18 @@ use std::collections::BTreeMap;
 const HUGE_PAGES: u64 = 512;
 /// Sequences in which an area is scanned by any thread, used by it or not.
 const FREE_SEQUENCES: u64 = 2;
-/// Scan delays for which the threads that faulted in an area are remembered, and as long again as those of the time before.
+/// Scan delays for which the threads that faulted in an area are remembered; threads of the time before are remembered for as long again.
 const MEMORY_DELAYS: u64 = 4;
 
 /// Controls of NUMA balancing, under the kernel's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct BalancingConfig {
-    /// Neither a space nor a thread is scanned before it has run so long; whole milliseconds.
+    /// Neither a space nor a thread is scanned before it has run for this time; whole milliseconds.
     pub scan_delay: Duration,
     /// Mode 2: a page that faults sooner after it was marked is hot, where memory is short; whole milliseconds.
     pub hot_threshold: Duration,
-    /// Mode 2: so many pages may come a second where memory is short, in 2^20 bytes. 0: none does.
+    /// Mode 2: most memory that is promoted a second while memory is short, in 2^20 bytes. 0: none does.
     pub promote_rate_limit_mbps: u64,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Where {
     /// Number of its task.
     pub(crate) task: usize,
     pub(crate) space: SpaceId,
-    /// Of its processor.
+    /// Node of its processor.
     pub(crate) node: NodeId,
     /// Threads of its space that have not ended.
     pub(crate) threads: u64,
@@ -85,7 +85,7 @@ pub(crate) struct HintFault {
     /// Base pages of the entry.
     pages: u64,
     is_private: bool,
-    /// Whether it counts although the page stays.
+    /// Whether the fault counts although the page stays.
     counts: bool,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Balancer {
     controls: HotControls,
     tick: Duration,
     pages: PageMemory,
-    /// By node.
+    /// Filters by node.
     filters: Vec<HotFilter>,
     spaces: BTreeMap<SpaceId, SpaceScan>,
     threads: BTreeMap<usize, ThreadScan>,
@@ -114,7 +114,7 @@ struct SpaceScan {
     sequence: u64,
     /// Page where the next scan begins.
     offset: u64,
-    /// By first page of the mapping.
+    /// Scans by first page of the mapping.
     areas: BTreeMap<u64, AreaScan>,
 }
 
@@ -123,7 +123,7 @@ struct SpaceScan {
 struct AreaScan {
     old_enough_at: Instant,
     first_sequence: u64,
-    /// In which it was scanned whole last.
+    /// Number of the last scan that covered it whole.
     scanned: Option<u64>,
     /// Hashed numbers of threads that faulted in it: in the last window, and in this one.
     faulted: [u64; 2],
@@ -186,7 +186,7 @@ impl Balancer {
         self.spaces.remove(&space);
     }
 
-    /// At a tick of a thread that has run for `runtime` in all: whether it is to scan now.
+    /// Called at a tick of a thread that has run for `runtime` in all: returns whether it is to scan now.
     pub(crate) fn is_due(&mut self, who: Where, runtime: Duration, memory: &Memory, now: Instant) -> bool {
         let start_ms = ScanPeriod::start(memory.space(who.space).nr_resident).period_ms;
         let (Some(space), Some(thread)) = (self.spaces.get_mut(&who.space), self.threads.get_mut(&who.task)) else {
@@ -195,7 +195,7 @@ impl Balancer {
         thread.clock.tick(runtime, start_ms, now, &space.clock) && thread.clock.begin(&mut space.clock, now, self.tick)
     }
 
-    /// One scan, in the time of the thread. Its CPU time is in the ledger afterwards, and is given to [`worked`](Self::worked).
+    /// One scan, in the time of the thread. The CPU time is in the ledger afterwards, and is given to [`worked`](Self::worked).
     pub(crate) fn scan(&mut self, who: Where, memory: &mut Memory, now: Instant) {
         let Some(space) = self.spaces.get_mut(&who.space) else { return };
         let areas: Vec<Vma> = memory.space(who.space).vmas.iter().copied().collect();
@@ -327,7 +327,7 @@ impl Balancer {
         }
     }
 
-    /// Pages that were found hot, and those that were promoted as there was room for all: `pgpromote_candidate`,
+    /// Pages that were found hot, and pages that were promoted because there was room for all: `pgpromote_candidate`,
     /// `pgpromote_candidate_nrl`.
     pub(crate) fn candidates(&self) -> (u64, u64) {
         self.filters
@@ -385,7 +385,7 @@ impl SpaceScan {
             || area.scanned.is_some_and(|scanned| self.sequence > scanned + who.threads)
     }
 
-    /// Marks what is left of a mapping from the offset on. `false`: the budget is spent.
+    /// Marks the rest of a mapping from the offset on. `false`: the budget is spent.
     fn scan_area(
         &mut self,
         vma: &Vma,
@@ -414,7 +414,7 @@ impl SpaceScan {
     }
 }
 
-/// Which pages are marked, by which thread and when.
+/// Marked pages, with the thread and time of each mark.
 struct Marks {
     mode: Balancing,
     who: Where,
@@ -422,7 +422,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// Marks a range; whether there was anything to mark.
+    /// Marks a range; returns whether there were pages to mark.
     fn put(&self, range: PageRange, pages: &mut PageMemory, memory: &mut Memory) -> bool {
         let Self { mode, who, now } = *self;
         let Memory { spaces, frames, nodes, tiers, .. } = memory;

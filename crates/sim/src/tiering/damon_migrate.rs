@@ -1,7 +1,7 @@
 //! `damon-migrate`: regions of physical memory, the hot ones of slow nodes promoted and the cold ones of fast nodes demoted.
 //!
-//! Parameters are those of the kernel's sample module `mtier` (docs/spec/promotion.md#s6-4): samples each 5 ms, aggregated over
-//! 100 ms and tuned to 4 % accesses, applied each second, 200 MiB a second, until 99.7 % of the fast node are used and 0.5 % free.
+//! Parameters are those of the kernel's sample module `mtier` (docs/spec/promotion.md#s6-4): samples each 5 ms, aggregated over 100 ms and
+//! tuned to 4 % accesses, applied each second, 200 MiB a second, until 99.7 % of the fast node are used and 0.5 % free.
 
 use super::{MemoryView, Mover, TieringPolicy};
 use crate::machine::MachineConfig;
@@ -23,7 +23,7 @@ pub(super) const ENTRY: TieringPolicy = TieringPolicy {
 const TUNED_TO: Ratio = Ratio::from_percent(4);
 const APPLIED_EVERY: Duration = Duration::from_secs(1);
 const RATE: Bytes = Bytes::from_mib(200);
-/// Of the fast node, in basis points.
+/// Used share of the fast node, in basis points.
 const USED_BP: u64 = 9970;
 const FREE_BP: u64 = 50;
 
@@ -75,13 +75,13 @@ fn config(machine: &MachineConfig) -> MonitorConfig {
     }
 }
 
-/// Leaves what lies in `range` alone.
+/// Leaves the memory in `range` alone.
 fn of_addresses(range: AddressRange) -> Filter {
     let address_range = Some(FilterRange { start: range.start, end: range.end });
     Filter { address_range, ..Filter::new(FilterType::Addr, true, false) }
 }
 
-/// Of each node whether it has processors, and its frames as physical addresses.
+/// For each node: whether it has processors, and its frames as physical addresses.
 fn ranges(machine: &MachineConfig) -> Vec<(bool, AddressRange)> {
     let mut start = 0;
     let range = |node: &crate::machine::NodeConfig| {

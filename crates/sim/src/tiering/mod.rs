@@ -1,8 +1,7 @@
 //! Policies that decide which pages are on fast memory: one table.
 //!
-//! Scan daemons and NUMA balancing are decided by `isotherm-core`; what drives them in a machine is in
-//! `machine/tiering.rs` (daemons) and `machine/balancing.rs` (hint faults). Design: `docs/mechanism/promotion.md`; results:
-//! `docs/evidence/promotion.md`.
+//! Scan daemons and NUMA balancing are decided by `isotherm-core`; their drivers in a machine are in `machine/tiering.rs` (daemons) and
+//! `machine/balancing.rs` (hint faults). Design: `docs/mechanism/promotion.md`; results: `docs/evidence/promotion.md`.
 
 mod balancing;
 mod damon_migrate;
@@ -21,17 +20,17 @@ use serde::{Deserialize, Serialize};
 /// A policy over tiers of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct TieringPolicy {
-    /// As in scenarios and results.
+    /// Name in scenarios and results.
     pub name: &'static str,
-    /// One line for lists.
+    /// One line of description.
     pub summary: &'static str,
-    /// Which mechanism moves pages.
+    /// Mechanism that moves pages.
     pub mover: Mover,
     /// The cost of memory under it.
     pub memory: MemoryView,
 }
 
-/// Which mechanism moves pages.
+/// Mechanism that moves pages.
 #[derive(Clone, Copy, Debug)]
 pub enum Mover {
     Nobody,
@@ -46,7 +45,7 @@ pub enum Mover {
 /// The cost of memory under a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryView {
-    /// As the machine says.
+    /// Setting of the machine.
     AsItIs,
     /// All memory costs as the fastest node.
     AllFast,
@@ -54,8 +53,8 @@ pub enum MemoryView {
     AllSlow,
 }
 
-/// All policies. A new one is a line here, and a file in this folder if it decides something itself; scenarios, tests and
-/// documentation read this table.
+/// All policies. To add a policy: a line here, and a file in this folder if it decides something itself; scenarios, tests and documentation
+/// read this table.
 #[rustfmt::skip]
 pub const TIERING_POLICIES: &[TieringPolicy] = &[
     policy("none", "nobody moves pages", Mover::Nobody, MemoryView::AsItIs),
@@ -80,13 +79,13 @@ pub fn tiering_policy(name: &str) -> Option<&'static TieringPolicy> {
     TIERING_POLICIES.iter().find(|policy| policy.name == name)
 }
 
-/// Which policy runs and how: `[tiering]` of a scenario.
+/// The policy and its settings: `[tiering]` of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TieringSpec {
-    /// Its name, one of [`TIERING_POLICIES`].
+    /// Name of the policy, one of [`TIERING_POLICIES`].
     pub policy: String,
-    /// Keys of the scan daemon, but for its mode, which the policy says.
+    /// Keys of the scan daemon, except its mode, which follows from the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionConfig>,
     /// Controls of NUMA balancing.
@@ -104,7 +103,7 @@ impl TieringSpec {
     /// The policy, if all values make sense with it on `machine`.
     ///
     /// # Errors
-    /// The first that does not, with what is allowed.
+    /// The first setting that does not fit, with the allowed values.
     pub fn check(&self, machine: &MachineConfig) -> Result<&'static TieringPolicy, ConfigError> {
         let error = |field: &str, got: String, allowed: String| Err(ConfigError::new(field, got, allowed));
         let Some(policy) = tiering_policy(&self.policy) else {
@@ -166,7 +165,7 @@ impl TieringPolicy {
         self.memory == MemoryView::AsItIs && !matches!(self.mover, Mover::Scan(_))
     }
 
-    /// The machine as it is under this policy.
+    /// The machine under this policy.
     pub fn applied_to(&self, mut machine: MachineConfig) -> MachineConfig {
         // In the kernel the mark belongs to the tiering mode of NUMA balancing; ours wants the same room, the series did without.
         let wants_room = match self.mover {

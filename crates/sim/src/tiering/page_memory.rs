@@ -11,12 +11,12 @@ const TIME_MASK: u32 = (1 << TIME_BITS) - 1;
 const IS_TIME: u32 = 1 << 31;
 const IS_FAULT: u32 = 1 << 30;
 
-/// By frame.
+/// Memory by frame.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageMemory(Vec<u32>);
 
 impl PageMemory {
-    /// Of a machine with this number of frames. Fresh zero pages: only those of used frames are ever touched.
+    /// Memory of this number of frames. Fresh zero pages: only pages of used frames are ever touched.
     pub(crate) fn new(frames: usize) -> Self {
         Self(vec![0; frames])
     }

@@ -1,4 +1,4 @@
-//! From a state to characters. Pure: the same state, size and look give the same screen.
+//! Turns a state into characters. The function is pure: the same state, size and look give the same screen.
 
 mod detail;
 mod frame;
@@ -22,10 +22,10 @@ pub struct Look {
     pub unicode: bool,
 }
 
-/// From these sizes on all panes are shown at once.
+/// At this width and above all panes are shown at once.
 const WIDE_COLUMNS: u16 = 140;
 const WIDE_LINES: u16 = 36;
-/// Below these sizes only the list is shown.
+/// With fewer lines only the list is shown.
 const PANE_LINES: u16 = 12;
 
 /// Draws the state over the whole buffer. Any size is allowed, even none.

@@ -42,8 +42,8 @@ pub fn footprint(reader: &mut dyn TraceRows) -> Result<Footprint> {
 const NAMED_PER_FILE_BYTE: u64 = 64;
 const NAMED_MIN: u64 = 1 << 25;
 
-/// Refuses a trace whose replay would hold data on more pages than its length speaks for. A pass over the rows says that of almost any
-/// trace that it is fine.
+/// Refuses a trace whose replay would hold data on more pages than its length speaks for. For almost every trace, one pass over the rows
+/// shows that it is fine.
 ///
 /// # Errors
 /// When the trace is damaged or touches too many pages.

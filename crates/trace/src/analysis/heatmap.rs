@@ -375,7 +375,7 @@ impl Column {
 struct Bands<'a> {
     bands: &'a [Band],
     rows: &'a [HeatmapRow],
-    /// By band: rows a page, in 2^-64, rounded down.
+    /// By band: number of rows per page, in 2^-64, rounded down.
     rows_per_page: Vec<u64>,
     selected: usize,
 }

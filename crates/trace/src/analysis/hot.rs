@@ -1,4 +1,4 @@
-//! The hottest memory: mappings, and ranges of them, with most accesses.
+//! The hottest memory: mappings, and ranges within mappings, with most accesses.
 
 use serde::Serialize;
 

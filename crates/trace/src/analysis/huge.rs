@@ -1,9 +1,8 @@
 //! The part of a trace's memory that huge pages could hold, and its cost in memory.
 //!
-//! The measure: a 2 MiB range, aligned to its size, that lies in one anonymous mapping (heap, stack, private memory without a
-//! file; adjacent ones of the same kind count as one mapping) could be one huge page. Its benefit grows with the touched part;
-//! its cost is the rest, which becomes resident too. So ranges are classified by the largest share of their pages that were
-//! touched and still mapped at one time.
+//! The measure: an aligned 2 MiB range within one anonymous mapping (heap, stack, private memory without a file; adjacent mappings of the
+//! same kind count as one) could be one huge page. Its benefit grows with the touched part; its cost is the rest, which becomes resident
+//! too. So ranges are classified by the largest share of their pages that were touched and still mapped at one time.
 
 use std::collections::HashMap;
 

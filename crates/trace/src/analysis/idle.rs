@@ -8,9 +8,9 @@ use crate::{EventKind, Result, TraceError, TraceRows};
 pub enum IdleAt {
     /// Right after the last access, before the last process ends and its memory is freed.
     LastAccess,
-    /// At this trace time, after all earlier events.
+    /// The moment at this trace time, after all earlier events.
     Time(u64),
-    /// This number of moments at equal distances; the last of them is the last access.
+    /// This number of moments at equal distances; the last moment is the last access.
     Spread(u32),
 }
 
@@ -111,7 +111,7 @@ fn spread(count: u32, last_ns: u64) -> Vec<u64> {
 /// Mapped pages, with the time of their last access.
 struct Ages<'a> {
     pages: PageTable,
-    /// By page number; `None` once the page is unmapped.
+    /// Time of the last access by page number; `None` once the page is unmapped.
     last_ns: Vec<Option<u64>>,
     epoch_ns: u64,
     bounds_ns: &'a [u64],

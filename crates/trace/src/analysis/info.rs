@@ -12,7 +12,7 @@ use crate::{Clock, MapKind, NativeRun, Result, TraceMeta, TraceRows};
 pub struct Info {
     /// The command that was recorded; empty if not known.
     pub command: Vec<String>,
-    /// What observed the accesses, for example `valgrind tool`.
+    /// Tool that observed the accesses, for example `valgrind tool`.
     pub recorder: String,
     /// Program and version that wrote the file.
     pub created_by: String,
@@ -73,7 +73,7 @@ pub struct ThreadInfo {
     pub rows: u64,
     /// Pages touched by its rows, summed.
     pub accesses: u64,
-    /// Its CPU time at its last row or event, nanoseconds.
+    /// CPU time of the thread at its last row or event, nanoseconds.
     pub cpu_ns: u64,
 }
 
@@ -90,7 +90,7 @@ pub struct MappingInfo {
     pub label: String,
     /// Distinct pages touched. A page that changed mappings counts for the first one.
     pub touched_pages: u64,
-    /// Of these, pages that were written.
+    /// Touched pages that were written.
     pub written_pages: u64,
     /// Pages touched by all rows, summed.
     pub accesses: u64,

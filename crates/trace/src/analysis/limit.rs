@@ -10,19 +10,19 @@ use std::path::PathBuf;
 use super::walk::Rows;
 use crate::{PageCacheRange, Result, TraceError, TraceRows};
 
-/// Bytes for data on pages, whatever the file. Data on every page of 128 GiB fits, with pages of 4 KiB.
+/// Bytes for data on pages, for a file of any length. Data on every page of 128 GiB fits, with pages of 4 KiB.
 const DATA_BYTES_MAX: u64 = 640 << 20;
-/// The same for each byte of the file. A touch of a page at a random place takes some 4 bytes of the file; data on it takes up to some 600
-/// bytes, if no two pages are adjacent.
+/// The same limit for each byte of the file. A touch of a page at a random place takes some 4 bytes of the file; data on it takes up to
+/// some 600 bytes, if no two pages are adjacent.
 const DATA_BYTES_PER_FILE_BYTE: u64 = 256;
 
-/// What an analysis holds, in entries.
+/// Memory of an analysis for one entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// Pages that share an entry.
     pub(crate) pages: u64,
-    /// Bytes of an entry if touched pages are adjacent, rounded up. What tables need in addition for pages that are far apart is not
-    /// included: it needs a row for each of them.
+    /// Bytes of an entry if touched pages are adjacent, rounded up. Tables need more for pages that are far apart; this is not included,
+    /// because each such page needs a row.
     pub(crate) bytes: u64,
     /// Entries that fit for each row read so far.
     pub(crate) per_row: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// One page in a [`super::PageTable`], with up to 16 bytes of the analysis.
+    /// An entry for one page in a [`super::PageTable`], with up to 16 bytes of the analysis.
     pub(crate) const PAGE: Self = Self { pages: 1, bytes: 20, per_row: 1, numbers: (1 << 32) - 64 };
 }
 
@@ -48,7 +48,7 @@ pub(crate) trait Entries {
 pub(crate) struct Limit {
     path: PathBuf,
     entry: Entry,
-    /// Most entries, whatever the number of rows.
+    /// Most entries, for any number of rows.
     entries_max: u64,
 }
 
@@ -75,16 +75,16 @@ impl Limit {
         self.count(table, rows, start, end)
     }
 
-    /// Near the limit: counts what the row adds.
+    /// Near the limit: counts the entries that the row adds.
     #[cold]
     fn count(&self, table: &impl Entries, rows: &Rows<'_>, start: u64, end: u64) -> Result<()> {
         self.admit_entries(table.held() + table.missing(rows.process, start, end), rows, start, end)
     }
 
-    /// Asks for that number of entries in all, with those that the pages `start..end` of one of `rows` add.
+    /// Asks for this number of entries in all, together with the entries that the pages `start..end` of one of `rows` add.
     ///
     /// # Errors
-    /// When they are too many.
+    /// The entries are too many.
     #[inline]
     pub(crate) fn admit_entries(&self, entries: u64, rows: &Rows<'_>, start: u64, end: u64) -> Result<()> {
         if entries <= self.entries_max { Ok(()) } else { self.admit_for_rows(entries, rows, start, end) }

@@ -80,7 +80,7 @@ pub fn mrc(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
     mrc_sampled(reader, Sampling::Off)
 }
 
-/// As [`mrc`], but on a sample of the pages if `sampling` asks for it: 1/16 of the pages takes a sixteenth of the time and memory. The
+/// As [`mrc`], but on a sample of the pages if `sampling` asks for one: 1/16 of the pages takes a sixteenth of the time and memory. The
 /// pages are chosen by a hash of their number, so equal traces give equal curves.
 ///
 /// Distances and misses in the sample are multiplied by the inverse of its rate. All other accesses count as hits at every size, even if
@@ -233,7 +233,7 @@ fn of_sample(reader: &mut dyn TraceRows, sample: Sample) -> Result<MissRatioCurv
     Ok(curve)
 }
 
-/// Limits of a sample. Its pages are known only once each page of a row is hashed, so they are limited by what there is already.
+/// Limits of a sample. The pages of a sample are known only once each page of a row is hashed, so they are limited by the number so far.
 struct SampleLimits {
     sample: Sample,
     sampled: Limit,
@@ -397,7 +397,7 @@ impl Counter {
 /// Calls `each` with the dense numbers of the pages `bits` of a group.
 ///
 /// # Panics
-/// At 2^32 pages, which [`Limit`] never allows.
+/// At 2^32 pages, a number that [`Limit`] never allows.
 #[inline]
 fn for_each_page(number: u32, mut bits: u64, mut each: impl FnMut(u32)) {
     assert!(number < 1 << 26, "more than 2^32 pages touched");
@@ -411,7 +411,7 @@ fn for_each_page(number: u32, mut bits: u64, mut each: impl FnMut(u32)) {
 /// Accesses by stack distance.
 #[derive(Default)]
 struct Hits {
-    /// By (distance - 1) >> shift.
+    /// Counts by (distance - 1) >> shift.
     counts: Vec<u64>,
     shift: u32,
     furthest: u32,

@@ -22,7 +22,7 @@ pub struct WssWindow {
     pub start_ns: u64,
     /// Number of distinct pages touched in the window.
     pub pages: u64,
-    /// Of these, pages written in the window.
+    /// Pages among them that were written in the window.
     pub written_pages: u64,
     /// Pages touched by all rows of the window, summed.
     pub accesses: u64,

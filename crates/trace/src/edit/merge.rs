@@ -74,8 +74,8 @@ pub fn merge(inputs: &[PathBuf], output: impl AsRef<Path>, mut progress: impl Fn
     writer.finish()
 }
 
-/// Page numbers, in the merged trace, of files that are read and written, and the offset added to those of each trace: one number must
-/// mean one file in all of them.
+/// Page numbers, in the merged trace, of files that are read and written, and the offset added to the page numbers of each trace: one
+/// number must mean one file in all traces.
 fn places_of_files(readers: &[TraceReader]) -> Result<(Option<PageCacheRange>, Vec<u64>)> {
     let mut merged: Option<PageCacheRange> = None;
     let mut moved = vec![0; readers.len()];

@@ -20,16 +20,16 @@ pub(crate) struct Plan {
     pub(crate) meta: TraceMeta,
     /// Rows of the trace that lie in the window.
     pub(crate) rows: Range<u64>,
-    /// By thread of the trace: its place in the part; `None` if it is not in the part.
+    /// By thread of the trace: the thread's place in the part; `None` if it is not in the part.
     pub(crate) threads: Vec<Option<Place>>,
 }
 
 /// A thread in the part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// Its number in the part.
+    /// Number in the part.
     pub(crate) number: u32,
-    /// Its CPU time in the trace that is 0 in the part, nanoseconds.
+    /// CPU time in the trace that is 0 in the part, nanoseconds.
     pub(crate) base_ns: u64,
 }
 
@@ -97,13 +97,13 @@ fn length_ns(reader: &mut TraceReader) -> Result<u64> {
 /// State of a thread during the pass.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
-    /// Whether it has started and not ended.
+    /// Whether the thread has started and not ended.
     lives: bool,
-    /// Whether it was alive when the window began.
+    /// Whether the thread was alive when the window began.
     lived_at_begin: bool,
-    /// Its CPU time at its last step, nanoseconds.
+    /// CPU time of the thread at its last step, nanoseconds.
     cpu_ns: u64,
-    /// Whether it is in the window: alive at its start, or active or started later.
+    /// Whether the thread is in the window: alive at its start, or active or started later.
     is_present: bool,
     /// The thread that started it, if in the window.
     started_by: Option<u32>,
@@ -118,7 +118,7 @@ enum Base {
     /// Not seen in the window yet.
     #[default]
     Unknown,
-    /// Running at the start of the window, whose CPU time lies between this one and that of the thread's next step.
+    /// Running at the start of the window, whose CPU time lies between this one and the time of the thread's next step.
     Running {
         since_ns: u64,
     },
@@ -413,8 +413,8 @@ impl<'a> Planner<'a> {
         Ok(Plan { meta, rows, threads })
     }
 
-    /// By thread, whether it is in the part: all present ones. If threads or processes are selected, only those of processes with a
-    /// selected thread, and those that started one of these in the window.
+    /// By thread, whether it is in the part; by default all present threads are. If threads or processes are selected, only threads of
+    /// processes with a selected thread, and threads that started one of these in the window.
     fn kept_threads(&self, selection: &Selection) -> Result<Vec<bool>> {
         let selected = selection.threads_kept(self.source)?;
         let mut processes = vec![false; self.source.processes.len()];
@@ -441,7 +441,7 @@ impl<'a> Planner<'a> {
         Ok(self.threads.iter().enumerate().map(is_kept).collect())
     }
 
-    /// By thread and by process, its place in the part.
+    /// By thread and by process, the place in the part.
     fn numbers(&self, kept: &[bool]) -> (Vec<Option<Place>>, Vec<Option<usize>>) {
         let mut number = 0;
         let mut processes: Vec<Option<usize>> = vec![None; self.source.processes.len()];

@@ -9,9 +9,9 @@ use crate::{MapKind, MapRange, Result, TraceError, TraceMeta};
 /// A point in time of a file: from its start, or as a share of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// At this time after the start.
+    /// A moment at this time after the start.
     After(Duration),
-    /// At this share of the length, at most all of it.
+    /// A moment at this share of the length, at most the whole length.
     Share(Ratio),
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// Which accesses are kept.
+/// Kind of accesses that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Rows that only read.
@@ -157,12 +157,12 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether it keeps everything.
+    /// Whether the selection keeps everything.
     pub fn is_whole(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether it drops accesses for other reasons than time.
+    /// Whether the selection drops accesses for other reasons than time.
     pub(crate) fn drops_rows(&self) -> bool {
         *self != Self { from: self.from, to: self.to, ..Self::default() }
     }
@@ -213,7 +213,7 @@ impl Selection {
     }
 }
 
-/// Whether one of `wanted` matches this mapping: a kind by its name, anything else as a part of the file's path.
+/// Whether one of `wanted` matches this mapping: a kind by its name, any other text as a part of the file's path.
 pub(crate) fn is_mapping(what: MapKind, file: Option<&str>, wanted: &[String]) -> bool {
     wanted.iter().any(|text| {
         let kind = MapKind::from(text.clone());

@@ -7,7 +7,7 @@ use crate::{Event, Result, TraceMeta, TraceRow};
 /// Keeps the selected parts of each row. Rows and events are fed in order; times do not matter here.
 #[derive(Debug)]
 pub(crate) struct Sieve {
-    /// By thread of the trace, whether its rows are kept.
+    /// By thread of the trace: whether its rows are kept.
     threads: Vec<bool>,
     /// Pages kept, ascending and disjoint; empty: all.
     ranges: Vec<(u64, u64)>,
@@ -15,7 +15,7 @@ pub(crate) struct Sieve {
     /// Only rows with this flag.
     write: Option<bool>,
     layout: Layout,
-    /// By group of the layout, whether it is wanted.
+    /// By group of the layout: whether the group is wanted.
     is_wanted: Vec<bool>,
 }
 

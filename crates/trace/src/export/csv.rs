@@ -1,4 +1,4 @@
-//! csv: our rows with our columns (what is lost: metadata, events), or one line an access for other programs.
+//! csv: our rows with our columns (metadata and events are lost), or one line per access for other programs.
 
 use std::fmt::Write;
 use std::path::Path;

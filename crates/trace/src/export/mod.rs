@@ -24,9 +24,9 @@ pub struct ExportOptions {
 /// A foreign format that traces can be exported to.
 #[derive(Clone, Copy, Debug)]
 pub struct Exporter {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// One line for help.
+    /// One line of help.
     pub about: &'static str,
     /// File name endings of this format; the longest match decides.
     pub endings: &'static [&'static str],

@@ -45,7 +45,7 @@ pub(crate) struct Chunk {
 #[derive(Clone, Debug)]
 pub(crate) struct RowGroup {
     pub(crate) rows: u64,
-    /// In the order of [`Table::columns`]; missing optional ones are left out.
+    /// Chunks in the order of [`Table::columns`]; missing optional ones are left out.
     pub(crate) chunks: Vec<Chunk>,
 }
 

@@ -1,4 +1,4 @@
-//! Files of other tools that no reader takes, known by their first bytes: what they are, and which command makes a file of them that is read.
+//! Files of other tools that no reader takes, known by their first bytes: their kind, and the command that makes a readable file from them.
 //!
 //! Sources: RFC 1952 (gzip), the formats of xz 1.2, bzip2, LZ4 frames 1.6, zip 6.3 and framed Snappy; `man 5 lzip`, `man compress`;
 //! Linux `tools/perf/util/header.c`, `PERF_MAGIC`; `trace-cmd.dat(5)`.
@@ -23,7 +23,7 @@ const BEGINNINGS: &[(&[u8], &str)] = &[
 const PERF: &str = "a binary file of perf record. Turn it into text first: perf script -i FILE > TEXT; of memory samples and page faults: \
                     perf script -i FILE -F comm,pid,tid,time,event,addr,data_src > TEXT";
 
-/// What the file that begins with `head` is, and what to do; `None`: not one of these.
+/// Kind of the file that begins with `head`, and the remedy; `None` for other files.
 pub(crate) fn named(head: &[u8]) -> Option<&'static str> {
     let beginning = BEGINNINGS.iter().find(|(bytes, _)| head.starts_with(bytes)).map(|(_, words)| *words);
     beginning.or_else(|| match head {

@@ -7,7 +7,7 @@ use super::ipc_writer::Note;
 use super::table::TRACE;
 use crate::{BATCH_ROWS, Result, RowBatch, TraceMeta};
 
-/// Streams the rows of an Arrow IPC stream. Holds one batch of it.
+/// Streams the rows of an Arrow IPC stream. Holds one batch of the file.
 #[derive(Debug)]
 pub(crate) struct IpcRows {
     table: IpcTable,

@@ -85,7 +85,7 @@ impl<M: Medium> IpcSink<M> {
     }
 }
 
-/// The column of notes of a batch of `rows` rows. Nearly all rows are no notes, so each of them only costs a copy.
+/// The column of notes of a batch of `rows` rows. Nearly all rows have no notes, so each such row only costs a copy.
 fn notes_column(rows: usize, notes: &[(usize, String)]) -> StringArray {
     if notes.is_empty() {
         return StringArray::new_null(rows);

@@ -37,7 +37,7 @@ impl ParquetTable {
         self.rows_done = 0;
     }
 
-    /// Goes to the row group that holds row `row`, or after all of them.
+    /// Goes to the row group that holds row `row`, or after all row groups.
     pub(crate) fn go_to(&mut self, row: u64) {
         self.rewind();
         while self.group_ahead().is_some_and(|group| self.rows_done + group.rows <= row) {
@@ -132,7 +132,7 @@ impl ParquetRows {
         self.table.go_to(row);
     }
 
-    /// Metadata of the file about the next rows, if all of them are of one thread.
+    /// Metadata of the file about the next rows, if all these rows belong to one thread.
     pub(crate) fn thread_ahead(&self) -> Option<ThreadRows> {
         let group = self.table.group_ahead()?;
         let (_, last_ns) = group.chunks.first()?.values?;

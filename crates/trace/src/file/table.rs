@@ -29,7 +29,7 @@ impl Column {
 /// The columns of one kind of file.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// With its article, for messages: `a page trace`.
+    /// Name with its article, for messages: `a page trace`.
     pub(crate) what: &'static str,
     /// The command that writes such streams, for messages.
     pub(crate) made_by: &'static str,

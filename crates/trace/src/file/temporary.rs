@@ -52,7 +52,7 @@ fn refuse_link_of_another(path: &Path) -> std::io::Result<()> {
 /// Writes a file atomically: readers see the whole old or new contents.
 ///
 /// # Errors
-/// When it cannot be written; old contents are then untouched. A file that is not regular is written directly.
+/// The file cannot be written; old contents are then untouched. A file that is not regular is written directly.
 pub fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     refuse_link_of_another(path)?;
     // A link stays a link.
@@ -90,7 +90,7 @@ impl Temporary {
         &self.0
     }
 
-    /// Makes the file, for its owner alone. One that an earlier program left is replaced.
+    /// Makes the file, readable and writable only for its owner. A file that an earlier program left is replaced.
     pub(crate) fn create(&self) -> std::io::Result<File> {
         let _ = std::fs::remove_file(&self.0);
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&self.0)

@@ -1,6 +1,6 @@
 //! Bit-unpacking of 32 values at a time, one straight-line function a width.
 
-/// Bytes that must be readable after the packed bits, whatever they hold.
+/// Bytes that must be readable after the packed bits, with any contents.
 pub(crate) const SLACK_BYTES: usize = 8;
 
 /// Unpacks 32 little-endian values of `width` bits from the start of `packed`.

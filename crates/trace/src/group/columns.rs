@@ -125,7 +125,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Replaces the rows with those of a batch of a stream, without notes.
+    /// Replaces the rows with the rows of a batch of a stream, without notes.
     pub(crate) fn read_message(&mut self, message: &Message) {
         self.clear();
         for row in (0..message.rows).filter(|&row| !message.notes_at(row)) {
@@ -153,7 +153,7 @@ impl Rows {
         look.generations.clear();
     }
 
-    /// Appends the generation of row `row` to `look`. Returns what is wrong with it, if anything.
+    /// Appends the generation of row `row` to `look`. Returns the fault of the generation, if there is one.
     pub(crate) fn take_generation(&self, row: usize, look: &mut Look) -> Option<&'static str> {
         let values = self.row(row);
         if values[1] != look.time_ns {

@@ -101,7 +101,7 @@ pub struct Look {
     pub kind: LookKind,
     /// Counters read at the same moment.
     pub gauges: Gauges,
-    /// By node, then by sequence number, both ascending; each pair once. Empty: the group had no generations.
+    /// Generations by node, then by sequence number, both ascending; each pair once. Empty: the group had no generations.
     pub generations: Vec<Generation>,
 }
 

@@ -17,7 +17,7 @@ pub struct GroupReader {
     form: Container,
     rows: Rows,
     next_row: usize,
-    /// Number after that of the last sample returned.
+    /// Number after the number of the last returned sample.
     next_number: u64,
     latest_ns: u64,
 }
@@ -31,8 +31,8 @@ impl GroupReader {
     /// Opens a record: finished (Parquet), being written or torn (Arrow IPC stream); distinguished by content.
     ///
     /// # Errors
-    /// When it cannot be read, is no group record, or is damaged. A torn stream is not an error: it opens up to its last whole
-    /// batch, with [`GroupMeta::complete`] = `false` and a note.
+    /// The file cannot be read, is not a group record, or is damaged. A torn stream is not an error: it opens up to its last whole batch,
+    /// with [`GroupMeta::complete`] = `false` and a note.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let (mut form, json) = Container::open(path.as_ref(), &GROUP, "")?;
         let mut meta = parse_meta(&form.source().path, &json)?;

@@ -45,7 +45,7 @@ pub struct GroupWriter {
 }
 
 impl GroupWriter {
-    /// Starts a record at `path` (replacing a file that is there). `meta`: what is known now.
+    /// Starts a record at `path` (replacing a file that is there). `meta`: metadata known at the start.
     ///
     /// # Errors
     /// When the file cannot be created.
@@ -123,7 +123,7 @@ impl GroupWriter {
     /// Makes the finished Parquet file and replaces the stream by it in one step. Returns its metadata.
     ///
     /// # Errors
-    /// When it cannot be written: a stream stays in place, readable.
+    /// The file cannot be written: a stream stays in place, readable.
     pub fn finish(mut self) -> Result<GroupMeta> {
         self.flush()?;
         self.file.close().map_err(|error| stream_error(&self.path, self.meta.looks, error))?;
@@ -137,7 +137,7 @@ impl GroupWriter {
 /// are kept. Does nothing to a finished file.
 ///
 /// # Errors
-/// When it cannot be read or written; the file stays as it was.
+/// The file cannot be read or written; it stays as it was.
 pub fn finish_group_record(path: impl AsRef<Path>) -> Result<GroupMeta> {
     let path = path.as_ref();
     let mut reader = GroupReader::open(path)?;

@@ -1,13 +1,13 @@
 //! Text of DynamoRIO's drmemtrace `view` tool: every reference of a program, by thread.
 //!
-//! A line is `record# instr#: tid kind size byte(s) @ 0xaddress …`; kinds `ifetch`, `read` and `write` are references, prefetches
-//! and flushes are none. A tid may have its program before it (`W0.T4711`); each program is a process. `<thread N exited>` ends a
-//! thread; other `<…>` are markers, which are skipped. The tool does not print the parent of a thread, so the thread that ran before
-//! it is taken as its parent. Time is the count of a thread's own instructions: those of the kernel in its system calls count too, and
-//! rounds of an instruction with `rep` after the first do not. They are `non-fetched`, or have the number of the instruction before.
-//! Dropped: references of kernel addresses, system calls, times of day, processors. Source: DynamoRIO,
-//! `clients/drcachesim/tools/view.cpp`, versions of 2021 to 2026. Before November 2022 the tool printed no number of the instruction and
-//! a `T` before the thread, before May 2022 instructions without `ifetch`, and before November 2021 no number of the record.
+//! A line is `record# instr#: tid kind size byte(s) @ 0xaddress …`; kinds `ifetch`, `read` and `write` are references, prefetches and
+//! flushes are none. A tid may have its program before it (`W0.T4711`); each program is a process. `<thread N exited>` ends a thread; other
+//! `<…>` are markers, which are skipped. The tool does not print the parent of a thread, so the thread that ran before it is taken as its
+//! parent. Time is the count of a thread's own instructions: kernel instructions in its system calls count too, and rounds of an
+//! instruction with `rep` after the first do not. They are `non-fetched`, or have the number of the instruction before. Dropped: references
+//! of kernel addresses, system calls, times of day, processors. Source: DynamoRIO, `clients/drcachesim/tools/view.cpp`, versions of 2021
+//! to 2026. Before November 2022 the tool printed no number of the instruction and a `T` before the thread, before May 2022 instructions
+//! without `ifetch`, and before November 2021 no number of the record.
 //!
 //! Options read: `epoch_ns`, `ns_per_instruction`.
 
@@ -91,7 +91,7 @@ struct Thread {
 #[derive(Debug, Default)]
 struct Threads {
     by_id: HashMap<ThreadId, u32>,
-    /// By number.
+    /// Threads by number.
     all: Vec<Thread>,
     /// Process by workload.
     processes: HashMap<u32, usize>,
@@ -307,7 +307,7 @@ fn instruction_of(counts: &str) -> Option<Option<u64>> {
     (has_record && instruction.is_none_or(is_count) && words.all(is_count)).then(|| instruction?.parse().ok())
 }
 
-/// `4711`; `T4711` in versions of 2022 and before, `W0.T4711` in those of 2025 and later.
+/// `4711`; `T4711` in versions of 2022 and before, `W0.T4711` in versions of 2025 and later.
 fn thread_of(word: &str) -> Option<ThreadId> {
     let (workload, tid) = match word.strip_prefix('W') {
         Some(rest) => rest.split_once(".T")?,

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::PAGE_LIMIT;
 
-/// Gives each object as many consecutive pages as its size needs, one object after the other in order of appearance, from page
-/// 0 on: no two objects share a page. An object that grows moves to new pages at the end, because its contents are replaced;
-/// one that shrinks uses the first of its pages. Memory: some 40 bytes an object.
+/// Gives each object as many consecutive pages as its size needs, one object after the other in order of appearance, from page 0 on: no two
+/// objects share a page. An object that grows moves to new pages at the end, because its contents are replaced; an object that shrinks uses
+/// the first of its pages. Memory: some 40 bytes an object.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
     /// First page and number of pages.

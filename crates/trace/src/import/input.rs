@@ -30,7 +30,7 @@ impl Input {
     /// Opens a file (or `/dev/stdin`); zstd is recognised and decompressed.
     ///
     /// # Errors
-    /// When it cannot be opened or read.
+    /// The file cannot be opened or read.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
         Self::from_reader(path, file)
@@ -39,7 +39,7 @@ impl Input {
     /// The same for any reader; messages call it `name`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The input cannot be read.
     pub fn from_reader(name: &Path, reader: impl Read + 'static) -> Result<Self> {
         let mut plain = BufReader::with_capacity(BUFFER_BYTES, reader);
         let failed = |error| TraceError::io("read", name, error);
@@ -59,7 +59,7 @@ impl Input {
     /// The next bytes, without consuming them: some thousands unless the input is shorter.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The input cannot be read.
     pub fn head(&mut self) -> Result<&[u8]> {
         self.reader.fill_buf().map_err(|error| TraceError::io("read", &self.path, error))
     }
@@ -67,7 +67,7 @@ impl Input {
     /// The next line without its end, and its number from 1; `None` at the end.
     ///
     /// # Errors
-    /// When it cannot be read, or the line has more than 64 KiB.
+    /// The input cannot be read, or the line has more than 64 KiB.
     pub fn next_line(&mut self) -> Result<Option<(u64, &[u8])>> {
         self.line.clear();
         let mut limited = (&mut self.reader).take(LINE_BYTES_MAX);
@@ -102,7 +102,7 @@ impl Input {
     /// Fills `record` with the next bytes. Returns their number, which is smaller at the end.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The input cannot be read.
     pub fn next_record(&mut self, record: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < record.len() {

@@ -1,8 +1,8 @@
 //! Imports traces of other programs. Each format is one file, and one line in [`IMPORTERS`].
 //!
 //! Everything streams. There are two kinds of input: streams of *references* (Valgrind lackey, drmemtrace) go through the
-//! [`crate::EpochFilter`]; streams of *requests* (oracleGeneral, lcs, csv, text) and of samples (perf) keep one row for each
-//! of them, in order, so that a replay can be compared request for request ([`crate::TraceMeta::epoch_ns`] is then 0).
+//! [`crate::EpochFilter`]; streams of *requests* (oracleGeneral, lcs, csv, text) and of samples (perf) keep one row for each item, in
+//! order, so that a replay can be compared request for request ([`crate::TraceMeta::epoch_ns`] is then 0).
 
 mod delimited;
 mod drmemtrace;
@@ -37,7 +37,7 @@ pub const NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 2
 /// Longest sector.
 const SECTOR_BYTES_MAX: u64 = 1 << 30;
 
-/// Options of the importers. Each importer's documentation lists those that it reads.
+/// Options of the importers. Each importer's documentation lists the options that it reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// Length of an epoch for references, nanoseconds. Longer: smaller trace, coarser order.
@@ -48,7 +48,7 @@ pub struct ImportOptions {
     pub ns_per_request: u64,
     /// Source of the times of requests.
     pub clock: RequestClock,
-    /// Unit of the file's own times, for [`RequestClock::File`] only. `None`: that of the format, or a guess, which is noted.
+    /// Unit of the file's own times, for [`RequestClock::File`] only. `None`: the unit of the format, or a guess, which is noted.
     pub time_unit: Option<TimeUnit>,
     /// Meaning of the ids of requests.
     pub unit: IdUnit,
@@ -119,9 +119,9 @@ impl IdUnit {
 /// A foreign format that traces can be imported from.
 #[derive(Clone, Copy, Debug)]
 pub struct Importer {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// One line for help.
+    /// One line of help.
     pub about: &'static str,
     /// Whether its requests carry object sizes; only then [`ImportOptions::split_objects`] is allowed.
     pub has_sizes: bool,

@@ -1,4 +1,4 @@
-//! Page numbers for objects without one, or with one that is too large.
+//! Page numbers for objects without a number, or with a number that is too large.
 
 use std::collections::HashMap;
 

@@ -24,7 +24,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 const RECORD_BYTES: usize = 24;
 
-/// By name, or by plausible records from the first on: times never decrease, and each next access is after its own.
+/// Detects it by name, or by plausible records from the first on: times never decrease, and each next access is after its own.
 fn detect(name: &Path, head: &[u8]) -> bool {
     let name = name.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if name.contains("oraclegeneral") {

@@ -135,7 +135,7 @@ fn time_of(word: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.parse::<u64>().ok()? * scale)
 }
 
-/// The data address. A lone number followed by a symbol is that of the instruction: perf prints it if no address was recorded or
+/// The data address. A lone number followed by a symbol is the address of the instruction: perf prints it if no address was recorded or
 /// requested.
 fn address(fields: &str) -> Option<u64> {
     let mut words = fields.split_ascii_whitespace();

@@ -12,7 +12,7 @@ pub(super) const KERNEL_FROM: u64 = 1 << 63;
 pub(crate) struct Sample<'a> {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
-    /// Name of the thread. The first one seen of a process is also the name of the process.
+    /// Name of the thread. The first name seen of a process is also the name of the process.
     pub(crate) name: &'a str,
     /// Clock of all threads, from any start.
     pub(crate) time_ns: u64,
@@ -21,10 +21,10 @@ pub(crate) struct Sample<'a> {
     pub(crate) write: bool,
 }
 
-/// Turns samples into rows, and counts what is left out.
+/// Turns samples into rows, and counts dropped ones.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    /// Samples so far, including those that were dropped.
+    /// Number of samples so far, including dropped ones.
     pub(crate) count: u64,
     /// Dropped because they carry no address.
     pub(crate) without_address: u64,
@@ -56,7 +56,7 @@ impl Samples {
     }
 
     /// Writes the row of a sample. Time counts from the first row and never falls within a thread: a sample that is older than the one
-    /// before gets that one's time.
+    /// before gets the time of that sample.
     pub(crate) fn push(&mut self, writer: &mut TraceWriter, sample: Sample<'_>) -> Result<()> {
         let since_ns = sample.time_ns.saturating_sub(*self.first_ns.get_or_insert(sample.time_ns));
         let (thread, latest_ns) = self.thread(writer, &sample)?;

@@ -69,7 +69,7 @@ fn parse(line: &str, radix: u32) -> Result<(u64, bool, bool), String> {
     Ok((value, prefixed, write.unwrap_or(false)))
 }
 
-/// A number in `radix`, or with `0x` in 16; whether it had `0x`.
+/// A number in `radix`, or with `0x` in 16; also returns whether it had `0x`.
 pub(super) fn number_of(word: &str, radix: u32) -> Option<(u64, bool)> {
     match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok().map(|value| (value, true)),

@@ -1,7 +1,7 @@
-//! Times of requests. Files count seconds, milliseconds, microseconds, nanoseconds or ticks of Windows, and rarely say which.
+//! Times of requests. Files count seconds, milliseconds, microseconds, nanoseconds or ticks of Windows, and rarely tell the unit.
 //!
-//! The unit is, in this order: that of the option `time_unit`; that of the format; that in the name of the column; that in which the first
-//! time is a date from 1990 to 2100; else seconds. The last two are guesses, and the notes of the trace say so.
+//! The unit comes from the first of these that gives one: the option `time_unit`; the format; the name of the column; the unit in which the
+//! first time is a date from 1990 to 2100. Otherwise it is seconds. The last two are guesses, which the notes of the trace report.
 
 /// Unit of the times of a file of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ const DATES_S: std::ops::Range<u64> = 631_152_000..4_102_444_800;
 const WINDOWS_EPOCH_S: u64 = 11_644_473_600;
 /// Longest trace in a guessed unit, 100 years: a longer one is of another unit.
 const GUESSED_NS_MAX: u128 = 100 * 365 * 86_400 * 1_000_000_000;
-/// What to do about a wrong guess.
+/// Remedy for a wrong guess.
 const WAY_OUT: &str = "--time-unit s|ms|us|ns|100ns";
 
 impl TimeUnit {

@@ -174,7 +174,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Replaces the rows with those of a batch of a stream, without notes.
+    /// Replaces the rows with the rows of a batch of a stream, without notes.
     pub(crate) fn read_message(&mut self, message: &Message) {
         self.clear();
         for row in (0..message.rows).filter(|&row| !message.notes_at(row)) {
@@ -210,7 +210,7 @@ impl Rows {
         snapshot.regions.clear();
     }
 
-    /// Appends the regions of rows `from..to`, which must be of `snapshot`. Returns what is wrong with them, if anything.
+    /// Appends the regions of rows `from..to`, which must be of `snapshot`. Returns the fault of the regions, if there is one.
     pub(crate) fn take_regions(&self, from: usize, to: usize, snapshot: &mut Snapshot) -> Option<&'static str> {
         let [_, time_ns, _, start, end, passed, ..] = &self.wide;
         let [target, nr_accesses, age, level, probes @ ..] = &self.narrow;

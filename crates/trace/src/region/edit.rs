@@ -208,7 +208,7 @@ pub(super) fn with_warnings(store: &RegionStore) -> RecordMeta {
     meta
 }
 
-/// By number, whether a target is selected.
+/// By number: whether a target is selected.
 fn targets_kept(meta: &RecordMeta, wanted: &[String]) -> Result<Vec<bool>> {
     let mut kept = vec![wanted.is_empty(); meta.targets.len()];
     for word in wanted {

@@ -18,7 +18,7 @@ pub struct RecordMeta {
     pub record_version: u32,
     /// The command that was monitored, or empty.
     pub command: Vec<String>,
-    /// What observed the accesses, for example `isotherm monitor`, `damo json`.
+    /// Tool that observed the accesses, for example `isotherm monitor`, `damo json`.
     pub recorder: String,
     /// Program and version that wrote the file.
     pub created_by: String,
@@ -36,7 +36,7 @@ pub struct RecordMeta {
     pub snapshots: u64,
     /// Number of regions of all snapshots together.
     pub regions: u64,
-    /// Notes for readers of results: what a conversion dropped, changed or made up.
+    /// Notes for readers of results: data that a conversion dropped, changed or made up.
     pub notes: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl RecordMeta {
     pub fn context_of(&self, target: u32) -> &ContextMeta {
         &self.contexts[self.targets[target as usize].context]
     }
-    /// Why it is invalid; `None` if it is valid.
+    /// Why the record is invalid; `None` if it is valid.
     pub(crate) fn flaw(&self) -> Option<String> {
         let strange = |(index, target): (usize, &TargetMeta)| {
             (target.context >= self.contexts.len())
@@ -172,7 +172,7 @@ pub struct TargetMeta {
     pub id: Option<u64>,
     /// Process id; `None` if it is not a process.
     pub pid: Option<u32>,
-    /// Its display name; may be empty.
+    /// Display name; may be empty.
     pub name: String,
     /// Index of the scheme whose tried regions these are; `None`: all regions.
     pub scheme: Option<u32>,

@@ -21,7 +21,7 @@ pub struct RegionReader {
     form: Container,
     rows: Rows,
     next_row: usize,
-    /// Number after that of the last snapshot returned.
+    /// Number after the number of the last returned snapshot.
     next_number: u64,
     /// Index in [`RecordMeta::stats`].
     next_stats: usize,
@@ -41,8 +41,8 @@ impl RegionReader {
     /// Reads the metadata; of an unfinished file also all batches once, for its declarations and its length.
     ///
     /// # Errors
-    /// When it cannot be read, is no region record, or is damaged. A torn Arrow IPC stream is not an error: it opens up to
-    /// its last whole batch, with [`RecordMeta::complete`] = `false` and a note.
+    /// The file cannot be read, is not a region record, or is damaged. A torn Arrow IPC stream is not an error: it opens up to its last
+    /// whole batch, with [`RecordMeta::complete`] = `false` and a note.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let (mut form, json) = Container::open(path.as_ref(), &RECORD, ". Make one with `isotherm monitor`")?;
         let mut meta = parse_meta(&form.source().path, &json)?;

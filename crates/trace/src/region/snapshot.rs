@@ -30,7 +30,7 @@ impl Region {
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
-    /// Whether it is empty, which no region of a record is.
+    /// Whether the region is empty, which no region of a record is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -84,7 +84,7 @@ pub struct SchemeStats {
 /// The regions of one target at the end of one aggregation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its number in the file, from 0; set by readers, ignored by writers.
+    /// Number in the file, from 0; set by readers, ignored by writers.
     pub number: u64,
     /// Index of the target in [`super::RecordMeta::targets`].
     pub target: u32,
@@ -96,7 +96,7 @@ pub struct Snapshot {
     pub intervals: Intervals,
     /// Statistics of the target's scheme, if the record is of a scheme and has them.
     pub stats: Option<SchemeStats>,
-    /// By address, without overlap. May be empty.
+    /// Regions by address, without overlap. May be empty.
     pub regions: Vec<Region>,
 }
 

@@ -62,7 +62,7 @@ pub enum RecordFormat {
 }
 
 impl RecordFormat {
-    /// By its name on the command line, which is also the file name ending.
+    /// The format with this name on the command line, which is also the file name ending.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "parquet" => Some(Self::Parquet),
@@ -71,7 +71,7 @@ impl RecordFormat {
         }
     }
 
-    /// By the ending of a file's name.
+    /// The format by the ending of a file's name.
     pub fn of(path: &Path) -> Option<Self> {
         Self::named(path.extension()?.to_str()?)
     }
@@ -99,7 +99,7 @@ impl RegionStore {
     /// `FILE.kdamonds` that damo writes next to its records, if it exists.
     ///
     /// # Errors
-    /// When it cannot be read, is of no known format or is damaged: with the place, and what is allowed there.
+    /// The file cannot be read, has no known format or is damaged: with the place, and the allowed values.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, OpenOptions::default())
     }
@@ -143,12 +143,12 @@ impl RegionStore {
         &self.meta
     }
 
-    /// What a user should know in addition to the result.
+    /// Warnings for the user in addition to the result.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Its storage format.
+    /// Storage format of the record.
     pub fn form(&self) -> RecordForm {
         self.form
     }
@@ -157,8 +157,8 @@ impl RegionStore {
         &self.path
     }
 
-    /// Passes every snapshot to `each`, in the order of the file: those of one target by time; targets one after the other or
-    /// mixed, depending on the format. Starts again with each call.
+    /// Passes every snapshot to `each`, in the order of the file: snapshots of one target by time; targets one after the other or mixed,
+    /// depending on the format. Starts again with each call.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read; and what `each` returns.

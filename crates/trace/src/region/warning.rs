@@ -35,7 +35,7 @@ pub enum Warning {
     NotCarried { what: &'static str },
     /// The configuration next to the record cannot be read, so its values are unknown.
     CompanionUnreadable {
-        /// Why it cannot be read, with its path.
+        /// Why the file cannot be read, with its path.
         why: String,
     },
     /// An unknown key was ignored.

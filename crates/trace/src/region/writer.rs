@@ -63,7 +63,7 @@ enum Sink {
 }
 
 impl RegionWriter {
-    /// Starts a recording at `path` (replacing a file that is there). `meta`: what is known now.
+    /// Starts a recording at `path` (replacing a file that is there). `meta`: metadata known at the start.
     ///
     /// # Errors
     /// When `meta` contradicts itself, or the file cannot be made.
@@ -91,7 +91,7 @@ impl RegionWriter {
         Self { path: path.to_owned(), meta, times_ns, scratch: Snapshot::default(), rows: Rows::default(), sink }
     }
 
-    /// What is known so far; snapshots and regions count what was pushed.
+    /// Metadata so far; snapshots and regions count pushed ones.
     pub fn meta(&self) -> &RecordMeta {
         &self.meta
     }
@@ -99,7 +99,7 @@ impl RegionWriter {
     /// Declares a context; returns its index in [`RecordMeta::contexts`].
     ///
     /// # Errors
-    /// When it contradicts itself, or the file cannot be written.
+    /// The context contradicts itself, or the file cannot be written.
     pub fn add_context(&mut self, context: ContextMeta) -> Result<usize> {
         self.meta.contexts.push(context.clone());
         self.check_meta()?;
@@ -133,7 +133,7 @@ impl RegionWriter {
     /// Appends a snapshot, and assigns its number.
     ///
     /// # Errors
-    /// When it is not allowed ([`Snapshot`]), or the file cannot be written.
+    /// The snapshot is not allowed ([`Snapshot`]), or the file cannot be written.
     pub fn push(&mut self, snapshot: &Snapshot) -> Result<()> {
         let Some(latest_ns) = self.times_ns.get_mut(snapshot.target as usize) else {
             let count = self.times_ns.len();
@@ -226,7 +226,7 @@ impl RegionWriter {
     /// Makes the finished Parquet file and replaces the stream by it in one step. Returns its metadata.
     ///
     /// # Errors
-    /// When it cannot be written: a stream stays in place, readable.
+    /// The file cannot be written: a stream stays in place, readable.
     pub fn finish(mut self) -> Result<RecordMeta> {
         self.flush()?;
         match self.sink {
@@ -256,7 +256,7 @@ fn fresh(path: &Path, mut meta: RecordMeta) -> Result<RecordMeta> {
 /// whose whole batches are all kept. Does nothing to a finished file.
 ///
 /// # Errors
-/// When it cannot be read or written; the file stays as it was.
+/// The file cannot be read or written; it stays as it was.
 pub fn finish_record(path: impl AsRef<Path>) -> Result<RecordMeta> {
     let path = path.as_ref();
     let mut reader = RegionReader::open(path)?;

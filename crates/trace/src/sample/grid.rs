@@ -1,7 +1,7 @@
 //! The pages of a sample, and their positions in it.
 //!
 //! Pages are numbered along an axis: addresses of anonymous memory, or pages of one file. The axis is cut into strata of N groups of pages.
-//! One group of each stratum is chosen, by a hash of the stratum and of the axis. So every range of several strata has its share; a hash of
+//! One group of each stratum is chosen, by a hash of the stratum and the axis. So every range of several strata has its share; a hash of
 //! only the group would leave that to chance. Programs with a regular memory layout cannot resonate with the choice.
 //!
 //! ```text
@@ -18,7 +18,7 @@ const GROUP_BYTES: u64 = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     group_pages: u64,
-    /// Groups in a stratum; one of them is chosen.
+    /// Groups in a stratum, of which one is chosen.
     nr_groups: u64,
     /// Seed of the axis.
     seed: u64,

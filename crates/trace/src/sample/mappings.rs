@@ -1,8 +1,8 @@
 //! Converts addresses of a trace to addresses of its sample.
 //!
-//! Anonymous memory is one axis, by address: mappings, cuts and joins there are kept. Pages of a file are numbered by the file, so that
-//! all mappings of it, in any process and at any address, have the same pages of the sample. Each mapping of a file gets its own range,
-//! one after the other above all anonymous memory.
+//! Anonymous memory is one axis, by address: mappings, cuts and joins there are kept. Pages of a file are numbered by the file, so that all
+//! its mappings, in any process and at any address, have the same pages of the sample. Each mapping of a file gets its own range, one after
+//! the other above all anonymous memory.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) struct Mappings {
     anonymous: Grid,
     /// Mappings of files by process and first page.
     files: BTreeMap<(usize, u64), OfFile>,
-    /// By process, the first page of its next mapping of a file.
+    /// By process: first page of its next mapping of a file.
     next: Vec<u64>,
     /// Last result: process, range, and the mapping at its start, if it is one of a file.
     last: Option<(usize, u64, u64, Option<OfFile>)>,
@@ -111,7 +111,7 @@ impl Mappings {
         let grid = Grid::new(self.page_bytes, self.rate.get().into(), name);
         let (file_page, file_end) = grid.places(map.file_page, map.file_page + (map.end - map.start));
         let base = if map.what == MapKind::PageCache {
-            // The same range for all processes, whatever part of the file they use.
+            // The range is the same for all processes, which may use any part of the file.
             map.start.wrapping_sub(map.file_page)
         } else {
             let next = &mut self.next[process];

@@ -1,9 +1,9 @@
 //! A spatial sample of a trace: one group of pages in N, packed together.
 //!
-//! A sample is a complete trace, of a program with 1/N of the memory and the same run time. Replays of it show the behaviour of the
-//! whole, if each of its pages counts for N (`machine.sample` of a scenario). Groups are chosen evenly over memory ([`grid`]), so that
-//! hot and cold ranges both have their share. Adjacent pages within a group stay adjacent, for readahead. Chosen groups are packed
-//! together, for monitors that assume evenly used regions. Design and measured errors: `docs/use/advise.md#samples`.
+//! A sample is a complete trace, of a program with 1/N of the memory and the same run time. Replays of the sample show the behaviour of the
+//! whole, if each of its pages counts for N (`machine.sample` of a scenario). Groups are chosen evenly over memory ([`grid`]), so that hot
+//! and cold ranges both have their share. Adjacent pages within a group stay adjacent, for readahead. Chosen groups are packed together,
+//! for monitors that assume evenly used regions. Design and measured errors: `docs/use/advise.md#samples`.
 
 mod grid;
 mod mappings;

@@ -17,8 +17,8 @@ use crate::spec::Kind;
 use crate::{BuildContext, Storage, WorkloadError};
 use stream::{Application, Area, Operation, Plan};
 
-/// A server, say: each operation computes, then takes its steps in order. A step touches items of an area, in each
-/// operation or once in so many.
+/// A server, say: each operation computes, then takes its steps in order. A step touches items of an area, in each operation or once in a
+/// number of operations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ApplicationSpec {
@@ -37,7 +37,7 @@ pub struct ApplicationSpec {
     pub processes: usize,
     /// Memory and files it works on. At least one.
     pub areas: Vec<AreaSpec>,
-    /// What an operation does, in order. At least one.
+    /// Steps of an operation, in order. At least one.
     pub steps: Vec<StepSpec>,
 }
 
@@ -45,14 +45,14 @@ pub struct ApplicationSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AreaSpec {
-    /// By which steps name it; the file's name follows from it.
+    /// Name by which steps refer to it; the file's name follows from it.
     pub name: String,
-    /// Its bytes; of an anonymous one, in all processes together.
+    /// Size in bytes; of an anonymous area, in all processes together.
     pub footprint: Bytes,
     /// `anonymous`, `mapped-file`, `file` (through `read()` and `write()`) or `shared-memory`. Default `anonymous`.
     #[serde(default)]
     pub storage: Storage,
-    /// Whether all of it is written once before the operations begin. Default no: files lie on the disk, memory is untouched.
+    /// Whether the whole area is written once before the operations begin. Default no: files lie on the disk, memory is untouched.
     #[serde(default)]
     pub load: bool,
     /// Whether anonymous memory uses 2 MiB pages. Default no.

@@ -48,7 +48,7 @@ pub(super) struct Operation {
 }
 
 impl Plan {
-    /// Which of how many threads that share `area` thread `nth` is.
+    /// Index of thread `nth` among the threads that share `area`, and their number.
     fn place(&self, area: &Area, nth: u64) -> (u64, u64) {
         if !area.is_private {
             return (nth, self.threads);
@@ -76,7 +76,7 @@ pub(super) struct Application {
     batch_operations: u64,
     /// The rest to load, by area.
     load: Vec<(usize, std::ops::Range<u64>)>,
-    /// By step: the item of its next sequential access.
+    /// By step: item of the next sequential access.
     next: Vec<u64>,
     /// Operations done.
     done: u64,

@@ -6,7 +6,7 @@
 pub(crate) struct AliasCell {
     /// A fraction of 2^64; `u64::MAX` means always.
     pub(crate) own_below: u64,
-    /// The other outcome; its own where there is none.
+    /// The other outcome; the cell's own if there is no other.
     pub(crate) alias: usize,
 }
 

@@ -1,11 +1,11 @@
 //! Draws ranks `0..len` whose probability falls with the rank (zipfian, exponential, half a normal curve), exactly and from
 //! a table that fits the first-level cache.
 //!
-//! Neighbouring ranks of nearly equal weight (at most 1/64 apart) share a bucket. A bucket is drawn by its size times its
-//! first, largest weight; then a rank in it, evenly; the rank is kept with probability weight / first weight. Nearly
-//! always the smallest weight of the bucket already keeps it, so that the weight itself is computed in under 1 % of all
-//! draws. Buckets bound the distribution, they do not approximate it. One random word chooses the bucket, the rank and
-//! whether to keep it; with numbers of 64 bits that makes each rank's probability right to one part in 10^5.
+//! Neighbouring ranks of nearly equal weight (at most 1/64 apart) share a bucket. A bucket is drawn by its size times its first, largest
+//! weight; then a rank in it, evenly; the rank is kept with probability weight / first weight. Nearly always the smallest weight of the
+//! bucket already keeps it, so that the weight itself is computed in under 1 % of all draws. Buckets bound the distribution, they do not
+//! approximate it. One random word chooses the bucket, the rank and whether to keep it; with numbers of 64 bits each rank's probability is
+//! right to one part in 10^5.
 
 use super::alias::{AliasCell, alias_cells};
 use super::{Random, Rng, below, fill_words, math};
@@ -15,17 +15,17 @@ use super::{Random, Rng, below, fill_words, math};
 pub(crate) enum Weight {
     /// `(rank + 1)^-theta`.
     Zipf {
-        /// At least 0; 0 is uniform.
+        /// Exponent, at least 0; 0 is uniform.
         theta: f64,
     },
     /// `exp(-rank / scale)`.
     Exponential {
-        /// In ranks, positive.
+        /// Scale in ranks, positive.
         scale: f64,
     },
     /// `exp(-((rank + 1/2) / deviation)^2 / 2)`: one side of a bell.
     HalfNormal {
-        /// In ranks, positive.
+        /// Deviation in ranks, positive.
         deviation: f64,
     },
 }
@@ -79,7 +79,7 @@ const _: () = assert!(size_of::<Cell>() == 40, "a thousand cells in 40 KiB");
 struct Span {
     start: u64,
     len: u64,
-    /// Of its last rank by that of its first.
+    /// Weight of the bucket's last rank divided by that of its first.
     weight_ratio: f64,
 }
 
@@ -154,7 +154,7 @@ impl Ranked {
 
 /// Binary places of the decision to keep a rank.
 const KEEP_BITS: u32 = 16;
-/// A part of a cell: 2^-32 of it.
+/// A part of a cell, 2^-32 of the cell.
 const THIN: u64 = 1 << 32;
 const KEEP_MASK: u64 = (1 << KEEP_BITS) - 1;
 

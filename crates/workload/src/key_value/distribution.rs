@@ -1,4 +1,4 @@
-//! Which item an operation picks.
+//! The item that an operation picks.
 
 use isotherm_units::Ratio;
 use serde::de::value::MapAccessDeserializer;
@@ -48,7 +48,7 @@ pub enum Distribution {
         #[serde(default = "default_mean")]
         deviation: Ratio,
     },
-    /// One after the other, wrapping; each thread begins at its own share.
+    /// Items one after the other, wrapping; each thread begins at its own share.
     Sequential {},
     /// The item inserted last is the most popular, the one before it the second (zipfian by age).
     Latest {

@@ -30,8 +30,8 @@ use crate::{BuildContext, Storage, WorkloadError};
 pub struct KeyValueSpec {
     /// Bytes of all items together. Default 1 GiB.
     pub footprint: Bytes,
-    /// Bytes of an item, 16 B to the footprint. As many whole items as fit share a page; larger items start a page of
-    /// their own and are touched as one run. Default 1 KiB.
+    /// Bytes of an item, 16 B to the footprint. As many whole items as fit share a page; larger items start on a new page and are touched
+    /// as one run. Default 1 KiB.
     pub item_size: Bytes,
     /// How operations choose items. Default `zipfian`.
     pub distribution: Distribution,

@@ -1,5 +1,5 @@
-//! Reads masim configurations. Format: plain text, `#` starts a comment, paragraphs separated by blank lines. The first
-//! paragraph lists regions, each other one is a phase. Lines of newer files have one more field than those of older ones.
+//! Reads masim configurations. Format: plain text, `#` starts a comment, paragraphs separated by blank lines. The first paragraph lists
+//! regions, each other one is a phase. Lines of newer files have one more field than lines of older ones.
 
 use std::path::Path;
 
@@ -23,18 +23,18 @@ pub struct Region {
     pub name: String,
     /// Never 0.
     pub bytes: Bytes,
-    /// Whether masim fills it from a file before it starts, so that all of it is touched.
+    /// Whether masim fills the region from a file before it starts, so that the whole region is touched.
     pub has_initial_data: bool,
 }
 
 /// Time for which these patterns are played.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// Its first line.
+    /// First line of the phase.
     pub name: String,
     /// A whole number of milliseconds, never 0.
     pub duration: Duration,
-    /// At least one; the sum of weights is positive and fits 64 bits.
+    /// Patterns, at least one; the sum of weights is positive and fits 64 bits.
     pub patterns: Vec<Pattern>,
 }
 
@@ -45,7 +45,7 @@ pub struct Pattern {
     pub region: usize,
     /// Sequential or random.
     pub order: Order,
-    /// Its share of picks is this by the sum over the phase.
+    /// The pattern's share of picks is this weight divided by the sum over the phase.
     pub weight: u64,
     /// Loads or stores.
     pub mode: Mode,
@@ -54,7 +54,7 @@ pub struct Pattern {
 /// The order of accesses inside a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// One after the other with this distance, wrapping at the end.
+    /// Accesses one after the other with this distance, wrapping at the end.
     Sequential {
         /// In bytes, never 0.
         stride: u64,
@@ -78,7 +78,7 @@ impl MasimConfig {
     /// Reads the text of the file at `path` (for messages only).
     ///
     /// # Errors
-    /// With file, line and what is allowed, for anything that masim would refuse or could not play.
+    /// The error names file, line and the allowed values, for any text that masim would refuse or could not play.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, WorkloadError> {
         let paragraphs = paragraphs(path, text)?;
         let error = |line, problem: &str, allowed: &str| Line { path, number: line, text: "" }.error(problem, allowed);

@@ -28,7 +28,7 @@ pub struct MasimSpec {
     /// The text of a configuration. Give this or `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
-    /// What ends a phase. Default `time`, as masim.
+    /// Condition that ends a phase. Default `time`, as masim.
     #[serde(default)]
     pub phases_end: PhasesEnd,
     /// CPU time of one access, up to 1 ms, in addition to the latency of the memory. Default 20 ns: with 80 ns of DRAM
@@ -54,7 +54,7 @@ pub struct MasimSpec {
     pub huge: bool,
 }
 
-/// What ends a phase of a masim configuration.
+/// Condition that ends a phase of a masim configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PhasesEnd {

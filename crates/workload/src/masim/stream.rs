@@ -37,7 +37,7 @@ pub(super) struct Masim {
 #[derive(Clone, Copy, Debug)]
 enum PhaseEnd {
     At(Instant),
-    /// After this number of further accesses.
+    /// The phase ends after this number of further accesses.
     After(u64),
 }
 
@@ -232,7 +232,7 @@ fn sweep(
     }
 }
 
-/// `accesses` accesses to random bytes; with `limits` (a seed) only to those of a table.
+/// `accesses` accesses to random bytes; with `limits` (a seed) only to the bytes of a table.
 fn scatter(
     region: Placed,
     limits: Option<u64>,

@@ -28,7 +28,7 @@ pub(super) struct Decoder {
 
 #[derive(Debug)]
 struct ProcessState {
-    /// In the order of the file.
+    /// Changes of the layout, in the order of the file.
     layout: Layout,
     /// Not yet handed on.
     changes: Vec<LayoutChange>,
@@ -284,9 +284,8 @@ impl ProcessState {
         true
     }
 
-    /// The mapping of `page` for a thread that has passed `passed` changes: one that is there or was there since then.
-    /// Made if there is none; each next one made is twice as large as the last, so that a program without any known
-    /// mapping needs few.
+    /// The mapping of `page` for a thread that has passed `passed` changes: the present one, or one that was there since then. Made if
+    /// there is none; each next one made is twice as large as the last, so that a program without any known mapping needs few.
     fn mapping_of(&mut self, page: u64, passed: usize) -> PageRange {
         if let Some(mapping) = self.layout.find(page) {
             return mapping.pages;
@@ -347,7 +346,7 @@ impl ThreadState {
         }
     }
 
-    /// The open epoch ends at CPU time `end_ns`: spreads its time over its rows. TraceRow i of n is touched after i/n of it.
+    /// The open epoch ends at CPU time `end_ns`: spreads its time over its rows. Row i of n is touched after i/n of the epoch.
     fn close_epoch(&mut self, end_ns: u64) {
         let rows = self.row_starts.len() as u64;
         let span = end_ns.saturating_sub(self.epoch_start_ns);

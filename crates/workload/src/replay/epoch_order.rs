@@ -7,15 +7,15 @@ use super::decode::{Decoder, GROUP_ROWS_MAX};
 use super::script::Outline;
 use crate::chance::{Random, Rng, below, random};
 
-/// The order of the pages that one thread uses in one epoch. Accessed bits do not tell it, and the truth lies between these two.
+/// The order of the pages that one thread uses in one epoch. Accessed bits do not show the order, and the truth lies between these two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EpochOrder {
-    /// As the rows stand. In a trace of accessed bits that is by address, as if memory were used in order: readahead looks as good as
-    /// it can.
+    /// In the order of the rows. In a trace of accessed bits this is the order of addresses, as if memory were used in order, which is the
+    /// best case for readahead.
     #[default]
     Recorded,
-    /// An order of chance, the same in every run; pages of mapped files one by one, so that readahead looks as bad as it can.
+    /// A random order, the same in every run; pages of mapped files one by one, which is the worst case for readahead.
     Scattered,
 }
 
@@ -34,7 +34,7 @@ struct Scatter {
     chance: Random,
     /// Rows of one thread in one epoch, without an event between them.
     group: Vec<TraceRow>,
-    /// The same as they are handed on.
+    /// The pieces in the order in which they are handed on.
     pieces: Vec<TraceRow>,
 }
 

@@ -34,20 +34,20 @@ pub struct TraceSpec {
     /// The trace; relative to the scenario's folder. Up to 16 M rows it is held in memory (16 bytes a row) and shared by
     /// all variants, beyond that it is decoded while it is played.
     pub path: PathBuf,
-    /// How often it is played, one time after the other. A single thread without layout changes (an imported request
-    /// trace) keeps its memory between rounds; any other program begins anew. Default 1.
+    /// How often it is played, one time after the other. A single thread without layout changes (an imported request trace) keeps its
+    /// memory between rounds; any other program begins again. Default 1.
     #[serde(default = "default_repeat")]
     pub repeat: u64,
     /// Recorded CPU and idle times are multiplied by this, above 0 to 10000 %: `50%` plays on a machine twice as fast.
     /// Default 100 %.
     #[serde(default = "default_time_scale")]
     pub time_scale: Ratio,
-    /// How often each epoch is played before the next: a program that works so many times as long on the same memory, as fast
-    /// as before. Where mappings change or the thread sleeps within an epoch, the parts between are repeated; idle times
-    /// become as many times as long. Not for traces without epochs. Default 1.
+    /// Number of times that each epoch is played before the next: the program works that many times as long on the same memory, as fast as
+    /// before. Where mappings change or the thread sleeps within an epoch, the parts between are repeated; idle times become as many times
+    /// as long. Not for traces without epochs. Default 1.
     #[serde(default = "default_epoch_repeat")]
     pub epoch_repeat: u32,
-    /// What accesses are played as. Default `recorded`.
+    /// Kind of access as which rows are played. Default `recorded`.
     #[serde(default, rename = "as")]
     pub play_as: PlayAs,
     /// The order of pages within an epoch. Default `recorded`: the rows as they stand.
@@ -55,16 +55,16 @@ pub struct TraceSpec {
     pub order: EpochOrder,
 }
 
-/// What the accesses of a trace are played as.
+/// Kind of access as which the rows of a trace are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlayAs {
     /// As they were.
     #[default]
     Recorded,
-    /// All of them loads.
+    /// All accesses are loads.
     Read,
-    /// All of them stores, so that the first touch of a page allocates it: for request traces of caches.
+    /// All accesses are stores, so that the first touch of a page allocates it: for request traces of caches.
     Write,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct ThreadPart {
     pub(super) marks: Vec<(usize, Mark)>,
 }
 
-/// The same of a thread all of whose accesses are known, which every replay shares.
+/// The part of a thread all of whose accesses are known, which every replay shares.
 #[derive(Clone, Debug)]
 pub(super) struct WholePart {
     pub(super) runs: Arc<Vec<Run>>,
@@ -44,7 +44,7 @@ pub(super) enum Mark {
     Need(usize),
     /// Touches nothing more that lies before this number of changes.
     Pass(usize),
-    /// Its next accesses are of a later epoch.
+    /// The next accesses belong to a later epoch.
     EpochEnd,
 }
 
@@ -205,8 +205,8 @@ impl Outline {
     }
 }
 
-/// Which events start threads, and how each thread begins. A thread without a plausible start (none recorded, or by a
-/// thread that has not started) begins with the program.
+/// Events that start threads, and the beginning of each thread. A thread without a plausible start (none recorded, or by a thread that has
+/// not started) begins with the program.
 fn thread_starts(meta: &TraceMeta) -> (Vec<bool>, Vec<ThreadOutline>) {
     let mut first_start: Vec<Option<usize>> = vec![None; meta.threads.len()];
     for (index, event) in meta.events.iter().enumerate() {

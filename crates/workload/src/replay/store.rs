@@ -9,7 +9,7 @@ use super::EpochOrder;
 use super::script::Outline;
 use crate::WorkloadError;
 
-/// Traces that were decoded, and the warnings about them. One store lives as long as the scenario that plays them.
+/// Traces that were decoded, and the warnings about them. A store lives as long as the scenario that plays its traces.
 ///
 /// A trace is decoded once, also when several threads ask for it at the same time; each takes up to 256 MiB.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ pub(super) struct Transform {
 /// How often a thread plays its rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounds {
-    /// After the present one.
+    /// Rounds after the present one.
     pub(super) left: u64,
     /// Whether each row is an operation.
     pub(super) count_operations: bool,
@@ -37,7 +37,7 @@ pub(super) struct Rounds {
 /// Where a thread's accesses come from.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// All of them are there.
+    /// All accesses are known.
     Whole { script: Arc<Script>, thread: usize },
     /// Decoded piece by piece.
     Live { rows: Arc<Mutex<LiveRows>>, thread: usize, piece: ThreadPart },
@@ -100,7 +100,7 @@ impl Part {
         }
     }
 
-    /// Replaces the accesses at hand by those that follow; `false` at the end.
+    /// Replaces the present accesses by the following ones; `false` at the end.
     fn advance(&mut self) -> Result<bool, StreamError> {
         match self {
             Self::Whole { .. } => Ok(false),
@@ -161,7 +161,7 @@ pub(super) struct Replay {
     /// Next run and next mark at hand.
     run_at: usize,
     mark_at: usize,
-    /// What is played again: the runs from here to the next mark, and how often.
+    /// Start of the runs that are played again up to the next mark, and the number of repeats.
     lap_from: usize,
     laps_left: u32,
     /// Scaled time not yet handed out, in millionths of nanoseconds.
@@ -180,7 +180,7 @@ impl Replay {
         Self { thread, part, timeline, transform, rounds, run_at: 0, mark_at: 0, lap_from: 0, laps_left, owed: 0 }
     }
 
-    /// `ns` on the scaled clock, with what was owed; at most `limit`, the rest stays owed.
+    /// Scales `ns`, adds the owed time, and returns at most `limit`; the rest stays owed.
     fn scaled(&mut self, ns: u64, limit: u64) -> u64 {
         const MILLION: u128 = 1_000_000;
         self.owed += u128::from(ns) * u128::from(self.transform.time_scale.ppm());

@@ -1,9 +1,9 @@
 //! Layout changes of a process with several threads.
 //!
-//! Replayed threads do not interleave as the recorded ones did: one may reach rows that lie after a change which another
-//! thread, still behind, made. So a new mapping is made by the first thread that needs it, and a mapping is taken away when
-//! the last thread has passed that point, except where something else has been mapped meanwhile. Whatever a thread
-//! touches is then mapped when it touches it, and no thread ever waits for another.
+//! Replayed threads do not interleave as the recorded ones did: one may reach rows that lie after a change which another thread, still
+//! behind, made. So a new mapping is made by the first thread that needs it, and a mapping is taken away when the last thread has passed
+//! that point, except where something else has been mapped meanwhile. So all memory is mapped when a thread touches it, and no thread ever
+//! waits for another.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,9 +27,9 @@ struct State {
 
 #[derive(Clone, Debug, Default)]
 struct Changes {
-    /// In the order of the file.
+    /// Changes in the order of the file.
     planned: Vec<LayoutChange>,
-    /// Number of them that are begun: mappings made, unmappings made or `leaving`.
+    /// Number of changes that are begun: mappings made, unmappings made or `leaving`.
     nr_begun: usize,
     /// Ranges that are unmapped once all threads have passed that change, by its number.
     leaving: VecDeque<(usize, PageRange)>,

@@ -13,8 +13,8 @@ use super::rig;
 
 /// Compare the simulated machine with real kernels: the same accesses in both, counter by counter.
 ///
-/// What the kernels counted is stored; the simulated machine plays anew. Errors are counted from the nearer end of what the boots
-/// of a kernel gave. Exact LRU of the same size stands beside as what a prediction without a model is worth.
+/// The counters of real kernels are stored; only the simulated machine plays again. The boots of a kernel give a range of counts; errors
+/// are measured from its nearer end. Exact LRU of the same size is shown for comparison: it is a prediction without a model.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Only these limits: shares of the workload's peak memory.
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     limit: Vec<Ratio>,
-    /// Play the selection in real kernels first, and store what they count.
+    /// Play the selection in real kernels first, and store their counters.
     #[arg(long)]
     refresh: bool,
     /// How often each kernel is booted.
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Seconds after which a boot is given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "refresh")]
     seconds: u64,
-    /// Folder of the stored runs [default: those that come with isotherm-lab; with --refresh scenarios/fidelity beside the recordings].
+    /// Folder of the stored runs [default: those that come with isotherm-lab; with --refresh scenarios/fidelity next to the recordings].
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use super::rig;
 mod ask;
 mod tables;
 
-/// Judge `isotherm advise` by real kernels: whether what it recommends holds there, and what safety costs.
+/// Judge `isotherm advise` by real kernels: whether its recommendations hold there, and what safety costs.
 ///
 /// Whole recordings are played in real kernels at many sizes, and what these counted is stored. A recording that is not there is
 /// skipped.
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Only these kernels.
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     kernel: Vec<String>,
-    /// Play what the stores lack of these in real kernels first.
+    /// First play in real kernels the runs of these kinds that the stores lack.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     refresh: Vec<Kind>,
     /// Boots of each play [default: 1].
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Virtual machines at the same time [default: one for each processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), requires = "refresh")]
     jobs: Option<u16>,
-    /// Plays in one boot, at most. An interruption loses what is being played, no more.
+    /// Plays in one boot, at most. An interruption loses only the current batch.
     #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000), requires = "refresh")]
     batch: u16,
@@ -56,10 +56,10 @@ pub(crate) struct Args {
     /// Answers to judge [default: answers.json in the folder of the stores, if it is there].
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
-    /// Ask `isotherm advise` anew, and store its answers in answers.json in the folder of the stores.
+    /// Ask `isotherm advise` again, and store its answers in answers.json in the folder of the stores.
     #[arg(long)]
     ask: bool,
-    /// Predict stored plays anew: show what predictions hold, and by how much they must be widened.
+    /// Predict stored plays again: show which predictions hold, and by how much they must be widened.
     #[arg(long)]
     predict: bool,
     /// Write by how much predictions must be widened as the file that `isotherm advise` is built with.
@@ -261,7 +261,7 @@ fn kernels(named: &[String]) -> Result<Vec<(&'static str, &'static str)>, Fideli
     Ok(chosen.copied().collect())
 }
 
-/// The scripts of those of `listed` whose recordings exist.
+/// Scripts of the programs in `listed` whose recordings exist.
 fn programs(listed: &[&Listed], root: &Path, ui: &Ui) -> Result<Vec<Program>, CliError> {
     let bar = ui.spinner("making the scripts");
     let built: Vec<_> = listed.par_iter().map(|listed| listed.build(root)).collect();

@@ -23,11 +23,11 @@ mod sorting;
 mod trial;
 mod verbs;
 
-/// Run `isotherm monitor` inside real kernels, each way of watching over each access pattern, and compare what it finds with what was
-/// really used, page by page.
+/// Run `isotherm monitor` inside real kernels, each way of watching over each access pattern, and compare its findings with the pages that
+/// were really used.
 ///
-/// The command is built statically (`cargo xtask static`), the module for each kernel (`cargo xtask module`). All files of /proc and /sys
-/// that can be set are read before and after each run: what the command left changed is a failure.
+/// The command is built statically (`cargo xtask static`), the module for each kernel (`cargo xtask module`). All settable files of /proc
+/// and /sys are read before and after each run: a change that the command left behind is a failure.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -58,23 +58,23 @@ pub(crate) struct Args {
     /// Instead: have `isotherm advise --cgroup` watch groups, set the memory.high that it recommends, and count refaults.
     #[arg(long, conflicts_with_all = ["way", "boots"])]
     advice: bool,
-    /// Instead: have `isotherm record --cgroup` record the patterns, and compare with what was used.
+    /// Instead: have `isotherm record --cgroup` record the patterns, and compare with the pages that were used.
     #[arg(long, conflicts_with_all = ["advice", "way", "boots"])]
     record: bool,
-    /// Instead: have `isotherm record --cgroup` record the programs of traces/, and compare what `isotherm advise` recommends with what it
-    /// recommends for their recordings.
+    /// Instead: have `isotherm record --cgroup` record the programs of traces/, and compare the recommendations of `isotherm advise` with
+    /// those for the programs' own recordings.
     #[arg(long, conflicts_with_all = ["advice", "record", "way", "boots", "seconds"])]
     programs: bool,
     /// Keep the traces of --programs in this folder.
     #[arg(long, value_name = "FOLDER", requires = "programs")]
     keep: Option<PathBuf>,
-    /// Instead: run each live verb once, and see how it ends and what it leaves changed.
+    /// Instead: run each live verb once, and check how it ends and which changes it leaves behind.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "pattern", "way", "boots"])]
     verbs: bool,
-    /// Instead: have `isotherm daemon run` take the cold memory of a service, and count what is left and what comes back.
+    /// Instead: have `isotherm daemon run` take the cold memory of a service, and count the pages that are left and that come back.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern"])]
     reclaim: bool,
-    /// Instead: start `isotherm daemon run` so many times, end it at moments of chance, and see what `isotherm restore` leaves.
+    /// Instead: start `isotherm daemon run` this many times, kill it at random moments, and check what `isotherm restore` leaves changed.
     #[arg(long, value_name = "N", conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "pattern", "boots", "seconds"])]
     kills: Option<u64>,
     /// Instead: fragment memory, have `isotherm compact` and `isotherm daemon run` compact it, and ask for huge pages.
@@ -83,13 +83,13 @@ pub(crate) struct Args {
     /// Instead: play patterns under sudden pressure, with lists as they are, sorted by the kernel, and sorted by `isotherm daemon run`.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "seconds"])]
     sorting: bool,
-    /// Instead: fill memory on a slow node, and have `isotherm daemon run` bring what is used to the fast one.
+    /// Instead: fill memory on a slow node, and have `isotherm daemon run` bring the used pages to the fast one.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "sorting", "pattern", "seconds"])]
     promotion: bool,
     /// Instead: have `isotherm daemon trial` compare configurations that act.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "sorting", "promotion", "pattern", "seconds"])]
     trial: bool,
-    /// Instead: measure what scans, probes and flushes by the module take, next to what the simulated machine charges for them.
+    /// Instead: measure the time of scans, probes and flushes by the module, next to the costs that the simulated machine charges for them.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern", "way", "boots", "seconds"])]
     prices: bool,
     /// How long each is watched, in seconds of the guest.

@@ -1,5 +1,5 @@
-//! The verbs. A new one = one file here with `Args` (its help text is the struct's doc comment, its examples are
-//! `after_help`) and `run`, a `mod` line, and one line in the table.
+//! The verbs. To add a verb: a file here with `Args` (its help text is the struct's doc comment, its examples are `after_help`) and `run`,
+//! a `mod` line, and a line in the table.
 
 mod fidelity;
 mod fidelity_advice;
@@ -20,16 +20,16 @@ mod versus;
 isotherm_terminal::verbs! {
     Fidelity => fidelity,
     FidelityAdvice => fidelity_advice,
-    /// The monitor beside the DAMON of real kernels, over access patterns.
+    /// Compares the monitor with the DAMON of real kernels, over access patterns.
     #[command(after_help = fidelity_monitor::AFTER_HELP)]
     FidelityMonitor => fidelity_monitor,
-    /// LRU_SORT beside that of real kernels: faults under sudden pressure, with it and without.
+    /// Compares LRU_SORT with that of real kernels: faults under sudden pressure, with it and without.
     #[command(after_help = fidelity_sorting::AFTER_HELP)]
     FidelitySorting => fidelity_sorting,
-    /// Compaction and huge pages beside real kernels, with proactive compaction and without.
+    /// Compares compaction and huge pages with real kernels, with proactive compaction and without.
     #[command(after_help = fidelity_compaction::AFTER_HELP)]
     FidelityCompaction => fidelity_compaction,
-    /// Hint-fault promotion from a slow node beside real kernels.
+    /// Compares hint-fault promotion from a slow node with real kernels.
     #[command(after_help = fidelity_promotion::AFTER_HELP)]
     FidelityPromotion => fidelity_promotion,
     Kills => kills,

@@ -17,7 +17,7 @@ use roots::{RELEASES, Root, Spent};
 /// Measure what recording programs costs, in clean Debian systems.
 ///
 /// Each program runs natively and under the recorder, without privileges, in a root of Debian that is made once and kept in the user's
-/// cache folder. Prints Markdown: what recording costs and what was recorded.
+/// cache folder. Prints Markdown: costs of recording, and descriptions of the recordings.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// How often each program runs natively and under the recorder, in turns; figures are medians.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// Short runs of all programs, to see that everything works. Their figures are mostly those of starting a program.
+    /// Short runs of all programs, to see that everything works. Most of their time is the start of a program.
     #[arg(long)]
     small: bool,
     /// Also write everything, each run included, as JSON.
@@ -61,7 +61,7 @@ struct Row {
     is_recorded: bool,
     /// Cost of each run; the recorder included.
     runs: Vec<Spent>,
-    /// Of the last recording.
+    /// Results of the last recording.
     recorded: Option<Recorded>,
 }
 

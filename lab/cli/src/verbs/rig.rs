@@ -9,7 +9,7 @@ use isotherm_terminal::{CliError, FormatArg, Ui, render};
 
 mod play;
 
-/// Run real kernels in virtual machines: what Linux itself does, beside what the simulated machine says it would.
+/// Run real kernels in virtual machines: results of Linux itself, next to those of the simulated machine.
 ///
 /// Kernels are packages of the system's package manager, unpacked into a cache folder; nothing is installed. The virtual machine
 /// is software emulation: it needs no privileges and no particular processor, and its times mean nothing.
@@ -34,11 +34,11 @@ names the guest's program where it is not installed beside isotherm-lab.";
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// List the kernels, and which of them are at hand.
+    /// List the kernels, and whether each is at hand.
     Kernels(KernelsArgs),
-    /// Fetch a kernel if need be, boot it, and say how long that took.
+    /// Fetch a kernel if need be, boot it, and report how long that took.
     Boot(BootArgs),
-    /// Fetch kernels if need be, and look for the guest's program: what playing needs.
+    /// Fetch kernels if need be, and find the guest's program, both of which plays need.
     Ready(ReadyArgs),
     /// Play a page trace in a kernel and in the simulated machine, and lay the counters side by side.
     Play(play::Args),

@@ -14,12 +14,12 @@ use isotherm_units::{Bytes, PAGE_BYTES};
 use super::fidelity::error;
 use super::rig;
 
-/// Seconds that a play may take, on average over those of a boot.
+/// Seconds that a play may take, on average over the plays of a boot.
 const SECONDS_A_PLAY: u64 = 900;
 
-/// Play a recording in real kernels under memory limits, and tell the major faults that they count.
+/// Play a recording in real kernels under memory limits, and report the major faults that they count.
 ///
-/// Plays of one kernel share a boot. A program that is killed has no count, and a warning says why. `isotherm advise --verify` runs
+/// Plays of one kernel share a boot. A program that is killed has no count, and a warning gives the reason. `isotherm advise --verify` runs
 /// this.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// A kernel (`isotherm-lab rig kernels`), a policy (classic, mglru) and memory.max of the recorded pages; may be repeated.
     #[arg(long, value_name = "KERNEL/POLICY/SIZE", required = true)]
     play: Vec<Play>,
-    /// What the program is called in messages [default: the name of the file].
+    /// Name of the program in messages [default: the name of the file].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]

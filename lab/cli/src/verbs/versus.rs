@@ -12,15 +12,15 @@ use serde::de::DeserializeOwned;
 
 use super::rig;
 
-/// Tells what real kernels did, beside the simulated machine where that is told.
+/// Shows results of real kernels, next to those of the simulated machine where there are any.
 ///
-/// Real runs are stored; --refresh makes them anew, which needs what `isotherm-lab rig` needs.
+/// Real runs are stored; --refresh repeats them, which has the needs of `isotherm-lab rig`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run the real kernels anew instead of taking stored data.
+    /// Run the real kernels again instead of taking stored data.
     #[arg(long)]
     refresh: bool,
-    /// With --refresh, only these kernels; what a file of data has of others is kept.
+    /// With --refresh, only these kernels; a data file keeps its results of other kernels.
     #[arg(long, value_name = "KERNEL", value_delimiter = ',', requires = "refresh")]
     kernel: Vec<String>,
     /// A file of real data to compare with; with --refresh, where new data are written.
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     pub(super) format: FormatArg,
 }
 
-/// The data a table compares with: stored ones, those of a file, or new ones.
+/// Data that a table compares with: stored data, the data of a file, or new data.
 pub(super) fn with_data<B: OfKernel + Serialize + DeserializeOwned>(
     args: &Args,
     stored: fn() -> Result<Stored<B>, FidelityError>,

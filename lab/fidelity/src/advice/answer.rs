@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::FidelityError;
 use isotherm_units::PAGE_BYTES;
 
-/// Sizes at which a recommendation is judged, in percent of it.
+/// Sizes at which a recommendation is judged, in percent of the recommended size.
 pub const HOLD_PERCENT: [u64; 3] = [100, 103, 110];
-/// Range of the scan below a recommendation, in percent of it.
+/// Range of the scan below a recommendation, in percent of the recommended size.
 pub const SCAN_PERCENT: u64 = 20;
 /// Step of the scan in percent of the recommendation.
 pub const SCAN_STEP_PERCENT: u64 = 2;
@@ -35,7 +35,7 @@ pub struct Answer {
 pub struct Recommended {
     /// The configuration, for example `mglru + reclaim`.
     pub candidate: String,
-    /// Its policy, which real kernels play without schemes and tools.
+    /// Policy of the recommendation, which real kernels play without schemes and tools.
     pub policy: String,
     pub memory_bytes: u64,
     /// Most major faults that were predicted at 100, 103 and 110 % of that memory ([`HOLD_PERCENT`]).
@@ -80,7 +80,7 @@ impl Answers {
             .map_err(|source| FidelityError::Stored { place: path.display().to_string(), source })
     }
 
-    /// These answers, and those of `older` to questions that these do not answer.
+    /// These answers, and answers of `older` to questions that these do not cover.
     #[must_use]
     pub fn over(mut self, older: Self) -> Self {
         let is_same = |one: &Answer, other: &Answer| {

@@ -1,10 +1,10 @@
 //! Factors by which predictions are widened so that they contain the counts of real kernels: split conformal prediction.
 //!
-//! A prediction is an interval of a counter. Its scores for a real count are the factors by which its upper and its lower end must be
-//! moved to contain the count, as logarithms. [`OFFSET`] events are added on both sides so that small counts do not decide. The factor
-//! of an end is a high quantile of the scores of the fitting programs. Where a release has too few plays for that quantile, those of all
-//! releases count; where these are too few as well, the largest score does. Plays of one program are similar. So the result also has the
-//! number of plays of each program that the factors of all other programs contain.
+//! A prediction is an interval of a counter. The scores of a prediction for a real count are the factors by which its upper and its lower
+//! end must be moved to contain the count, as logarithms. [`OFFSET`] events are added on both sides so that small counts do not decide. The
+//! factor of an end is a high quantile of the scores of the fitting programs. If a release has too few plays for that quantile, the plays
+//! of all releases count; if these are too few as well, the largest score does. Plays of one program are similar. So the result also has
+//! the number of plays of each program that the factors of all other programs contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::matrix::METRICS;
 pub const OFFSET: u64 = 100;
 /// Share of real counts that are to lie below a widened upper end, and above a widened lower end, in thousandths.
 pub const NOMINAL_PERMILLE: u64 = 975;
-/// Share that is to lie below the upper end that speed is judged by: one side of it matters.
+/// Share of counts that should lie below the upper end, by which speed is judged: only this side matters.
 pub const ONE_SIDED_PERMILLE: u64 = 950;
 
 /// The predicted interval of a counter, both ends included.
@@ -28,7 +28,7 @@ pub struct Interval {
     pub high: u64,
 }
 
-/// Predicts a counter of a play: kernel, play, name of the metric. `None`: nothing is predicted of it.
+/// Predicts a counter of a play: kernel, play, name of the metric. `None`: there is no prediction for the play.
 pub type Predict<'a> = &'a dyn Fn(&str, &StoredPlay, &str) -> Option<Interval>;
 
 /// Factors by which predictions of a counter are widened.
@@ -47,9 +47,9 @@ pub struct Calibration {
     pub programs: u64,
     /// The factor of the upper end in millionths, at least one. `None`: a program that was predicted to come to its end did not.
     pub above_ppm: Option<u64>,
-    /// The same by [`ONE_SIDED_PERMILLE`].
+    /// The same with [`ONE_SIDED_PERMILLE`].
     pub above_95_ppm: Option<u64>,
-    /// That of the lower end, likewise.
+    /// The factor of the lower end, with the same meaning.
     pub below_ppm: Option<u64>,
     /// Plays that the factors of the other programs hold, over all programs.
     pub left_out_inside: u64,
@@ -60,9 +60,9 @@ pub struct Calibration {
 /// Factors by which the ends of a prediction must be moved to contain a count, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Of the upper end, upwards.
+    /// Score of the upper end, upwards.
     pub above: f64,
-    /// Of the lower end, downwards.
+    /// Score of the lower end, downwards.
     pub below: f64,
 }
 
@@ -73,7 +73,7 @@ impl Interval {
         Score { above: ratio(real, self.high), below: ratio(self.low, real) }
     }
 
-    /// Whether it contains a count.
+    /// Whether the range contains a count.
     pub fn holds(self, real: u64) -> bool {
         (self.low..=self.high).contains(&real)
     }
@@ -112,7 +112,7 @@ fn quantiles(scores: &[Score]) -> (Option<f64>, Option<f64>) {
 /// Scores by program.
 type Scores<'a> = BTreeMap<&'a str, Vec<Score>>;
 
-/// Fits factors for each policy, kernel and counter with a prediction. `plays` are those of the fitting set by kernel.
+/// Fits factors for each policy, kernel and counter with a prediction. `plays` are the plays of the fitting set by kernel.
 pub fn calibrate(plays: &BTreeMap<String, Vec<StoredPlay>>, predict: Predict<'_>) -> Vec<Calibration> {
     let mut calibrations = Vec::new();
     let policies: BTreeSet<&str> = plays.values().flatten().map(|play| play.key.policy.as_str()).collect();

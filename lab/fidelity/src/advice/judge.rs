@@ -103,7 +103,7 @@ pub struct HoldRate {
 }
 
 impl HoldRate {
-    /// In millionths; `None` without cases.
+    /// Share in millionths; `None` without cases.
     pub fn share_ppm(&self) -> Option<u64> {
         (self.hold * 1_000_000).checked_div(self.cases)
     }
@@ -126,7 +126,7 @@ pub fn hold(answers: &[Answer], set_of: &dyn Fn(&str) -> Option<Set>, find: Find
             let play = find(&answer.kernel, &answer.program, &recommended.policy, limit_pages);
             let real = Real::of(play.as_ref());
             let held = real.is_within(predicted);
-            // One size that fails decides, whatever is missing.
+            // A single failing size decides, even if other sizes are missing.
             holds = match (holds, held) {
                 (Some(false), _) | (_, Some(false)) => Some(false),
                 (None, _) | (_, None) => None,
@@ -169,11 +169,11 @@ pub struct Price {
     pub cases: u64,
     /// Cases in which no size of the scan is safe.
     pub unsafe_cases: u64,
-    /// Cases that were not scanned yet, or whose rule does not say how many faults are allowed.
+    /// Cases that were not scanned yet, or whose rule does not give the number of allowed faults.
     pub missing: u64,
     /// Median of the prices.
     pub median: Option<f64>,
-    /// Their 90th percentile. A case in which no size is safe counts as none.
+    /// 90th percentile of the prices. A case in which no size is safe counts as none.
     pub p90: Option<f64>,
 }
 
@@ -233,11 +233,11 @@ pub struct Judged {
     pub note: String,
     /// A row for each size of each case.
     pub hold: Vec<HoldRow>,
-    /// Of the fitting and of the held-out set.
+    /// Hold rates of the fitting and of the held-out set.
     pub hold_rates: [HoldRate; 2],
     /// A row for each case that was scanned.
     pub price: Vec<PriceRow>,
-    /// Of the fitting and of the held-out set.
+    /// Prices of the fitting and of the held-out set.
     pub prices: [Price; 2],
 }
 
@@ -275,7 +275,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// In millionths; `None` without plays.
+    /// Share in millionths; `None` without plays.
     pub fn share_ppm(&self) -> Option<u64> {
         (self.inside * 1_000_000).checked_div(self.plays)
     }

@@ -27,6 +27,6 @@ use isotherm_units::Bytes;
 /// Kernels by their names in the rig, each with its release: the name of its store, and what `--kernel` takes.
 pub const KERNELS: &[(&str, &str)] = &[("7.2", "7.2"), ("6.12", "6.12")];
 
-/// Memory of the guest, and size of its zram. Whole recordings need more than [`crate::simulate::MEMORY`]. All of it lies below
-/// 4 GiB (QEMU's q35 has no hole below 2816 MiB), so that there is one large zone, as in the comparison of counters.
+/// Memory of the guest, and size of its zram. Whole recordings need more than [`crate::simulate::MEMORY`]. All this memory lies below 4 GiB
+/// (QEMU's q35 has no hole below 2816 MiB), so that there is one large zone, as in the comparison of counters.
 pub const MEMORY: Bytes = Bytes::from_mib(2560);

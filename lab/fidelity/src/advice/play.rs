@@ -21,7 +21,7 @@ const SCRIPT_BYTES: usize = 128 << 20;
 /// Time after which a boot is given up, in addition to the time of each play.
 const BOOT_SECONDS: u64 = 300;
 
-/// How to play.
+/// Settings of the plays.
 #[derive(Clone, Copy, Debug)]
 pub struct Jobs<'a> {
     /// Release of the kernel, as in [`KERNELS`](crate::advice::KERNELS), and the kernel.
@@ -52,7 +52,7 @@ pub struct Played {
 /// Plays to be made in one boot.
 type Batch = Vec<Key>;
 
-/// Plays those of `wanted` that the store of the kernel lacks, so that each has `boots` boots, and appends to the store after each
+/// Plays the plays of `wanted` that the store of the kernel lacks, so that each has `boots` boots, and appends to the store after each
 /// boot. Plays of other scripts of the same programs are dropped. `say` is called with a line of progress at a time.
 ///
 /// A program that is killed or takes too long is stored as such, and so is a play that takes its guest down.
@@ -275,7 +275,7 @@ impl Jobs<'_> {
 /// A boot that did not finish.
 struct Cut {
     error: FidelityError,
-    /// Whether it reached user space.
+    /// Whether the kernel reached user space.
     booted: bool,
     /// The finished plays, in order.
     seen: Vec<Boot>,

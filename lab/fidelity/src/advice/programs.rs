@@ -14,9 +14,9 @@ use crate::{FidelityError, simulate};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// Its name, as in the stores.
+    /// Name of the program, as in the stores.
     pub name: String,
-    /// Its recording, relative to the folder that holds `traces`.
+    /// Recording of the program, relative to the folder that holds `traces`.
     pub path: PathBuf,
     /// Whether predictions may be calibrated on it.
     pub set: Set,
@@ -31,7 +31,7 @@ struct Raw {
 /// The list of programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
-    /// All of them, in the order of the list.
+    /// All programs, in the order of the list.
     pub listed: Vec<Listed>,
 }
 
@@ -67,7 +67,7 @@ impl Programs {
         Self::parse(text, "scenarios/fidelity/advice.toml").expect("a test reads it")
     }
 
-    /// Those called `names`, in the order of the list; all of them for an empty list.
+    /// The programs called `names`, in the order of the list; all programs for an empty list.
     ///
     /// # Errors
     /// A name that is not in the list.

@@ -47,7 +47,7 @@ impl Boot {
 pub struct StoredPlay {
     #[serde(flatten)]
     pub key: Key,
-    /// By boot; never empty.
+    /// Counts by boot; never empty.
     pub boots: Vec<Boot>,
 }
 
@@ -77,7 +77,7 @@ struct Written {
 /// The plays of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Its release in two numbers, as `--kernel` takes it.
+    /// Release of the kernel in two numbers, as `--kernel` takes it.
     pub kernel: String,
     /// `uname -r` of the guest.
     pub release: String,
@@ -123,7 +123,7 @@ impl Store {
     /// Reads a store; `place` is its path for messages.
     ///
     /// # Errors
-    /// Damaged text, or counters other than those of [`METRICS`].
+    /// Damaged text, or counters that differ from [`METRICS`].
     pub fn parse(text: &str, place: &str) -> Result<Self, FidelityError> {
         let damaged = |reason: String| FidelityError::Store { place: place.to_owned(), reason };
         if text.trim().is_empty() {
@@ -210,7 +210,7 @@ impl Store {
     /// wait for each other.
     ///
     /// # Errors
-    /// As [`load`](Self::load) and [`take`](Self::take), or the file cannot be written; then it stays unchanged.
+    /// Errors of [`load`](Self::load) and [`take`](Self::take), or the file cannot be written; then it stays unchanged.
     pub fn append(folder: &Path, newer: Self) -> Result<Self, FidelityError> {
         Self::change(folder, newer, |_| ())
     }

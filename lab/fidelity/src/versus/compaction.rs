@@ -27,14 +27,14 @@ const WAIT_MS: u64 = 10_000;
 const MEMORY_BYTES: u64 = 768 << 20;
 /// `vm.min_free_kbytes`, which huge pages would raise to a twentieth of memory.
 pub(super) const MIN_FREE_KIB: u64 = 8192;
-/// By kernel the pages that the guest's page allocator manages in the zone DMA32: `MemTotal` of a guest of this size, less the 3840
+/// By kernel: pages that the guest's page allocator manages in the zone DMA32, which is `MemTotal` of a guest of this size, less the 3840
 /// pages of the zone DMA.
 const MANAGED_PAGES: [(&str, u64); 2] = [("7.2", 182_071 - 3840), ("6.12", 183_133 - 3840)];
 const SECTION_PAGES: u64 = 512;
 /// Memory left free when the rest is filled: above the watermarks, so that filling it reclaims nothing, and small enough that the
 /// share of free memory in large blocks stays below the threshold of proactive compaction.
 pub(super) const SPARE_BYTES: u64 = 20 << 20;
-/// Huge pages asked for, as a share of those that the freed memory would make.
+/// Huge pages asked for, as a share of the huge pages that the freed memory would make.
 pub(super) const HUGE_PERCENT: u32 = 60;
 
 /// Result of one boot of one kernel, in the order of [`CASES`].
@@ -45,7 +45,7 @@ pub type RealBoot = Boot<RealRun>;
 #[serde(deny_unknown_fields)]
 pub struct RealRun {
     pub holes: Holes,
-    /// How proactive.
+    /// Proactiveness of the kernel.
     pub proactiveness: u32,
     /// Sections of 2 MiB that were filled.
     pub sections: u64,
@@ -57,7 +57,7 @@ pub struct RealRun {
     pub end: Sample,
     /// Counts of `/proc/vmstat` while the kernel was left alone; counters that stayed 0 are left out.
     pub alone: BTreeMap<String, u64>,
-    /// The same while huge pages were asked for.
+    /// The counters while huge pages were asked for.
     pub asking: BTreeMap<String, u64>,
     /// Huge pages asked for.
     pub asked: u64,
@@ -204,7 +204,7 @@ pub(super) struct Measured {
     pub(super) samples: [FreeBlocks; 3],
     /// Counts while memory was left alone; a missing one is 0.
     pub(super) alone: BTreeMap<String, u64>,
-    /// The same while huge pages were asked for.
+    /// The counters while huge pages were asked for.
     pub(super) asking: BTreeMap<String, u64>,
     pub(super) asked: u64,
     /// Median and 95th percentile of the time for one huge page; only the guest's own clock gives it.

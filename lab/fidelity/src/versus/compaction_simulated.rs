@@ -44,7 +44,7 @@ pub(super) struct Simulation {
     pub(super) sections: u64,
     /// Memory of the one zone.
     pub(super) managed_pages: u64,
-    /// Of it, taken by the kernel before anything else.
+    /// Part of the memory that the kernel takes first.
     pub(super) kernel_pages: u64,
     /// How long memory is left alone.
     pub(super) wait: Duration,

@@ -111,7 +111,7 @@ pub fn sparse_64g() -> Pattern {
     Pattern { pages: 64 << 18, parts: vec![piece(3, 2), piece(21, 8), piece(40, 32), piece(57, 4)] }
 }
 
-/// All of 1 GiB is used once a second, and an eighth of it each 10 ms.
+/// All of the 1 GiB is used once a second, and an eighth of it each 10 ms.
 pub fn hot_set_1g() -> Pattern {
     let each = Motion::Every { passes: 1 };
     let rest = Motion::Sweep { per_pass: 2294 };
@@ -135,7 +135,7 @@ pub struct LiveRun {
     pub kernel: String,
     /// Seed of our own monitor; DAMON uses the kernel's random numbers.
     pub seed: u64,
-    /// Its accuracy.
+    /// Accuracy of the monitor.
     pub scores: Scores,
     /// CPU time of command and kernel threads as a share of an emulated processor, in millionths.
     pub cpu_share_ppm: u64,

@@ -54,7 +54,7 @@ impl AdvisedWorkload {
     }
 }
 
-/// Result of one workload in two boots: one that is watched, one with the limit.
+/// Result of one workload in two boots: one boot that is watched, and one with the limit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AdvisedRun {
     pub workload: String,

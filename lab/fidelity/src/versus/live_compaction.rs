@@ -61,7 +61,7 @@ pub struct CompactRun {
     pub holes: String,
     /// When holes were made.
     pub before: Free,
-    /// When it was over.
+    /// State at the end.
     pub after: Free,
     /// Pages that moved in between, moved by the kernel or the daemon.
     pub moved: u64,

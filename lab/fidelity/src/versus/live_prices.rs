@@ -28,7 +28,7 @@ pub const PRICING: Pricing = Pricing { pages: PAGES, repeats: 5 };
 pub struct PriceRun {
     /// `uname -r`.
     pub kernel: String,
-    /// As the guest reported it.
+    /// Price as the guest reported it.
     pub price: Price,
     /// Median of its repeats, in ns of the guest, which are instructions.
     pub took_ns: u64,

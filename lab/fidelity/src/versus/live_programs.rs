@@ -35,13 +35,13 @@ struct Words {
 pub struct ProgramCase {
     /// Name in tables, and of the recording.
     pub name: &'static str,
-    /// As `traces/make` runs it.
+    /// Command as `traces/make` runs it.
     command: Words,
-    /// Its client, outside its group.
+    /// Client of the program, outside its group.
     client: Option<Words>,
     /// Files of `traces/programs` that it uses.
     files: &'static [&'static str],
-    /// Epoch, as many instructions long as those of the recording; the guest takes each for a nanosecond.
+    /// Epoch, as many instructions long as the epochs of the recording; the guest takes each instruction for a nanosecond.
     epoch: &'static str,
     /// Differences in how it is recorded, for tables; empty with defaults.
     pub variant: &'static str,
@@ -148,14 +148,14 @@ pub struct ProgramRun {
     pub program: String,
     /// `uname -r`.
     pub kernel: String,
-    /// As given to the command.
+    /// Epoch as given to the command.
     pub epoch: String,
-    /// Of the trace as it is.
+    /// Advice for the trace as it is.
     pub live: Told,
-    /// Of the same trace by the recording's clock: the same CPU time, without waiting, as the recording does not count it. The guest's
-    /// processor is slower than that of the recording, and the judgement depends on the runtime of the program.
+    /// Advice for the same trace by the recording's clock: the same CPU time, without waiting, as the recording does not count it. The
+    /// guest's processor is slower than that of the recording, and the judgement depends on the runtime of the program.
     pub by_recorded_clock: Told,
-    /// Of the emulator's recording.
+    /// Advice for the emulator's recording.
     pub recorded: Told,
     /// Ratio of recommended memory to the recording's.
     pub ratio: Option<f64>,

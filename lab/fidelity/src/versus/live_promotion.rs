@@ -29,7 +29,7 @@ pub struct PromoteWay {
     configuration: &'static str,
     /// The kernel's NUMA balancing mode at the beginning.
     balancing: u32,
-    /// With CAP_SYS_ADMIN, CAP_SYS_NICE and CAP_SYS_PTRACE alone, as in contrib/systemd.
+    /// Runs with only CAP_SYS_ADMIN, CAP_SYS_NICE and CAP_SYS_PTRACE, as in contrib/systemd.
     has_least: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct PromoteRun {
     /// Share of the pages in use that were on the fast node after 30 s and at the end, in percent.
     pub hot_after_30s_percent: f64,
     pub hot_at_end_percent: f64,
-    /// When [`WANTED_PERCENT`] of them were there first, in seconds.
+    /// Time at which [`WANTED_PERCENT`] of the pages were there first, in seconds.
     pub reached_after_s: Option<f64>,
     /// Pages that came to the fast node and are not in use, as a share of all that came, in percent.
     pub in_vain_percent: f64,
@@ -161,7 +161,7 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
     Ok(judged(way, result.kernel.clone(), tiered))
 }
 
-/// The same section in the simulated machine; `None`: it is none of `[tiering]`.
+/// The same section in the simulated machine; `None`: it is not a `[tiering]` section.
 ///
 /// # Errors
 /// The machine refuses the run.

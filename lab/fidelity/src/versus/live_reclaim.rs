@@ -48,7 +48,7 @@ const GUEST: &str = "/init";
 const LOOP_PRESSURE_PPM: u32 = 1000;
 const LOOP_INTERVAL_MS: u32 = 6000;
 
-/// All ways, the one that does nothing first.
+/// All ways; the first one does nothing.
 pub const WAYS: &[ReclaimWay] = &[
     ReclaimWay::of(
         "observe",
@@ -102,7 +102,7 @@ pub struct ReclaimRun {
     /// At the end, of the group: memory, and its part in swap.
     pub memory_bytes: u64,
     pub swapped_bytes: u64,
-    /// Share of the cold bytes that is gone, in percent: memory left above that in use counts as cold.
+    /// Share of the cold bytes that is gone, in percent: memory left above the memory in use counts as cold.
     pub cold_gone_percent: f64,
     /// When nine tenths of the evicted memory was gone, in seconds from the start of the command.
     pub gone_after_s: Option<f64>,

@@ -1,4 +1,4 @@
-//! `isotherm record --cgroup` inside real kernels: the pages recorded as used in each epoch, versus those that were used.
+//! `isotherm record --cgroup` inside real kernels: the pages recorded as used in each epoch, versus the pages that were used.
 
 use isotherm_guest::living::LiveWorkload;
 use isotherm_guest::monitoring::ARENA_PAGE;
@@ -27,7 +27,7 @@ pub struct RecordedRun {
     pub pages_recorded: f64,
     /// The true number: in each span of an epoch's length.
     pub pages_true: f64,
-    /// Of the pages that were used at all, the share that was recorded as used.
+    /// Share of the used pages that was recorded as used.
     pub recall: f64,
     /// Share of pages used among those recorded as used after the first sample.
     pub precision: f64,

@@ -62,7 +62,7 @@ pub struct TrialRun {
     pub end: String,
     /// Whole pairs of blocks.
     pub pairs: u64,
-    /// Of the metric that decides: mean under A, and the difference with its interval.
+    /// For the metric that decides: mean under A, and the difference with its interval.
     pub mean_a: Option<f64>,
     pub difference: Option<[f64; 3]>,
     pub knobs_changed: Vec<String>,

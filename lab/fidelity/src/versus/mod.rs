@@ -39,7 +39,7 @@ use std::path::Path;
 #[serde(deny_unknown_fields)]
 pub struct Stored<B> {
     pub command: String,
-    /// In the order in which they were made.
+    /// Boots, in the order in which they were made.
     pub boots: Vec<B>,
 }
 
@@ -62,7 +62,7 @@ pub struct Boot<R> {
     pub name: String,
     /// `uname -r`.
     pub release: String,
-    /// In the order of the part's cases.
+    /// Runs, in the order of the part's cases.
     pub runs: Vec<R>,
 }
 
@@ -112,7 +112,7 @@ impl Rig<'_> {
 /// Reports of the guest's runs, which should be `wanted` in number.
 ///
 /// # Errors
-/// One is missing: later ones would be taken for those of other runs.
+/// A report is missing: later ones would be taken for reports of other runs.
 fn reports<T>(
     result: &RunResult,
     wanted: usize,
@@ -155,12 +155,12 @@ pub struct Range {
 }
 
 impl Range {
-    /// Of all figures, if there are any.
+    /// Range of all figures, if there are any.
     fn of_some(figures: &[f64]) -> Option<Self> {
         (!figures.is_empty()).then(|| Self::of(figures))
     }
 
-    /// Of at least one figure.
+    /// Range of at least one figure.
     fn of(figures: &[f64]) -> Self {
         Self {
             mean: figures.iter().sum::<f64>() / figures.len().max(1) as f64,
@@ -178,7 +178,7 @@ pub struct FigureRow {
     pub kernel: String,
     /// Name of the figure.
     pub metric: &'static str,
-    /// Over simulated runs; `None` if the simulated machine has no such figure.
+    /// Range over simulated runs; `None` if the simulated machine has no such figure.
     pub simulated: Option<Range>,
     /// Over boots.
     pub real: Range,

@@ -23,7 +23,7 @@ use isotherm_rig::{Clock, Job, Machine, Report, Task};
 /// A pattern with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedPattern {
-    /// In tables and data.
+    /// Name in tables and data.
     pub name: &'static str,
     parts: &'static [(u32, u32, Motion)],
 }
@@ -60,7 +60,7 @@ pub const PATTERNS: &[NamedPattern] = &[
 ];
 
 impl NamedPattern {
-    /// As it is played.
+    /// The pattern as it is played.
     pub fn pattern(&self) -> Pattern {
         let parts = self.parts.iter().map(|&(first, pages, motion)| Part { first, pages, motion });
         Pattern { pages: PAGES, parts: parts.collect() }

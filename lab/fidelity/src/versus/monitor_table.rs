@@ -29,7 +29,7 @@ pub struct MonitorRow {
     pub simulated: Range,
     /// Over boots.
     pub real: Range,
-    /// Of precision and recall: whether our mean is at most [`BAR`] below the kernel's nearer end.
+    /// For precision and recall: whether our mean is at most [`BAR`] below the kernel's nearer end.
     pub met: Option<bool>,
 }
 
@@ -52,8 +52,7 @@ pub fn stored() -> Result<Stored<RealBoot>, FidelityError> {
     Stored::parse(include_str!("../../data/monitor.json"), Path::new("monitor.json"))
 }
 
-/// Simulates those of `patterns` that there are real runs of, with `seeds`, and compares the two. `done` is called after each simulated
-/// run.
+/// Simulates the `patterns` that have real runs, with `seeds`, and compares the two. `done` is called after each simulated run.
 ///
 /// # Errors
 /// The simulated machine refuses a run.

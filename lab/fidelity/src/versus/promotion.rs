@@ -28,7 +28,7 @@ pub(super) const RATE_MBPS: u32 = 65_536;
 /// A workload with a name, and the mode of NUMA balancing it is played in.
 #[derive(Clone, Copy, Debug)]
 pub struct TierCase {
-    /// In tables and data.
+    /// Name in tables and data.
     pub name: &'static str,
     /// `kernel.numa_balancing`: 0 off, 1 locality, 2 tiering.
     pub mode: u32,
@@ -157,10 +157,10 @@ const COUNTERS: [&str; 7] = [
     "pgdemote_direct",
 ];
 
-/// Simulates those of `cases` that there are real runs of, `passes` long, and compares the two. The simulated machine has no
-/// randomness here, so one run is enough. Besides counters `fast_pages_end`: pages of the arena on the fast node at the end, and
-/// `passes_to_90_percent`: passes until nine tenths of these were there (as far as states were taken), of those runs with any
-/// promotion. `done` is called after each simulated run.
+/// Simulates the `cases` that have real runs, `passes` long, and compares the two. The simulated machine has no randomness here, so one run
+/// is enough. In addition to counters: `fast_pages_end`, pages of the arena on the fast node at the end, and `passes_to_90_percent`, passes
+/// until nine tenths of these were there (as far as states were taken), for runs with any promotion. `done` is called after each simulated
+/// run.
 ///
 /// # Errors
 /// The simulated machine refuses a run.

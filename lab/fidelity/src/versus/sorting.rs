@@ -42,7 +42,7 @@ const PARAMETERS: &str = "/sys/module/damon_lru_sort/parameters";
 /// A workload with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct SortWorkload {
-    /// In tables and data.
+    /// Name in tables and data.
     pub name: &'static str,
     parts: &'static [(u32, u32, Motion)],
 }
@@ -144,7 +144,7 @@ pub struct Counts {
     pub hot_bytes: u64,
     /// Bytes that it treated as cold.
     pub cold_bytes: u64,
-    /// From the first pass to the end of the last.
+    /// Time from the first pass to the end of the last.
     pub took_us: u64,
 }
 
@@ -213,7 +213,7 @@ pub fn simulated(workload: &SortWorkload, is_sorted: bool, passes: u64, seed: u6
     simulated_with(workload, is_sorted.then(|| setup().config), passes, seed)
 }
 
-/// The same with a monitor whose schemes sort lists, of physical memory or of the process.
+/// The same with a monitor whose schemes sort lists, over physical memory or the process.
 ///
 /// # Errors
 /// As [`simulated`].

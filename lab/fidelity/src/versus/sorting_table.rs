@@ -9,7 +9,7 @@ use std::path::Path;
 /// Seeds of our runs: as many as there are boots.
 pub const SEEDS: RangeInclusive<u64> = 1..=5;
 
-/// Without and with sorted lists.
+/// Counts without and with sorted lists.
 type Pair = [Counts; 2];
 
 type Figure = (&'static str, fn(&Pair) -> Option<f64>);

@@ -11,7 +11,7 @@ use super::merged_files::Joined;
 use crate::error::CliError;
 use crate::live::private_file;
 
-/// Of the text of a configuration.
+/// Dialect of a configuration's text.
 pub(crate) const DIALECT: Dialect = Dialect { other_names: OTHER_NAMES, patches: None };
 
 /// Default path.
@@ -24,12 +24,12 @@ const BYTES_MAX: u64 = 1 << 20;
 /// For `#[command(flatten)]`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Configuration {
-    /// The live configuration. Files `*.toml` of the folder `conf.d` beside it are read after it, in the order of their names.
+    /// The live configuration. Files `*.toml` of the folder `conf.d` in the same folder are read after it, in the order of their names.
     #[arg(value_name = "CONFIG", default_value = CONFIG)]
     pub(crate) file: PathBuf,
 }
 
-/// The files of a configuration: the given one, and those of `conf.d` next to it, sorted by name.
+/// The files of a configuration: the given file, and the files of `conf.d` next to it, sorted by name.
 pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut files = vec![path.to_owned()];
     let folder = path.parent().unwrap_or(Path::new(".")).join("conf.d");

@@ -68,7 +68,7 @@ impl Lock {
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     pid: i32,
-    /// In clock ticks since boot: another process with the same PID started at another time.
+    /// Start time in clock ticks since boot: another process with the same PID started at another time.
     start: u64,
 }
 
@@ -176,7 +176,7 @@ impl Running {
         self.holder.pid
     }
 
-    /// Whether it still holds the lock.
+    /// Whether that process still holds the lock.
     pub(crate) fn is_at_work(&self) -> bool {
         if self.file.try_lock_shared().is_err() {
             return true;

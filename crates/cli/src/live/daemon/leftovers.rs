@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::live::MachineKnobs;
 use crate::ui::Ui;
 
-/// Restores what an earlier daemon left changed. Settings of `isotherm apply` stay.
+/// Restores the changes that an earlier daemon left behind. Settings of `isotherm apply` stay.
 pub(crate) fn take_back(hands: &mut MachineKnobs, ui: &Ui) -> Result<(), CliError> {
     let Restored { changes, not_noted } = hands.restore_where(Open::is_of_daemon);
     if let Some(why) = not_noted {

@@ -1,4 +1,4 @@
-//! What the loop needs of this machine in addition to memory, and its clock.
+//! What the control loop needs of this machine in addition to memory, and the machine's clock.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,8 +26,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) dry_run: bool,
     /// Checksum of the current configuration.
     pub(crate) in_force: InForce,
-    /// Processes that are targets by PID, with their descendants. An ended one stays, so that a process with a reused PID is not
-    /// mistaken for it.
+    /// Processes that are targets by PID, with their descendants. An ended process stays in the map, so that a process with a reused PID is
+    /// not mistaken for it.
     pub(crate) families: BTreeMap<u32, Option<Family>>,
 }
 

@@ -44,7 +44,7 @@ pub(super) enum Record {
     Regions(Box<RegionStore>),
 }
 
-/// The record at `path`; `None`: a page trace, or something whose fault the reader of page traces tells best.
+/// The record at `path`; `None` for a page trace, and for any file whose fault the reader of page traces reports best.
 pub(super) fn find(path: &Path) -> Result<Option<Record>, CliError> {
     if !matches!(TraceReader::open(path), Err(TraceError::WrongFormat { .. })) {
         return Ok(None);
@@ -59,7 +59,7 @@ pub(super) fn find(path: &Path) -> Result<Option<Record>, CliError> {
     }
 }
 
-/// Watches a group, then advises on what was seen.
+/// Watches a group, then advises on the samples.
 pub(super) fn run_live(path: &str, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut options = args.purpose.budget().options()?;
     if options.length.is_none() {
@@ -81,7 +81,7 @@ pub(super) fn run_live(path: &str, args: &Args, ui: &Ui) -> Result<ExitCode, Cli
     run(Record::Group(Box::new(GroupReader::open(&file)?)), args, ui)
 }
 
-/// As long as it takes to tell of memory that is used once in some minutes.
+/// Long enough to see memory that is used once in several minutes.
 const DEFAULT_LENGTH: Duration = Duration::from_secs(600);
 
 pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
@@ -138,7 +138,7 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
     Ok(ExitCode::SUCCESS)
 }
 
-/// The device's kind: costs are known of those only.
+/// Kind of the device: costs are known only of these kinds.
 fn kind(device: &DeviceConfig, flag: &str) -> Result<DeviceKind, CliError> {
     device.kind().ok_or_else(|| {
         CliError::usage(format!("{flag}: for records a device by name is needed: ram, zram, nvme, ssd, disk, none"))

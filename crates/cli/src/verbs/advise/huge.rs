@@ -55,7 +55,7 @@ fn print(program: &str, peak: Bytes, huge: &HugePages, ui: &Ui) -> Result<(), Cl
     Ok(())
 }
 
-/// What to type on a live system; nothing where no memory is worth it.
+/// Commands to type on a live system; empty if no memory is worth it.
 fn steps(huge: &HugePages) -> Vec<String> {
     if huge.dense().is_none() {
         return Vec::new();

@@ -17,7 +17,7 @@ pub(super) fn kind_of(name: &str) -> Result<MemoryKind, String> {
     MemoryKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(unknown)
 }
 
-/// What it was asked about, in a line.
+/// The question that was asked, in one line.
 pub(super) fn heading(advice: &TierAdvice) -> String {
     format!(
         "{}: peak memory {}, of which {} ({}) fit on the fast tier, the rest on {}; {} with all memory fast",
@@ -119,7 +119,7 @@ fn is_recommended(advice: &TierAdvice, row: &TierRow) -> bool {
     advice.recommendation.as_ref().is_some_and(|best| best.policy == row.policy)
 }
 
-/// Why a row is special, in a word or two.
+/// A word or two on why a row is special.
 fn note(advice: &TierAdvice, row: &TierRow) -> &'static str {
     match row {
         row if row.unfinished > 0 => "did not finish",
@@ -151,7 +151,7 @@ pub(super) fn verdict(advice: &TierAdvice) -> String {
     }
 }
 
-/// What else the figures show.
+/// Further facts that the figures show.
 pub(super) fn further(advice: &TierAdvice) -> Vec<String> {
     let other = advice.recommendation.as_ref().and_then(|best| best.not_in_linux.as_ref());
     let say = |ratio: &TierRatio| {

@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::lab::Lab;
 use crate::ui::Ui;
 
-/// Finds the lab, and has it look for what it needs itself: told before anything is replayed.
+/// Finds the lab, and has it check that it has everything it needs, so that an error is reported before anything is replayed.
 pub(super) fn ready(releases: &[KernelRelease], ui: &Ui) -> Result<Lab, CliError> {
     let lab = Lab::find("--verify plays on real kernels")?;
     let names = releases.iter().map(|release| release.name());
@@ -34,11 +34,11 @@ pub(super) struct Verified {
     predicted: Interval,
     /// Major faults that the real kernel counted; absent when the program was killed.
     real: Option<u64>,
-    /// Whether they are at most what was predicted.
+    /// Whether the measured faults are at most the predicted ones.
     holds: bool,
 }
 
-/// What the lab prints of the plays, in their order.
+/// Results that the lab prints, in the order of the plays.
 #[derive(Deserialize)]
 struct Played {
     rows: Vec<PlayedRow>,

@@ -41,7 +41,7 @@ struct Sections {
     tiering: Option<TieringConfig>,
 }
 
-/// A `[[monitors]]` table whose preset is written with what differs from the kernel's values only.
+/// A `[[monitors]]` table whose preset is written with only the values that differ from the kernel's.
 #[derive(Debug, Serialize)]
 struct Monitors {
     name: String,
@@ -53,7 +53,7 @@ struct Monitors {
     config: Option<MonitorConfig>,
 }
 
-/// Whether something of the scenario is a section of a live configuration.
+/// Whether a part of the scenario is a section of a live configuration.
 pub(super) fn has_sections(scenario: &Scenario) -> bool {
     !section_names(scenario).is_empty()
 }
@@ -113,7 +113,7 @@ pub(super) fn ages(scenario: &Scenario) -> Vec<(String, &'static str, Duration)>
 /// The text of the file, and how many sections it has. It is read back and checked as `isotherm daemon check` does.
 ///
 /// # Errors
-/// What no live machine does, by its key.
+/// Settings that no live machine has, by key.
 pub(super) fn text(
     scenario: &Scenario,
     place: &str,
@@ -202,7 +202,7 @@ fn monitors(spec: &MonitorSpec, place: &str, target: &str, enable: bool) -> Resu
     Ok(Monitors { name: spec.name.clone(), enable, targets: vec![target.to_owned()], preset, config })
 }
 
-/// Writes the file whole or not at all. A file that somebody else made is not replaced.
+/// Writes the file whole or not at all. A file that was not made by this verb is not replaced.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let failed =
         |error: std::io::Error| CliError::failed(error).while_doing(format!("cannot write {}", path.display()));

@@ -13,10 +13,10 @@ use super::{Args, Write, daemon_config};
 use crate::error::CliError;
 use crate::live::daemon::{InForce, Machine};
 
-/// A module treats memory of the whole machine. Ages below this were fitted to a short recording and would evict what is in use.
+/// A module treats memory of the whole machine. Ages below this were fitted to a short recording and would evict memory that is in use.
 const AGE_MIN: Duration = Duration::from_secs(10);
 
-/// The module that does all that the scenario's monitors say, if there is one.
+/// The module that does all the work of the scenario's monitors, if there is one.
 pub(super) fn of(scenario: &Scenario, args: &Args) -> Option<ModuleOnce> {
     let [spec]: &[MonitorSpec] = scenario.monitors.as_slice() else { return None };
     let preset = spec.preset()?;
@@ -75,7 +75,7 @@ pub(super) fn begins(module: &mut ModuleOnce, root: &Root) -> Result<(), CliErro
         .map_err(|why| CliError::host_cannot(format!("{why}; `isotherm restore` takes back what was written")))
 }
 
-/// Asks this machine as the daemon does.
+/// Asks this machine in the same way as the daemon.
 fn look<T>(root: &Root, ask: impl FnOnce(&mut Machine<'_>) -> T) -> Result<T, CliError> {
     let clock = Stopwatch::start().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let mut machine = Machine {

@@ -15,9 +15,9 @@ use crate::verbs::selection::WindowArgs;
 
 /// Keep a window of time.
 ///
-/// Of a page trace the window is one of trace time, as reports show it, with its end left out. Mappings that stand when it begins
-/// are mapped at the start of the cut, threads that live then exist from the start, and a sleep that crosses an end keeps the
-/// part inside. CPU times count from the begin. Of a region record, whole snapshots are kept, by their end, with their times.
+/// For a page trace the window is in trace time, as reports show it; its end is exclusive. Mappings that stand when it begins are mapped at
+/// the start of the cut, threads that live then exist from the start, and a sleep that crosses an end keeps the part inside. CPU times
+/// count from the begin. For a region record, whole snapshots are kept with their times; the end of a snapshot decides.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

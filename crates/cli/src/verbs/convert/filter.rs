@@ -13,9 +13,9 @@ use crate::verbs::region_files::{self, IntervalArgs};
 
 /// Keep accesses by thread, process, address or mapping.
 ///
-/// An access is kept if every kind of flag that is given keeps it. Rows are dropped, time is not: threads have the CPU time that they
-/// had. With --process or --thread, processes are dropped that have nothing to keep and started nothing that is kept.
-/// Of a region record, targets are kept and regions are cut to the ranges.
+/// An access is kept if every kind of flag that is given keeps it. Rows are dropped, time is not: threads have the CPU time that they had.
+/// With --process or --thread, processes are dropped that have no kept rows and started no kept process. For a region record, targets are
+/// kept and regions are cut to the ranges.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     write_trace(reader, &selection, output, ui)
 }
 
-/// Writes the part of a page trace, and says what it is.
+/// Writes the selected part of a page trace, and returns a description of it.
 pub(in crate::verbs) fn write_trace(
     reader: TraceReader,
     selection: &Selection,
@@ -116,7 +116,7 @@ pub(in crate::verbs) fn write_trace(
     Ok(())
 }
 
-/// Writes the part of a region record, and says what it is.
+/// Writes the selected part of a region record, and returns a description of it.
 pub(super) fn write_record(
     mut store: RegionStore,
     selection: &RecordSelection,

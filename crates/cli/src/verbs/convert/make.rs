@@ -12,7 +12,7 @@ use crate::ui::Ui;
 /// Make a page trace of a program that never ran, of any length and size.
 ///
 /// For measuring: a service that fills its memory, then answers requests whose pages are drawn by a Zipf distribution that drifts over
-/// memory, with a scan now and then. Equal options give equal files. What it says of real programs: nothing.
+/// memory, with a scan now and then. Equal options give equal files. It says nothing about real programs.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

@@ -11,8 +11,8 @@ use crate::ui::Ui;
 
 /// Keep a part of the memory, packed together: a small trace that stands for a large one.
 ///
-/// Of N groups of pages (256 KiB each) one is kept, evenly over all memory and all files. A replay on a machine with `sample = N`
-/// counts each page for N. `isotherm advise --sample` does both.
+/// One of N groups of pages (256 KiB each) is kept, evenly over all memory and all files. A replay on a machine with `sample = N` counts
+/// each page for N. `isotherm advise --sample` does both.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

@@ -11,14 +11,14 @@ use crate::live::daemon::AUDIT;
 use crate::ui::Ui;
 use crate::verbs::explain::live;
 
-/// Say what each section of the daemon did, what was refused, what was left alone, and why nothing happened, by its audit.
+/// Report from the audit what each section of the daemon did, what was refused, what was left alone, and why nothing happened.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The audit.
     #[arg(long, value_name = "FILE", default_value = AUDIT)]
     audit: PathBuf,
-    /// Only what happened within this time before now.
+    /// Only events of the last DURATION.
     #[arg(long, value_name = "TIME")]
     since: Option<Duration>,
     /// Only this section, such as generations.cold.

@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::format::Format;
 use crate::ui::Ui;
 
-/// Words, and the decisions of each group. Of equal holds in a row only the first is shown.
+/// Words, and the decisions of each group. Of several equal holds in a row only the first is shown.
 pub(super) fn print(limits: &[LimitsOutcome], ui: &Ui) -> Result<(), CliError> {
     for group in limits {
         ui.print(format_args!("\n{}\n", group.words.join("\n")))?;

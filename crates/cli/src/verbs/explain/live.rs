@@ -16,15 +16,15 @@ use crate::error::CliError;
 use crate::format::Format;
 use crate::ui::Ui;
 
-/// A longer line is none of ours.
+/// A longer line is not from isotherm.
 const LINE_MAX: usize = 1 << 20;
 /// Reasons of one kind that are shown.
 const REASONS_MAX: usize = 5;
 
-/// How often something was so, and why.
+/// Number of times, by reason.
 type Reasons = BTreeMap<String, u64>;
 
-/// What one section did.
+/// Actions of one section.
 #[derive(Debug, Default, Serialize)]
 struct Told {
     engine: String,
@@ -58,16 +58,16 @@ impl Told {
     }
 }
 
-/// What all of it did.
+/// Actions of all sections.
 #[derive(Debug, Default, Serialize)]
 struct Explained {
     from: Option<String>,
     to: Option<String>,
     lines: u64,
-    /// Lines that are none of the audit's.
+    /// Lines that are not audit lines.
     strange: u64,
     starts: u64,
-    /// Seconds in which nothing could act, by reason.
+    /// Seconds in which no section could act, by reason.
     paused_s: BTreeMap<String, u64>,
     /// Seconds in which sections did not act on a group, or on the machine, because its tasks waited for memory.
     stalled_s: BTreeMap<String, u64>,
@@ -157,7 +157,7 @@ fn read(path: &Path, since: Option<Duration>) -> Result<Explained, CliError> {
 }
 
 impl Explained {
-    /// What is reported of a section. Sections of limits name their group after a blank.
+    /// The report on one section. Sections of limits name their group after a blank.
     fn of(&mut self, section: &str) -> &mut Told {
         self.sections.entry(section.split(' ').next().unwrap_or_default().to_owned()).or_default()
     }

@@ -44,7 +44,7 @@ pub(super) fn of(monitor: &str, report: &SchemeReport, targets: &[(String, Optio
     places
 }
 
-/// For people: what was most at each place, and how much of it that was.
+/// For people: the most frequent result at each place, and its share.
 pub(super) fn shown<'a>(places: impl Iterator<Item = &'a Place>) -> Table {
     let columns = vec![
         Column::text("target"),

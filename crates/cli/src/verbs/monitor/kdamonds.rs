@@ -9,7 +9,7 @@ use super::settings::Settings;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Reads the first context of the first kernel thread; what it does not take over is warned of.
+/// Reads the first context of the first kernel thread; warns of each setting that it does not take over.
 pub(super) fn read(path: &Path, ui: &Ui) -> Result<Settings, CliError> {
     let (kdamonds, warnings) = read_kdamonds(path).map_err(|error| match error {
         error @ isotherm_trace::TraceError::Io { .. } => CliError::from(error),
@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path, ui: &Ui) -> Result<Settings, CliError> {
     Ok(Settings { config, ranges })
 }
 
-/// What of a context has no meaning for a replay.
+/// Settings of a context that have no meaning for a replay.
 fn left_out(context: &Context) -> Vec<&'static str> {
     let parts = [
         (

@@ -45,7 +45,7 @@ pub(crate) struct LiveArgs {
     /// Where findings come from.
     #[arg(id = "live-source", long = "source", value_enum, value_name = "SOURCE", default_value = "auto")]
     source: SourceName,
-    /// Where only DAMON_STAT uses DAMON, switch it off meanwhile, and on again afterwards.
+    /// If only DAMON_STAT uses DAMON, switch it off during the run, and on again afterwards.
     #[arg(long)]
     take_damon_stat: bool,
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl LiveArgs {
         isotherm_linux::damon::Options { takes_damon_stat: self.take_damon_stat }
     }
 
-    /// Whether something live is to be watched.
+    /// Whether a running process or machine is to be watched.
     pub(crate) fn is_given(&self) -> bool {
         self.target.is_given() || !self.command.is_empty()
     }
@@ -69,7 +69,7 @@ impl LiveArgs {
 /// The source whose regions are mappings.
 const CLEAR_REFS: &str = "clear-refs";
 
-/// What came of it, for tables.
+/// Results of watching, for tables.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     source: &'static str,
@@ -78,7 +78,7 @@ struct Summary {
     snapshots: u64,
     targets: u64,
     regions_mean: f64,
-    /// In the last aggregations of all targets that are left.
+    /// Of the last aggregations of all targets that are left, together.
     watched_bytes: u64,
     used_bytes: u64,
     cpu_ns: u64,
@@ -158,9 +158,9 @@ mod sources;
 /// A source that was chosen.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
-    /// As on the command line.
+    /// Name of the source as on the command line.
     name: &'static str,
-    /// What it is, for people.
+    /// Description of the source, for people.
     words: &'static str,
 }
 
@@ -306,14 +306,14 @@ fn paced(stretch: u32, refusal: Option<String>, options: WatchOptions) -> String
     }
 }
 
-/// What is known just now, for a line and the summary.
+/// The present state, for the progress line and the summary.
 #[derive(Debug, Default)]
 struct Shown {
     targets: u64,
     /// Counts of regions are percentages of their memory.
     counts_are_shares: bool,
     last: std::collections::BTreeMap<u32, (u64, u64)>,
-    /// Of all targets together, when one was looked at last.
+    /// Used and all bytes of all targets together, at the last sample.
     sums: (u64, u64),
 }
 

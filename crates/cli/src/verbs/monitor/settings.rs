@@ -15,7 +15,7 @@ use super::kdamonds;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// For `#[command(flatten)]` in verbs that monitor. Flags count more than the configuration.
+/// Flattened into the arguments of verbs that monitor. Flags count more than the configuration.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "How to monitor")]
 pub(crate) struct SettingArgs {
@@ -26,7 +26,7 @@ pub(crate) struct SettingArgs {
     /// [default: vaddr].
     #[arg(long, value_enum, value_name = "OPS")]
     ops: Option<Ops>,
-    /// Where to look, for fvaddr and paddr, and at the start for vaddr: START-END, comma-separated, 0x… or decimal.
+    /// Addresses to monitor, for fvaddr and paddr, and at the start for vaddr: START-END, comma-separated, 0x… or decimal.
     #[arg(long, value_name = "RANGES", value_delimiter = ',', alias = "regions", value_parser = parse_range)]
     ranges: Vec<RangeSpec>,
     /// Time from clearing an accessed bit to testing it [default: 5ms].
@@ -35,7 +35,7 @@ pub(crate) struct SettingArgs {
     /// Time over which positive samples are counted [default: 100ms].
     #[arg(long, value_name = "TIME", aliases = ["aggr_us", "aggr-interval", "aggr_interval"])]
     aggr: Option<Duration>,
-    /// Time between two looks at the mappings [default: 1s, as damo; of traces, which are short: an aggregation].
+    /// Time between two reads of the mappings [default: 1s, as damo; of traces, which are short: an aggregation].
     #[arg(long, value_name = "TIME", aliases = ["updr", "update_us", "ops-update-interval", "ops_update_interval"])]
     update: Option<Duration>,
     /// Fewest regions [default: 10].
@@ -55,12 +55,12 @@ pub(crate) struct SettingArgs {
     #[arg(long, num_args = 2, value_names = ["MIN", "MAX"], hide = true,
           alias = "monitoring_nr_regions_range", conflicts_with_all = ["min_regions", "max_regions"])]
     monitoring_nr_regions_range: Option<Vec<u32>>,
-    /// Tune the intervals to find this share of all possible accesses, each so many aggregations, between two sampling
+    /// Tune the intervals to find this share of all possible accesses over the given number of aggregations, between two sampling
     /// intervals.
     #[arg(long, num_args = 4, value_names = ["SHARE", "AGGRS", "MIN", "MAX"],
           aliases = ["monitoring-intervals-goal", "monitoring_intervals_goal"])]
     intervals_goal: Option<Vec<String>>,
-    /// At which level of the page table regions are looked at [default: leaf].
+    /// Level of the page table at which regions are sampled [default: leaf].
     #[arg(long, value_name = "STRATEGY", value_parser = PossibleValuesParser::new(STRATEGIES.iter().map(|entry| entry.name)))]
     strategy: Option<String>,
     /// How the samples of an aggregation lie in time [default: spread].
@@ -69,7 +69,7 @@ pub(crate) struct SettingArgs {
     /// When cached translations are dropped, so that upper bits are set again [default: none].
     #[arg(long, value_enum, value_name = "WHEN")]
     flush: Option<FlushChoice>,
-    /// Whose behaviour to follow where kernels differ [default: 7.2].
+    /// Release whose behaviour to follow where kernels differ [default: 7.2].
     #[arg(long, value_enum, value_name = "KERNEL")]
     baseline: Option<BaselineChoice>,
 }
@@ -85,9 +85,9 @@ enum Ops {
 /// `--sampling`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SamplingChoice {
-    /// One address a region and sample.
+    /// One address per region and sample.
     Spread,
-    /// As many addresses a region as samples, cleared at the beginning, tested at the end.
+    /// As many addresses per region as samples, cleared at the beginning, tested at the end.
     Batch,
 }
 
@@ -98,7 +98,7 @@ enum FlushChoice {
     None,
     /// At each sample.
     Batched,
-    /// From the time a contradiction is seen to the end of the next aggregation.
+    /// From the time at which a contradiction is seen to the end of the next aggregation.
     Adaptive,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// What the flags start from: damo's defaults, which are the kernel's but for a look at the mappings each second.
+    /// Defaults of the flags: damo's defaults, which are the kernel's except that the mappings are read each second.
     fn usual() -> Self {
         let attributes = Attributes { ops_update_interval: Duration::from_secs(1), ..Attributes::default() };
         Self { config: MonitorConfig { attributes, ..MonitorConfig::default() }, ranges: Vec::new() }
@@ -129,7 +129,7 @@ impl Settings {
 }
 
 impl SettingArgs {
-    /// Whether anything was said about how to monitor.
+    /// Whether a setting of the monitor was given.
     pub(crate) fn is_given(&self) -> bool {
         let strings = [&self.strategy].into_iter().any(Option::is_some);
         let choices = [self.ops.is_some(), self.sampling.is_some(), self.flush.is_some(), self.baseline.is_some()];
@@ -147,7 +147,7 @@ impl SettingArgs {
             || several
     }
 
-    /// Whether the user leaves it to us when to look at mappings.
+    /// Whether the user leaves it to us when to read the mappings.
     pub(super) fn leaves_update_open(&self) -> bool {
         self.update.is_none() && self.config.is_none() && self.monitoring_intervals.is_none()
     }

@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 use crate::verbs::simulate;
 
-/// For `#[command(flatten)]` in verbs that monitor.
+/// Flattened into the arguments of verbs that monitor.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SourceArgs {
     /// A page trace (see `isotherm record` and `isotherm convert import`), a scenario file or the name of a bundled scenario
@@ -26,8 +26,8 @@ pub(crate) struct SourceArgs {
     /// Traces: number of the process, from 0 [default: the one with most accesses].
     #[arg(long, value_name = "N")]
     process: Option<usize>,
-    /// Traces: the machine has TLBs and paging-structure caches, which keep bits of upper levels clear. With --flush it has
-    /// them in any case.
+    /// Traces: the machine has TLBs and paging-structure caches, which keep bits of upper levels clear. With --flush the caches are
+    /// simulated in any case.
     #[arg(long)]
     translation_caches: bool,
     /// Scenarios: which variant [default: the first].
@@ -45,7 +45,7 @@ pub(crate) struct SourceArgs {
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) watch: Watch,
-    /// What a trace says about itself.
+    /// Metadata of a trace.
     pub(crate) trace: Option<TraceMeta>,
     /// For titles.
     pub(crate) name: String,
@@ -68,7 +68,7 @@ impl SourceArgs {
         }
     }
 
-    /// Refuses what is for replays when something else is watched.
+    /// Refuses options of replays when a running process is watched.
     pub(super) fn refuse_given(&self, other: &str) -> Result<(), CliError> {
         let given = [
             (self.source.is_some(), "a trace or a scenario"),
@@ -155,7 +155,7 @@ impl SourceArgs {
     }
 }
 
-/// Whether `source` is a scenario, by its name; anything else is a trace.
+/// Whether `source` is a scenario, by its name; all other sources are traces.
 pub(crate) fn is_scenario(source: &str) -> bool {
     BUNDLED.iter().any(|bundled| bundled.name == source)
         || Path::new(source).extension().is_some_and(|extension| extension == "toml")

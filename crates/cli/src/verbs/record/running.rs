@@ -16,7 +16,7 @@ use crate::ui::Ui;
 
 /// Short against the seconds over which reclaim acts; the bits of a GiB are scanned in some 10 ms.
 const DEFAULT_EPOCH: Duration = Duration::from_ms(100);
-/// Longer ones tell next to nothing; shorter ones cost more than they can tell.
+/// Longer epochs show next to nothing; shorter ones cost more than they can show.
 const EPOCHS: (Duration, Duration) = (Duration::from_ms(10), Duration::from_secs(60));
 
 /// For `#[command(flatten)]`.
@@ -29,8 +29,8 @@ pub(super) struct RunningArgs {
     /// Record all processes of a control group (version 2): its path as in /proc/PID/cgroup.
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
-    /// Have the kernel mark only the page that was used at a fault in a file, not up to 16 around it, on the whole machine
-    /// meanwhile: needed for programs that read mapped files at random. What it was stands in the journal and is put back.
+    /// Have the kernel mark only the page that was used at a fault in a file, not up to 16 around it. This applies to the whole machine
+    /// during the recording, and is needed for programs that read mapped files at random. The old value is in the journal and is restored.
     #[arg(long)]
     no_fault_around: bool,
     /// The journal of changes, for --no-fault-around.

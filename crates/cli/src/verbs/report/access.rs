@@ -22,7 +22,7 @@ pub(super) struct Args {
     /// Order of the regions.
     #[arg(long, value_enum, value_name = "KEY", default_value_t)]
     sort: Sort,
-    /// The other way round.
+    /// Reverse the order.
     #[arg(long)]
     reverse: bool,
     /// Regions of each snapshot at most [default: all].

@@ -6,18 +6,17 @@ use isotherm_units::Duration;
 use super::input::InputArgs;
 use crate::error::CliError;
 
-/// For `#[command(flatten)]` in views of one moment.
+/// Flattened into the arguments of views of one moment.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Region records")]
 pub(super) struct AtArg {
-    /// Which snapshot: the last, the one that was current at a time from the record's first moment, or all of them
-    /// [default: last].
+    /// The snapshot to show: the last, the one that was current at a time after the record's first moment, or all of them [default: last].
     #[arg(long, value_name = "TIME|last|all", value_parser = parse)]
     at: Option<At>,
 }
 
 impl AtArg {
-    /// What was asked for.
+    /// The requested moment.
     pub(super) fn at(&self) -> At {
         self.at.unwrap_or_default()
     }

@@ -24,8 +24,7 @@ use crate::ui::Ui;
 /// Of region records, heatmaps of both stand side by side: the same addresses, the same times, one scale of colours. Records of different
 /// targets are compared with a warning; records of physical and of virtual addresses have no heatmaps in common.
 ///
-/// Times count from the beginning of each file. A region record and a page trace cannot be compared: one tells regions, the other
-/// pages.
+/// Times count from the beginning of each file. A region record and a page trace cannot be compared: one holds regions, the other pages.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -15,19 +15,18 @@ use crate::error::CliError;
 use crate::format::FormatArg;
 use crate::ui::Ui;
 
-/// Say how far free memory is scattered: the kernel's indices, from /proc/buddyinfo or /proc/pagetypeinfo.
+/// Show how far free memory is scattered: the kernel's indices, from /proc/buddyinfo or /proc/pagetypeinfo.
 ///
-/// For each zone and order: extfrag, percent of free memory in blocks that are too small (the kernel's fragmentation score);
-/// the unusable index, the same in per mille; and the fragmentation index, towards 0 where an allocation would fail for lack of
-/// memory, towards 1000 for fragmentation, -1000 where it would not fail. What they mean: docs/mechanism/compaction.md#fragmentation.
+/// For each zone and order: extfrag, percent of free memory in blocks that are too small (the kernel's fragmentation score); the unusable
+/// index, the same in per mille; and the fragmentation index, towards 0 where an allocation would fail for lack of memory, towards 1000 for
+/// fragmentation, -1000 where it would not fail. Meaning of the figures: docs/mechanism/compaction.md#fragmentation.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The text of /proc/buddyinfo or /proc/pagetypeinfo (root only; then movable memory is told apart); `-` reads standard
-    /// input.
+    /// Text of /proc/buddyinfo or /proc/pagetypeinfo (root only; it also counts movable memory separately); `-` reads standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The text of /proc/zoneinfo of the same machine: weighs the zones, so that the node's score can be told.
+    /// Text of /proc/zoneinfo of the same machine: it gives the weights of the zones, which the score of a node needs.
     #[arg(long, value_name = "FILE")]
     zoneinfo: Option<PathBuf>,
     /// The order of the summary: 9 is a huge page of 2 MiB in pages of 4 KiB.
@@ -71,7 +70,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     outcome.put_out_tables(args.html.as_deref(), args.format.format, ui)
 }
 
-/// The kernel's files are a few KiB; what is larger than this is something else.
+/// The kernel's files are a few KiB; a larger file is not one of them.
 const LARGEST: u64 = 16 << 20;
 
 fn read(path: &Path) -> Result<String, CliError> {
@@ -94,7 +93,7 @@ fn read(path: &Path) -> Result<String, CliError> {
 /// The whole result, as JSON has it.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// Of the summary.
+    /// Order that the summary is about.
     order: u32,
     nodes: Vec<NodeRow>,
     zones: Vec<ZoneRow>,
@@ -120,9 +119,9 @@ struct ZoneRow {
     weighted_score: Option<u32>,
     /// Page blocks of type Movable, and in them free pages that are scattered.
     movable_blocks: Option<u64>,
-    /// Blocks of the huge order that compaction may free, guessed from types alone.
+    /// Blocks of the huge order that compaction may free, estimated from page types only.
     estimated_yield: Option<u64>,
-    /// The kernel stopped counting: there is more free than this says.
+    /// The kernel stopped counting: the true number of free blocks is higher.
     is_at_least: bool,
     orders: Vec<OrderRow>,
 }
@@ -132,7 +131,7 @@ struct OrderRow {
     order: u32,
     /// Free blocks of this very order.
     free_blocks: u64,
-    /// Of this order or to be had by splitting larger ones.
+    /// Blocks of this order, together with those that splitting larger blocks would give.
     available_blocks: u64,
     extfrag_percent: u32,
     unusable_permille: u32,

@@ -19,12 +19,12 @@ use crate::ui::Ui;
 use crate::verbs::monitor::source::{is_scenario, replay_of};
 use crate::verbs::simulate;
 
-/// Show the generations of the Multi-Gen LRU over time, and the working set that they tell of beside the truth.
+/// Show the generations of the Multi-Gen LRU over time, and the working set estimated from them next to the true one.
 ///
-/// A page trace is replayed on a machine of its own under `mglru`, where a daemon makes a generation each interval and reads
-/// their sizes, as one does on Linux with `lru_gen`; of a scenario one variant with one workload is played, with the
-/// `[[generations]]` that it has. Truth are the pages that were used in the same window, page by page: nobody on a real machine
-/// can know it. What can be told, and how right it is: docs/mechanism/mglru.md#generations-in-user-space.
+/// A page trace is replayed on a machine of its own under `mglru`, where a daemon makes a generation each interval and reads their sizes,
+/// as one does on Linux with `lru_gen`; of a scenario one variant with one workload is played, with the `[[generations]]` that it has. The
+/// truth is the pages that were used in the same window, page by page, which cannot be known on a real machine. What can be estimated, and
+/// how well: docs/mechanism/mglru.md#generations-in-user-space.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
@@ -34,10 +34,10 @@ pub(super) struct Args {
     /// Page traces: time between two ageings [default: 100ms, rounded up to whole epochs].
     #[arg(long, value_name = "TIME")]
     interval: Option<Duration>,
-    /// Page traces: "in use" is what was used within so long; one or two intervals are told exactly [default: one].
+    /// Page traces: "in use" is memory that was used within this time; one or two intervals are measured exactly [default: one].
     #[arg(long, value_name = "TIME")]
     window: Option<Duration>,
-    /// Page traces: memory of the program, a size or a share of what it takes without a limit [default: no limit].
+    /// Page traces: memory of the program, as a size or as a share of the memory that it takes without a limit [default: no limit].
     #[arg(long, value_name = "SIZE|SHARE")]
     memory: Option<Amount>,
     /// Scenarios: the variant to play [default: the first].
@@ -59,7 +59,7 @@ Examples:
   isotherm report generations traces/python.parquet --memory 75% --format csv
   isotherm report generations my-service.toml --variant mglru --html generations.html";
 
-/// Looks that the table shows at most.
+/// Most samples that the table shows.
 const SHOWN: usize = 40;
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
@@ -146,7 +146,7 @@ struct Document<'a> {
     tools: &'a [GenerationsOutcome],
 }
 
-/// Looks that told something: estimate and truth in bytes. The first look at a program that has hardly begun is left out.
+/// Samples with an estimate: estimate and truth in bytes. The first sample is left out: the program has hardly begun.
 fn reported(tool: &GenerationsOutcome) -> impl Iterator<Item = (&GenerationsSample, u64, u64)> {
     tool.samples.iter().skip(1).filter_map(|sample| {
         let used = sample.used.filter(|_| sample.estimate.reported_window_ms.is_some())?;
@@ -211,7 +211,7 @@ fn summary(tools: &[GenerationsOutcome]) -> Table {
     table
 }
 
-/// Sizes by age, a line for each look: generations counted from the youngest, all groups together.
+/// Sizes by age, a line for each sample: generations counted from the youngest, all groups together.
 fn histogram(tool: &GenerationsOutcome) -> Table {
     let mut columns = vec![Column::number("time", Unit::Ns)];
     for age in AGES {
@@ -259,7 +259,7 @@ fn by_age(sample: &GenerationsSample) -> [(u64, u64); AGES.len()] {
     sums
 }
 
-/// A line for each look, group and generation, for programs.
+/// A line for each sample, group and generation, for programs.
 fn long_table(tools: &[GenerationsOutcome]) -> Table {
     let columns = vec![
         Column::text("tool"),
@@ -323,7 +323,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:+.1}%", share * 100.0))
 }
 
-/// Without a sign: errors to both sides have none in common.
+/// The share has no sign, because errors of both directions have none in common.
 fn size_percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
 }

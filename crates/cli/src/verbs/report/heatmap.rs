@@ -16,9 +16,9 @@ use crate::ui::Ui;
 
 /// Draw which memory was in use when: time to the right, addresses upwards, colour for how hot.
 ///
-/// Of a page trace, colour is touches per page and second; of a region record, the share of checks that found an access.
-/// Address space without accesses is folded away. With --format json or csv, --width and --height are the columns and rows
-/// of the matrix [default: 120 and 60].
+/// For a page trace, colour is touches per page and second; for a region record, the share of checks that found an access. Address space
+/// without accesses is folded away. With --format json or csv, --width and --height are the columns and rows of the matrix [default: 120
+/// and 60].
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub(super) fn matrix_size(picture: &PictureArgs) -> (u32, u32) {
     (picture.width().unwrap_or(120), picture.height().unwrap_or(60))
 }
 
-/// The bands of a trace's heatmap. Its processes are the record's targets: by pid, and where there is none, by order.
+/// The bands of a trace's heatmap. Its processes are the record's targets: matched by PID, or by order for targets without a PID.
 fn bands_of(
     trace: &Path,
     rows: u32,

@@ -14,8 +14,8 @@ use crate::ui::Ui;
 
 /// List the hottest memory, and of region records the coldest, too.
 ///
-/// Of a page trace: what takes most of the touches, by mapping and range. Of a region record: ranges at one moment by access
-/// temperature, which is the percentage of checks that found an access plus the age in seconds, below zero where none did;
+/// For a page trace: the mappings and ranges that take most of the touches. For a region record: ranges at one moment by access
+/// temperature, which is the percentage of checks that found an access plus the age in seconds, or minus the age if no check found one;
 /// neighbours that are alike are joined.
 #[derive(clap::Args)]
 pub(super) struct Args {

@@ -13,9 +13,9 @@ use crate::ui::Ui;
 
 /// Draw how much memory has been idle for how long.
 ///
-/// Of a region record: idle time is the age of a region that was not found accessed. Of a page trace: the exact time since the
-/// last access of each page that is still mapped. `--at last` is the moment of the last access. With --at all it is the mean
-/// over all snapshots, or over 100 moments of a page trace.
+/// For a region record: idle time is the age of a region that was not found accessed. For a page trace: the exact time since the last
+/// access of each page that is still mapped. `--at last` is the moment of the last access. With --at all it is the mean over all snapshots,
+/// or over 100 moments of a page trace.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

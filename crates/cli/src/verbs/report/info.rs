@@ -12,8 +12,8 @@ use crate::error::CliError;
 use crate::format::FormatArg;
 use crate::ui::Ui;
 
-/// Say what is in a file: command, length, footprint, threads and mappings of a page trace; how memory was monitored, and
-/// targets, of a region record; looks and counters of a group record.
+/// Describe a file. Page trace: command, length, footprint, threads and mappings. Region record: how memory was monitored, and targets.
+/// Group record: samples and counters.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::ui::Ui;
 use crate::verbs::region_files::IntervalArgs;
 use crate::verbs::selection::{PlaceArgs, WindowArgs};
 
-/// The file, and which part of it.
+/// The file, and the part of it to show.
 #[derive(Debug, clap::Args)]
 pub(super) struct InputArgs {
     /// A page trace (see `isotherm record` and `isotherm convert import`) or a region record (`isotherm monitor`, damo, the
@@ -30,7 +30,7 @@ pub(super) struct InputArgs {
     part: PartArgs,
 }
 
-/// The same for views that only page traces have.
+/// The same for views of page traces only.
 #[derive(Debug, clap::Args)]
 pub(super) struct TraceArgs {
     /// A page trace (see `isotherm record` and `isotherm convert import`), also one that is still being written.
@@ -67,7 +67,7 @@ pub(super) enum Input {
     Record(Box<Record>),
 }
 
-/// A page trace, or the part of it that was asked for.
+/// A page trace, or the requested part of it.
 #[derive(Debug)]
 pub(super) struct TraceInput {
     part: TracePart,
@@ -75,7 +75,7 @@ pub(super) struct TraceInput {
 }
 
 impl TraceInput {
-    /// Runs `analysis`, which reads all rows so many times, and shows how far it is.
+    /// Runs `analysis`, which reads all rows `passes` times, and shows its progress.
     pub(super) fn analyse<T>(
         &mut self,
         ui: &Ui,
@@ -120,7 +120,7 @@ impl TraceRows for WatchedRows<'_> {
     }
 }
 
-/// A region record and the part of it that was asked for.
+/// A region record and the requested part of it.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) store: RegionStore,
@@ -140,7 +140,7 @@ impl Record {
         Ok(result?)
     }
 
-    /// What to know before trusting numbers from it.
+    /// Caveats to know before trusting numbers from the record.
     pub(super) fn caveats(&self) -> Vec<String> {
         let mut notes = self.survey.caveats();
         notes.extend(records::caveats(&self.store));
@@ -149,7 +149,7 @@ impl Record {
 }
 
 impl TraceArgs {
-    /// Opens the trace; `why` is said if it is a region record.
+    /// Opens the trace; for a region record the error gives `why`.
     pub(super) fn open(&self, why: &str, ui: &Ui) -> Result<TraceInput, CliError> {
         let Self { file, window, places } = self;
         let input =
@@ -166,7 +166,7 @@ impl InputArgs {
         &self.file
     }
 
-    /// Opens the file as what it is.
+    /// Opens the file as the kind that its content shows.
     pub(super) fn open(&self, ui: &Ui) -> Result<Input, CliError> {
         match self.open_trace(ui) {
             Ok(trace) => Ok(Input::Trace(Box::new(trace?))),
@@ -182,12 +182,12 @@ impl InputArgs {
         }
     }
 
-    /// Says that the file is `what`, which the view cannot be made of.
+    /// Error: the file is `what`, from which the view cannot be made.
     pub(super) fn refuse(&self, what: &str, why: &str) -> CliError {
         CliError::usage(format!("{} is {what}: {why}", self.file.display()))
     }
 
-    /// `Err`: it is something else than a page trace, and why it is none.
+    /// `Err`: it is not a page trace, and the reason.
     fn open_trace(&self, ui: &Ui) -> Result<Result<TraceInput, CliError>, TraceError> {
         let reader = match TraceReader::open(&self.file) {
             Ok(reader) => reader,

@@ -11,13 +11,13 @@ use crate::ui::Ui;
 
 /// Draw the miss-ratio curve: the share of touches that miss in an exact-LRU memory of every size.
 ///
-/// All sizes come from one pass. Of more than 2^30 touches it looks at a sample of the pages, and says so with the error that this
-/// brings. Linux does not do exact LRU and misses do not all cost the same: for runtimes see `isotherm advise`.
+/// All sizes come from one pass. For more than 2^30 touches it samples the pages, and prints the error that sampling brings. Linux does not
+/// do exact LRU and misses do not all cost the same: for runtimes see `isotherm advise`.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     input: TraceArgs,
-    /// Look at this part of the pages only, 1/2, 1/4, … to 1/65536; `off`: at all of them, however long it takes; `auto`: at all up to 2^30
+    /// Sample this part of the pages only, 1/2, 1/4, … to 1/65536; `off`: all of them, however long it takes; `auto`: all up to 2^30
     /// touches.
     #[arg(long, value_name = "RATE|off|auto", default_value = "auto")]
     sample: Sampling,

@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::format::Format;
 use crate::ui::Ui;
 
-/// For `#[command(flatten)]` in the arguments of a picture.
+/// Flattened into the arguments of verbs that draw.
 #[derive(Debug, clap::Args)]
 pub(super) struct PictureArgs {
     /// Write the picture as SVG; rsvg-convert or a browser makes a PNG of it.
@@ -38,7 +38,7 @@ impl PictureArgs {
     }
 }
 
-/// The file of `--svg`; what other programs would take for pixels is refused.
+/// The file of `--svg`; endings that other programs take for pixel formats are refused.
 fn svg_file(name: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(name);
     if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) {
@@ -50,7 +50,7 @@ fn svg_file(name: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// What can be drawn in every form.
+/// A picture that can be drawn in every form.
 pub(super) trait Drawing {
     /// Size of the picture unless the user says otherwise, in logical pixels.
     fn usual_size(&self) -> PictureSize;
@@ -97,11 +97,11 @@ pub(super) struct Outcome<'a> {
     pub(super) drawing: Option<&'a dyn Drawing>,
     /// Tables for people, under the picture.
     pub(super) tables: Vec<Table>,
-    /// The rows behind it.
+    /// The rows of the result.
     pub(super) csv: &'a dyn Fn() -> Table,
     /// The whole result.
     pub(super) json: &'a dyn Fn() -> Result<String, CliError>,
-    /// What to know before trusting it.
+    /// Caveats to know before trusting the result.
     pub(super) notes: Vec<String>,
 }
 
@@ -182,7 +182,7 @@ pub(super) fn json(result: &impl Serialize) -> Result<String, CliError> {
     Ok(text + "\n")
 }
 
-/// The same with the size of the pages that the result counts in.
+/// The same, with the size of the pages in which the result counts.
 pub(super) fn json_in_pages(result: &impl Serialize, meta: &TraceMeta) -> Result<String, CliError> {
     #[derive(Serialize)]
     struct Document<'a, T> {

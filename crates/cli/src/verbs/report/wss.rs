@@ -12,9 +12,8 @@ use crate::ui::Ui;
 
 /// Draw the working set over time and its percentiles.
 ///
-/// Of a page trace: how much different memory was touched in each window. Of a region record: how much memory lies in
-/// regions that were found accessed at least --min-accesses times in an aggregation, which is what `damo report wss` counts
-/// (that leaves out the first 20 snapshots: --skip 20).
+/// For a page trace: the distinct memory that was touched in each window. For a region record: memory in regions that were found accessed
+/// at least --min-accesses times in an aggregation. `damo report wss` counts the same, without the first 20 snapshots (--skip 20).
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -81,7 +80,7 @@ fn of_record(args: &Args, record: &mut Record, ui: &Ui) -> Result<(), CliError> 
     outcome.put_out(&args.picture, args.format.format, ui)
 }
 
-/// Windows of whole epochs: others would hold one epoch more or less in turn.
+/// Windows of whole epochs: other windows would alternately hold one epoch more or less.
 pub(super) fn usual_window_ns(epoch_ns: u64) -> u64 {
     let usual_ns = Duration::from_ms(100).ns();
     usual_ns.checked_next_multiple_of(epoch_ns.max(1)).unwrap_or(epoch_ns)

@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::names::{Kind, Names};
 use crate::error::CliError;
 
-/// What the lines are.
+/// Kind of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lines {
     Audit,
     Tape,
 }
 
-/// What a file of lines is, by its first line.
+/// Kind of a file of lines, by its first line.
 pub(super) fn sniff(head: &str) -> Option<Lines> {
     let first: Value = serde_json::from_str(head.lines().find(|line| !line.trim().is_empty())?).ok()?;
     if first.get("isotherm-tape").is_some() {
@@ -84,7 +84,7 @@ fn one(value: &mut Value, lines: Lines, names: &mut Names) {
     }
 }
 
-/// A call of the tape: what it asked, and the answer.
+/// A call of the tape: the question and the answer.
 fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) {
     match (name, &mut *asked) {
         ("groups" | "members" | "memcg" | "full-stall-of", Value::String(path)) => *path = names.group(path),
@@ -190,7 +190,7 @@ fn running(value: &mut Value, names: &mut Names) {
     }
 }
 
-/// The name of a program. What isotherm knows by name, and so decides by, stays.
+/// The name of a program. Names that isotherm knows, and uses for decisions, stay.
 fn command(name: &str, names: &mut Names) -> String {
     if protected_command(name).is_some() { name.to_owned() } else { names.name(Kind::Command, name) }
 }
@@ -214,7 +214,7 @@ fn pid_text(value: &mut Value, names: &mut Names) {
     }
 }
 
-/// `generations.cold`: a table and the name that somebody gave.
+/// `generations.cold`: a table and the name that the user gave.
 fn label(section: &str, names: &mut Names) -> String {
     match section.split_once('.') {
         // The one table without a name of its own.
@@ -231,7 +231,7 @@ fn label(section: &str, names: &mut Names) -> String {
     }
 }
 
-/// A line of the audit. Of one that another version wrote, names are found by their keys.
+/// A line of the audit. In a file of another version, names are found by their keys.
 fn event(value: &mut Value, names: &mut Names) {
     let known = Line::deserialize(&*value).ok().and_then(|mut line| {
         line.each_text(names);
@@ -270,7 +270,7 @@ impl Texts for Names {
     }
 }
 
-/// A group, a process, or something else in words.
+/// A group, a process, or another place in words.
 fn place(text: &str, names: &mut Names) -> String {
     if let Some((group, pid)) = process_of(text) {
         return format!("{} (process {})", names.group(&group), names.pid(pid));
@@ -282,7 +282,7 @@ fn place(text: &str, names: &mut Names) -> String {
     if text.starts_with('/') { names.group(text) } else { names.text(text) }
 }
 
-/// Names by the keys that they stand under; other words by what is in them.
+/// Names are found by their keys; other words by their contents.
 fn fields(value: &mut Value, names: &mut Names) {
     match value {
         Value::Object(map) => {

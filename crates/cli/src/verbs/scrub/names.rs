@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use isotherm_daemon::changes::is_protected_name;
 use isotherm_units::wildcard::fits;
 
-/// What a name is of. Pseudonyms are `group-1`, `process-1`, and so on.
+/// Kind of thing that has a name. Pseudonyms are `group-1`, `process-1`, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Group,
@@ -56,12 +56,12 @@ impl Kind {
 /// Files of the kernel in the folder of a control group begin so.
 const CONTROLLERS: [&str; 11] =
     ["cgroup.", "cpu.", "cpuset.", "devices.", "hugetlb.", "io.", "irq.", "memory.", "misc.", "pids.", "rdma."];
-/// Below these a path names a knob or one of isotherm's own files, and nobody's data.
+/// Below these a path names a knob or one of isotherm's own files, and contains no user's data.
 const OPEN: [&str; 7] =
     ["/sys/", "/proc/", "/dev/damon", "/run/isotherm/", "/var/lib/isotherm/", "/var/log/isotherm/", "/etc/isotherm/"];
 const CGROUPS: &str = "/sys/fs/cgroup/";
 
-/// Names that were met, and what stands for them. It is made in two passes over a file: the first one notes names, and changes nothing.
+/// Names that were found, and their replacements. It is made in two passes over a file: the first one notes names, and changes nothing.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     is_planned: bool,
@@ -69,16 +69,16 @@ pub(super) struct Names {
     pids: BTreeSet<u32>,
     /// Parts of paths of groups with `*` or `?`.
     patterns: BTreeSet<String>,
-    /// Full paths of groups, for words in which they stand.
+    /// Full paths of groups, for words that contain them.
     paths: BTreeSet<String>,
     pseudonyms: BTreeMap<(Kind, String), String>,
-    /// Known names for words, the longest first: what stands there, and what is to.
+    /// Known names to replace in words, the longest first: old and new name.
     known: Vec<(Kind, String, String)>,
     counts: BTreeMap<Kind, u64>,
 }
 
 impl Names {
-    /// From here on names are replaced. Numbers follow the order of names, so that what is sorted by name stays sorted.
+    /// After this call names are replaced. Numbers follow the order of names, so that a list sorted by name stays sorted.
     pub(super) fn plan(&mut self) {
         let patterns: Vec<String> = self.patterns.iter().cloned().collect();
         for (nth, pattern) in (1..).zip(&patterns) {
@@ -124,7 +124,7 @@ impl Names {
         *self.counts.entry(kind).or_default() += 1;
     }
 
-    /// What stands for a name; nothing for nothing.
+    /// Replacement of a name; empty for an empty name.
     pub(super) fn name(&mut self, kind: Kind, name: &str) -> String {
         if name.is_empty() {
             return String::new();
@@ -156,7 +156,7 @@ impl Names {
         u32::try_from(self.pids.iter().take_while(|known| **known < pid).count() + 2).unwrap_or(u32::MAX)
     }
 
-    /// The path of a control group, or a pattern of paths, part by part. What isotherm knows by name, and so decides by, stays.
+    /// The path of a control group, or a pattern of paths, part by part. Names that isotherm knows, and uses for decisions, stay.
     pub(super) fn group(&mut self, path: &str) -> String {
         if path.split('/').all(str::is_empty) {
             return path.to_owned();
@@ -186,7 +186,7 @@ impl Names {
         parts.collect::<Vec<_>>().join("/")
     }
 
-    /// A path of a file: knobs of the kernel stay, but for the groups and processes in them.
+    /// A path of a file: knobs of the kernel stay, except for the groups and processes in them.
     pub(super) fn path(&mut self, path: &str) -> String {
         if let Some(rest) = path.strip_prefix(CGROUPS) {
             let (group, file) = match rest.rsplit_once('/') {
@@ -217,7 +217,7 @@ impl Names {
         format!("/{}", self.name(Kind::Path, path.trim_start_matches('/')))
     }
 
-    /// Words for people or for the kernel, in which names may stand.
+    /// Words for people or for the kernel, which may contain names.
     pub(super) fn text(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -237,7 +237,7 @@ impl Names {
         out
     }
 
-    /// A name at the beginning of `rest`: its length, and what stands for it.
+    /// A name at the beginning of `rest`: its length, and its replacement.
     fn at(&mut self, rest: &str, out: &str) -> Option<(usize, String)> {
         let ends = |length: usize| {
             let after = rest[length..].chars().next();

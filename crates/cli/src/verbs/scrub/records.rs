@@ -96,14 +96,14 @@ fn group_meta(meta: &mut GroupMeta, names: &mut Names) {
     notes(&mut meta.notes, names);
 }
 
-/// A command line is one name: its arguments say as much as its program.
+/// A command line is one name: its arguments reveal as much as its program.
 fn command(command: &mut Vec<String>, names: &mut Names) {
     if !command.is_empty() {
         *command = vec![names.name(Kind::Command, &command.join(" "))];
     }
 }
 
-/// Notes are words of people and programs, in which any name may stand: they are replaced as a whole.
+/// Notes are words of people and programs, which may contain any name: they are replaced as a whole.
 fn notes(notes: &mut [String], names: &mut Names) {
     for note in notes {
         *note = names.name(Kind::Note, note);

@@ -17,9 +17,9 @@ use isotherm_units::Duration;
 use crate::error::CliError;
 use crate::live::{Following, Sweeping};
 
-/// Time between two looks at the machine.
+/// Time between two samples of the machine.
 const LOOK: WallDuration = WallDuration::from_secs(2);
-/// Generations of groups: what was made within so long is hot, and warm.
+/// Generations of groups younger than these times are hot and warm.
 const HOT_NS: u64 = 10_000_000_000;
 const WARM_NS: u64 = 120_000_000_000;
 /// Processes with less resident memory are not shown.
@@ -28,7 +28,7 @@ const LEAST_BYTES: u64 = 4 << 20;
 const DEPTH: [&str; 4] = ["/", "/*", "/*/*", "/*/*/*"];
 const PAGE: u64 = 4096;
 
-/// The machine, looked at again and again.
+/// The machine, sampled again and again.
 pub(crate) struct LiveFeed {
     root: Root,
     clock: Stopwatch,
@@ -37,23 +37,23 @@ pub(crate) struct LiveFeed {
     last_key: u64,
     chosen: Option<RowKey>,
     watched: Option<Watched>,
-    /// Refaults of groups at the look before.
+    /// Refaults of groups at the sample before.
     refaults: BTreeMap<String, (u64, u64)>,
     notes: Vec<String>,
     /// Why the chosen process is not watched.
     refusal: Option<String>,
-    /// Ends after so many.
+    /// The feed ends after this number of frames.
     frames_left: Option<u64>,
 }
 
-/// Who a row is: a new process of an old number is another.
+/// Identity of a row: a new process with a reused number is another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identity {
     Group(String),
     Process(u32, u64),
 }
 
-/// The process that is watched, and what was found of it last.
+/// The watched process, and the last finding about it.
 struct Watched {
     key: RowKey,
     source: Box<dyn Source>,
@@ -79,7 +79,7 @@ impl LiveFeed {
         })
     }
 
-    /// One frame of now, and no more: for a picture.
+    /// A single frame of the present state, for a picture.
     pub(crate) fn once(root: Root) -> Result<Self, CliError> {
         Ok(Self { frames_left: Some(1), ..Self::start(root)? })
     }
@@ -245,7 +245,7 @@ impl LiveFeed {
         }
     }
 
-    /// Lets the watcher of the chosen process look, if it is due.
+    /// Lets the watcher of the chosen process take a sample, if it is due.
     fn poll_watched(&mut self) {
         let Some(watched) = &mut self.watched else { return };
         let now = self.clock.now();
@@ -346,7 +346,7 @@ impl Feed for LiveFeed {
     }
 }
 
-/// Resident bytes and the start of a process; `None` for what is no process with memory.
+/// Resident bytes and start time of a process; `None` for a process without memory.
 fn resident_and_start(root: &Root, folder: &Path) -> Option<(u64, u64)> {
     let statm = root.read(folder.join("statm")).ok()?;
     let resident: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
@@ -368,7 +368,7 @@ fn generations_of(listings: &[Listing], group: &Group) -> Vec<Generation> {
     .collect()
 }
 
-/// Share of the samples of a look that found a region used, in millionths.
+/// Share of the checks of a sample that found a region used, in millionths.
 fn access_ppm(look: &RegionLook, nr_accesses: u32) -> u64 {
     let most = (look.aggr_interval.ns() / look.sample_interval.ns().max(1)).max(1);
     (u64::from(nr_accesses) * 1_000_000 / most).min(1_000_000)

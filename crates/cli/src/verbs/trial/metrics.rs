@@ -57,7 +57,7 @@ fn number(file: &Path) -> Result<f64, String> {
 /// A counter of the kernel, summed over groups.
 type Counter = fn(&Root, &Group) -> Result<f64, String>;
 
-/// Name, unit, how it becomes a value. Of all of them less is better.
+/// Name, unit, how it becomes a value. For all these metrics less is better.
 const COUNTERS: [(&str, &str, Kind, Counter); 8] = [
     ("memory", "bytes", Kind::Level, |_, group| file(group, "memory.current")),
     ("anon", "bytes", Kind::Level, |root, group| stat(root, group, &["anon"])),
@@ -140,7 +140,7 @@ impl Metrics {
         self.groups.iter().map(Group::path)
     }
 
-    /// In the order of samples.
+    /// All metrics, in the order in which samples hold them.
     pub(super) fn all(&self) -> Vec<Metric> {
         let user = self.user.iter().map(|metric| Metric {
             name: metric.name.clone(),

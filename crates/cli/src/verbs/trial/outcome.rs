@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
 
-/// What is used of the JSON of `isotherm advise`.
+/// The fields of the JSON of `isotherm advise` that are used.
 #[derive(Clone, Debug, Deserialize)]
 struct Advice {
     unlimited_mean_bytes: Option<u64>,
@@ -38,7 +38,7 @@ pub(super) struct Prediction {
     memory_bytes: u64,
     /// Mean charge without limits; absent where the advice does not say.
     unlimited_mean_bytes: Option<u64>,
-    /// Against unlimited memory, in millionths.
+    /// Run time relative to unlimited memory, in millionths.
     runtime_ratio_ppm: Interval,
     major_faults: Interval,
 }
@@ -134,7 +134,7 @@ pub(super) fn sentence(design: &Design, trialled: &Trialled) -> String {
     }
 }
 
-/// Why it ended, for people.
+/// Why the trial ended, for people.
 pub(super) fn ending(trialled: &Trialled) -> String {
     let pairs = trialled.pairs;
     match &trialled.end {
@@ -180,7 +180,7 @@ pub(super) fn table(trialled: &Trialled, prediction: Option<&Prediction>) -> Tab
     table
 }
 
-/// What was predicted, in words.
+/// The prediction, in words.
 pub(super) fn predicted(prediction: &Prediction) -> String {
     let Prediction { candidate, runtime_ratio_ppm: runtime, major_faults: faults, .. } = prediction;
     let percent = |ppm: u64| format!("{:+.1} %", ppm as f64 / 1e4 - 100.0).replace('-', "−");

@@ -3,7 +3,7 @@
 use super::{Findings, Fixture, are_ordered};
 use crate::host::{AddressRange, Mappings};
 
-/// Exercises it: mappings ascend, hold what is mapped and nothing else, and are appended.
+/// Exercises the role: mappings ascend, hold all mapped memory and nothing else, and are appended.
 pub fn mappings(host: &mut dyn Mappings, fixture: &Fixture) -> Findings {
     let mut findings = Findings::default();
     let marker = AddressRange::new(1, 2);

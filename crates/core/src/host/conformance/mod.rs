@@ -1,8 +1,8 @@
 //! The contract of every host, role by role: one suite for the simulated machine, for live Linux, and for the fakes of tests.
 //!
-//! Each function exercises one role on a host whose contents the caller describes, and finds violations of the contract. Nothing
-//! else may act on the host meanwhile: no program touches its memory, nothing reclaims. A host that answers "not here" for all of
-//! a role keeps the contract of that role, as long as it says so in its capabilities too.
+//! Each function exercises one role on a host whose contents the caller describes, and finds violations of the contract. No other program
+//! may act on the host at the same time: no program touches its memory, nothing reclaims. A host that answers "not here" for a whole role
+//! keeps the contract of that role, if its capabilities report the same.
 
 mod applying;
 mod compacting;
@@ -25,12 +25,12 @@ pub use tiering::tiering;
 
 use super::{AddressRange, HostError, TargetId};
 
-/// What the caller has made ready on the host.
+/// State that the caller has prepared on the host.
 #[derive(Clone, Debug)]
 pub struct Fixture {
     /// A process that is alive during the test.
     pub process: TargetId,
-    /// A part of it that is mapped, in whole pages, all of them present.
+    /// A part of the space that is mapped, in whole pages, all of them present.
     pub mapped: AddressRange,
     /// A byte address at which nothing is mapped, not even near.
     pub hole: u64,
@@ -38,7 +38,7 @@ pub struct Fixture {
     pub gone: Option<TargetId>,
 }
 
-/// What broke the contract, a sentence each.
+/// Breaches of the contract, a sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings(Vec<String>);
 
@@ -49,7 +49,7 @@ impl Findings {
         }
     }
 
-    /// A call that the host claims to have answers; one that it claims not to have is "not here".
+    /// A call that the host claims to have answers; a call that it does not claim returns "not here".
     fn expect_offered<T>(&mut self, is_offered: bool, call: &str, answer: &Result<T, HostError>) {
         let is_not_here = matches!(answer, Err(HostError::NotHere(_)));
         if is_offered && is_not_here {
@@ -60,7 +60,7 @@ impl Findings {
         }
     }
 
-    /// A call for a target that has ended says that it has ended.
+    /// A call for a target that has ended returns that it has ended.
     fn expect_gone<T>(&mut self, call: &str, target: TargetId, answer: &Result<T, HostError>) {
         let is_so = match answer {
             Err(HostError::Gone(gone)) => *gone == target,
@@ -70,7 +70,7 @@ impl Findings {
         self.expect(is_so, &format!("`{call}` of a target that has ended is not `Gone` with its number"));
     }
 
-    /// What is wrong with the host, one sentence each; empty if nothing is.
+    /// Faults of the host, one sentence each; empty if there are none.
     pub fn sentences(&self) -> &[String] {
         &self.0
     }

@@ -295,7 +295,7 @@ impl Tiering for BrokenTiers {
     }
 }
 
-/// One of the findings has these words.
+/// One of the findings contains these words.
 #[track_caller]
 fn is_found(how: &str, findings: &Findings, words: &str) {
     let found = findings.sentences().iter().any(|sentence| sentence.contains(words));

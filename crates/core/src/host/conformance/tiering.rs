@@ -59,7 +59,7 @@ pub fn tiering(host: &mut dyn Tiering, fixture: &Fixture) -> Findings {
     findings
 }
 
-/// A page is moved to each node that has memory; what is not mapped is not.
+/// A page is moved to each node that has memory; an unmapped page is not moved.
 fn moves(host: &mut dyn Tiering, fixture: &Fixture, findings: &mut Findings) {
     let Fixture { process, mapped, hole, .. } = *fixture;
     let can = host.tiering_capabilities();

@@ -1,7 +1,7 @@
-//! At which level of the page table a region is sampled, and what follows from it: strategies, one file each.
+//! Level of the page table at which a region is sampled, and the consequences: strategies, one file each.
 //!
-//! Hardware sets an accessed bit in every entry that a page walk goes through. A bit high up covers a large span: "nothing
-//! below was accessed" is certain (translation caches apart), "something was" says only where to scan.
+//! Hardware sets an accessed bit in every entry that a page walk goes through. A bit high up covers a large span: a clear bit proves that
+//! nothing below was accessed (translation caches apart), a set bit only shows where to scan.
 
 mod flex;
 mod leaf;
@@ -15,7 +15,7 @@ use crate::host::{AddressRange, Capabilities, Level, Probe, TargetId};
 use isotherm_units::Ratio;
 use serde::{Deserialize, Serialize};
 
-/// Every strategy. A new one is one file in this folder and one line here; configuration, drivers and tests read the table.
+/// Every strategy. To add a strategy: a file in this folder and a line here; configuration, drivers and tests read the table.
 pub const STRATEGIES: &[StrategyEntry] =
     &[leaf::ENTRY, ptp::ENTRY, ptp_aligned::ENTRY, ptp_descend::ENTRY, flex::ENTRY];
 
@@ -31,7 +31,7 @@ pub struct StrategyEntry {
     pub summary: &'static str,
     /// Reads entries above the leaf, and so needs a target whose hardware sets their bits.
     pub probes_upper: bool,
-    /// Scans tables below and next to accessed entries between samples, and splits at what it found.
+    /// Scans tables below and next to accessed entries between samples, and splits regions at the borders that it found.
     pub(crate) walks_down: bool,
     /// The smallest region by default spans one entry of this level.
     pub(crate) smallest: Level,
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Strategy {
     }
 }
 
-/// The page table of one target, as far as its accessed bits mean something.
+/// The page table of one target, as far as its accessed bits are meaningful.
 #[derive(Clone, Debug)]
 pub(crate) struct Levels {
     shifts: Vec<u8>,
@@ -118,7 +118,7 @@ impl Levels {
         Ok(Self { shifts, highest, leaks_ppm, rules_out })
     }
 
-    /// The level at which `address` of `region` is probed. Where upper entries only rule out, all of them are asked.
+    /// The level at which `address` of `region` is probed. If upper entries only rule out, all of them are read.
     pub(crate) fn pick(&self, strategy: &StrategyEntry, region: AddressRange, address: u64) -> Level {
         match (strategy.probes_upper, self.rules_out) {
             (false, _) => Level::LEAF,

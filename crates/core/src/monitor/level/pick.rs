@@ -1,4 +1,4 @@
-//! Which entry to probe: the pure rule over any vector of shifts (docs/spec/page-table-profiling.md#s2).
+//! The choice of the entry to probe: a pure rule over any vector of shifts (docs/spec/page-table-profiling.md#s2).
 
 use super::Levels;
 use crate::host::{AddressRange, Level};

@@ -1,10 +1,10 @@
 //! `ptp`: page-table-level profiling. The highest entry inside the region on the way to a random address represents the
 //! region.
 //!
-//! Source: "mm/DAMON: Profiling enhancements" of 2023 and 2024 and its reviews (docs/spec/page-table-profiling.md#s2 to #s4).
-//! Finds hot parts of a thousandth in tens of samples. Says "accessed" of a whole entry for one touched page, so regions must
-//! shrink before their numbers mean much. A region that has shrunk below an upper entry is sampled by the page again and may
-//! seem to cool. Regions may become as small as a page here, as in the patches; `ptp-aligned` does better.
+//! Source: "mm/DAMON: Profiling enhancements" of 2023 and 2024 and its reviews (docs/spec/page-table-profiling.md#s2 to #s4). Finds hot
+//! parts of a thousandth in tens of samples. It reports a whole entry as accessed for one touched page, so regions must shrink before their
+//! counts are meaningful. A region that has shrunk below an upper entry is sampled by the page again and may seem to cool. Regions may
+//! become as small as a page here, as in the patches; `ptp-aligned` does better.
 
 use super::{StrategyEntry, pick, place_as_drawn};
 use crate::host::Level;

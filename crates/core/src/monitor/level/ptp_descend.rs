@@ -65,10 +65,10 @@ struct Evidence {
     bits_at: usize,
 }
 
-/// What is known about how a region should be cut.
+/// How a region should be cut, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Nothing was scanned there.
+    /// Nothing was scanned in the region.
     Unknown,
     /// It is used evenly: any cut would only be merged again.
     Even,
@@ -85,7 +85,7 @@ pub(crate) struct Descent {
     waiting: Vec<Table>,
     /// All tables taken up in this aggregation, sorted.
     taken: Vec<Table>,
-    /// What was read, by level of the scanned entries, sorted by address.
+    /// Bits that were read, by level of the scanned entries, sorted by address.
     evidence: [Vec<Evidence>; LEVELS_MAX],
     bits: Vec<u64>,
     /// Region to begin with next time, so that all get their turn.
@@ -161,8 +161,8 @@ impl Descent {
         }
     }
 
-    /// Chooses tables to scan from what this tick's probes saw, and clears them within the budget: a table below an accessed
-    /// entry first, then the table of the entry itself. Call after [`read_due`](Self::read_due), before PREPARE.
+    /// Chooses tables to scan from the results of this tick's probes, and clears them within the budget: a table below an accessed entry
+    /// first, then the table of the entry itself. Call after [`read_due`](Self::read_due), before PREPARE.
     pub(crate) fn clear_next(
         &mut self,
         (id, levels, size_min): (TargetId, &Levels, u64),

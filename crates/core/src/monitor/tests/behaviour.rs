@@ -1,4 +1,4 @@
-//! What happens in a tick, when, and what is reported.
+//! Steps of a tick, their times, and the reports.
 
 use super::*;
 use crate::host::{Attribute, Level};
@@ -61,7 +61,7 @@ fn tuning_switched_on_late_catches_up_at_every_aggregation() {
     assert_eq!(tunings, expected, "example 50");
 }
 
-/// docs/spec/monitoring.md#s3: what a snapshot holds was merged, and was not reset.
+/// docs/spec/monitoring.md#s3: a snapshot is taken after merging and before the reset.
 #[test]
 fn hot_and_cold_are_told_apart() {
     let mut bench = Bench::fixed(&[(0, 100 * 4096)], |_| {});

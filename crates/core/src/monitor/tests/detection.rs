@@ -10,7 +10,7 @@ const PAGE: u64 = 4096;
 const SHIFTS: [u8; 4] = [12, 21, 30, 39];
 const SAMPLE: Duration = Duration::from_ms(5);
 
-/// One hot interval with this many accesses a page and sampling interval.
+/// One hot interval with the given number of accesses per page and sampling interval.
 struct EvenlyHot {
     hot: AddressRange,
     accesses_per_page: f64,

@@ -1,4 +1,4 @@
-//! What holds after every tick, whatever the mappings, settings and accesses.
+//! Properties that hold after every tick, for any mappings, settings and accesses.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! docs/spec/page-table-profiling.md#s9-2 and the table of section 6.3: what a probe sees, in closed form. The figures say what
-//! the strategies can find; floats occur here only.
+//! docs/spec/page-table-profiling.md#s9-2 and the table of section 6.3: the probability that a probe is positive, in closed form. The
+//! figures show what the strategies can find; floats occur here only.
 
 /// P(bit set) of an entry above `hot_pages` pages, each accessed `lambda` times an interval on average.
 fn seen(lambda: f64, hot_pages: f64) -> f64 {

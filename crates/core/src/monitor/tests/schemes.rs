@@ -1,4 +1,4 @@
-//! Schemes in a running monitor: when they run, what they see, and what is recorded.
+//! Schemes in a running monitor: when they run, which regions they get, and what is recorded.
 
 use super::*;
 use crate::host::HostError;
@@ -265,7 +265,7 @@ fn ages_in_seconds_follow_tuned_intervals() {
 }
 
 impl Bench {
-    /// As `aggregate`, where the monitor may stop instead.
+    /// As `aggregate`, but the monitor may stop instead.
     fn aggregate_or_stop(&mut self) {
         while self.monitor.is_running() && !self.tick().has_snapshot {}
     }

@@ -1,4 +1,4 @@
-//! Mode 2: a page is hot if it faults soon after it was made inaccessible; how soon adapts to what the rate limit lets through.
+//! Mode 2: a page is hot if it faults soon after it was made inaccessible; this threshold adapts to the rate limit.
 //!
 //! Source: docs/spec/promotion.md#s4-4 and #s4-5, Linux 7.2 `kernel/sched/fair.c`, `should_numa_migrate_memory` and what it calls.
 
@@ -17,7 +17,7 @@ const HEADROOM_PAGES: u64 = 262_144;
 /// Knobs of promotion by hint faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotControls {
-    /// `numa_balancing_promote_rate_limit_MBps`. 0: nothing passes, except through free memory.
+    /// `numa_balancing_promote_rate_limit_MBps`. 0: pages pass only through free memory.
     pub rate_limit_mbps: u64,
     /// `hot_threshold_ms`: the threshold that adaptation starts from, and half of the most.
     pub hot_threshold_ms: u64,
@@ -41,8 +41,8 @@ pub enum Headroom {
 }
 
 impl Headroom {
-    /// Above the promotion watermark by more than 1 GiB and a sixteenth of the node. For a node of one zone without a reserve;
-    /// of several zones it is enough that one has it.
+    /// Free memory exceeds the promotion watermark by more than 1 GiB and a sixteenth of the node. This holds for a node of one zone
+    /// without a reserve; with several zones it is enough that one zone has the room.
     pub fn of(node: NodeMemory) -> Self {
         let wanted = node.promo.saturating_add(HEADROOM_PAGES.max(node.present / 16));
         if node.free > wanted { Self::Ample } else { Self::Scarce }
@@ -58,7 +58,7 @@ pub enum HotDecision {
     Hot,
     /// Hot, but too many others were in this second.
     RateLimited,
-    /// Not hot; it does not count as a candidate.
+    /// The page is not hot; it does not count as a candidate.
     Cold,
 }
 
@@ -124,8 +124,8 @@ impl HotFilter {
         (self.adapted_at, self.candidates_at_adaption) = (now, self.candidates);
     }
 
-    /// Fewer candidates than the rate limit lets through make the threshold rise, more make it fall: by an eighth of the knob,
-    /// between an eighth and twice of it. Its least is one step, which with a knob below 8 ms is 0 and stays there.
+    /// Fewer candidates than the rate limit lets through make the threshold rise, more make it fall: by an eighth of the knob, between an
+    /// eighth and twice of it. The least threshold is one step, which with a knob below 8 ms is 0 and stays there.
     fn adapt(&mut self, rate: u64, controls: &HotControls, now: Instant) {
         if now.since(self.adapted_at) <= Duration::from_ms(controls.adapt_every_ms) {
             return;

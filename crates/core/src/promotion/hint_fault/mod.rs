@@ -33,7 +33,7 @@ pub enum Balancing {
 }
 
 impl Balancing {
-    /// From the number in the file.
+    /// The mode from the number in the file.
     ///
     /// # Errors
     /// 4 and more. The kernel takes 4, and then scans with no mode at all; that is refused here.

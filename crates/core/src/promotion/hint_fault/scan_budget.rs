@@ -11,7 +11,7 @@ const SPACE_FACTOR: u64 = 8;
 /// A chunk ends at a multiple of this number of bytes.
 const CHUNK: u64 = 2 << 20;
 
-/// What is left of one scan.
+/// The remaining budget of one scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanBudget {
     entries: u64,
@@ -36,7 +36,7 @@ impl ScanBudget {
         Some(AddressRange::new(start, end.min(area.end)))
     }
 
-    /// Charges a chunk. Its bytes count as entries only if one of them was changed.
+    /// Charges a chunk. The chunk's bytes count as entries only if one of its entries was changed.
     pub fn charge(&mut self, chunk: AddressRange, has_changed: bool) {
         self.space = self.space.saturating_sub(chunk.len());
         self.entries = self.entries.saturating_sub(if has_changed { chunk.len() } else { 0 });

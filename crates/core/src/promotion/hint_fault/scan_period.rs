@@ -4,7 +4,7 @@
 
 /// Pages of one scan: 256 MiB.
 const SCAN_PAGES: u64 = 65_536;
-/// No thread scans more often than makes 2560 MB a second.
+/// No thread scans faster than 2560 MB a second.
 const FLOOR_MS: u64 = 1000 / (2560 / 256);
 const PERIOD_MIN_MS: u64 = 1000;
 const PERIOD_MAX_MS: u64 = 60_000;
@@ -36,7 +36,7 @@ pub struct FaultStats {
 }
 
 impl ScanPeriod {
-    /// That of a thread whose process has this number of resident pages: it starts with the least.
+    /// Period of a thread whose process has this number of resident pages: it starts with the least.
     pub fn start(resident_pages: u64) -> Self {
         let windows = resident_pages.div_ceil(SCAN_PAGES).max(1);
         let min_ms = FLOOR_MS.max(PERIOD_MIN_MS / windows);
@@ -46,9 +46,9 @@ impl ScanPeriod {
 
     /// Takes in the faults of a sequence. `true`: the space, too, is to wait a whole period for its next scan.
     ///
-    /// Faults stay counted while the period doubles, so that after one failed move each sequence doubles it, until there is
-    /// neither failure nor lack of faults. A process that has failed once never reaches that. In mode 2 nothing is ever counted
-    /// as local or shared, and a period never shrinks.
+    /// Faults stay counted while the period doubles, so that after one failed move each sequence doubles it, until there is neither failure
+    /// nor lack of faults. A process that has failed once never reaches that. In mode 2 no fault is ever counted as local or shared, and a
+    /// period never shrinks.
     pub fn adapt(&mut self, stats: &mut FaultStats, private: u64, shared: u64) -> bool {
         if stats.local + shared == 0 || stats.failed > 0 {
             self.period_ms = self.max_ms.min(self.period_ms.saturating_mul(2));

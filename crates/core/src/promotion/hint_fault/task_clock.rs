@@ -15,7 +15,7 @@ pub struct SpaceClock {
 }
 
 impl SpaceClock {
-    /// That of a space made at `now`: short-lived processes are never scanned.
+    /// Clock of a space made at `now`: short-lived processes are never scanned.
     pub fn new(now: Instant, scan_delay: Duration) -> Self {
         Self { next_scan: now + scan_delay }
     }
@@ -30,18 +30,18 @@ pub struct TaskClock {
 }
 
 impl TaskClock {
-    /// That of a new thread: its first period is the scan delay.
+    /// Clock of a new thread: its first period is the scan delay.
     pub fn new(scan_delay_ms: u64) -> Self {
         Self { stamp: Duration::ZERO, period_ms: scan_delay_ms }
     }
 
-    /// That of a thread that was made by another of its space. It is past its first crossing from the start, so that its period
+    /// Clock of a thread that was made by another thread of its space. It is past its first crossing from the start, so that its period
     /// stays the scan delay until a sequence has ended, however large the process is (`init_numa_balancing`).
     pub fn of_clone(scan_delay_ms: u64, tick: Duration) -> Self {
         Self { stamp: tick.saturating_mul(2), period_ms: scan_delay_ms }
     }
 
-    /// At a tick of the thread, which has run for `runtime` in all. `true`: it is to scan before it goes on, if
+    /// Called at a tick of the thread, which has run for `runtime` in all. `true`: it is to scan before it goes on, if
     /// [`begin`](Self::begin) lets it. The first time its period becomes `start_ms`.
     pub fn tick(&mut self, runtime: Duration, start_ms: u64, now: Instant, space: &SpaceClock) -> bool {
         let period = Duration::from_ms(self.period_ms);
@@ -55,7 +55,7 @@ impl TaskClock {
         now >= space.next_scan
     }
 
-    /// The thread comes to scan. `false`: another of its space was faster. The winner waits two ticks longer, so that it is not
+    /// The thread begins a scan. `false`: another thread of its space was faster. The winner waits two ticks longer, so that it is not
     /// always the same.
     pub fn begin(&mut self, space: &mut SpaceClock, now: Instant, tick: Duration) -> bool {
         if now < space.next_scan {

@@ -20,7 +20,7 @@ pub enum LastFault {
     By {
         /// The node on which the thread ran.
         node: NodeId,
-        /// Low bits of its number. One thread in 256 has the same bits.
+        /// Low bits of the thread's number. One thread in 256 has the same bits.
         thread: u8,
     },
 }

@@ -48,7 +48,7 @@ fn add_space(target: u32, world: &mut World, random: &mut Random) {
     }
 }
 
-/// Something happens in the world.
+/// Makes an event in the world.
 fn disturb(promotion: &mut Promotion, world: &mut World, now: Instant, random: &mut Random) {
     let target = TargetId(u32::try_from(random.between(0, 6)).expect("small"));
     match random.between(0, 40) {

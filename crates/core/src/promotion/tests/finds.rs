@@ -3,7 +3,7 @@
 use super::*;
 use crate::host::{AddressRange, PageMove};
 
-/// A space of 512 MiB areas, all idle except `hot`, which is used from now on. Returns the number of scans until some of it is
+/// A space of 512 MiB areas, all idle except `hot`, which is used from now on. Returns the number of scans until some of the hot memory is
 /// found, and the time. The daemon has run before for long enough to be slow.
 struct Search {
     world: World,
@@ -106,8 +106,7 @@ fn in_a_tebibyte_too() {
     assert!(done.since(begin) < Duration::from_secs(6), "{}", done.since(begin));
 }
 
-/// Where upper entries show what was used, an idle space costs next to nothing and a chunk that becomes hot is found by the next
-/// scan.
+/// If upper entries show which memory was used, an idle space costs next to nothing and a chunk that becomes hot is found by the next scan.
 #[test]
 fn upper_entries_tell_at_once_what_of_a_large_space_is_used() {
     // Space, its part that becomes hot, regions. In the last two a region is larger than what a scan of an idle space may cover.
@@ -333,7 +332,7 @@ fn what_is_used_once_a_second_is_hot() {
     assert_eq!(world.moves, 16_384, "all of it, and nothing else");
 }
 
-/// Pages that are touched once and never twice in a row make `rch` scan again soon, and then slow down; none of them moves.
+/// Pages that are touched once and never twice in a row make `rch` scan again soon, and then slow down; no such page moves.
 #[test]
 fn what_is_touched_once_neither_moves_nor_keeps_the_daemon_fast() {
     let mut world = World::new();

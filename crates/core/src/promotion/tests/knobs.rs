@@ -1,4 +1,4 @@
-//! What may be set, and what the daemon needs of its host.
+//! Values that may be set, and features that the daemon needs of its host.
 
 use super::*;
 use crate::host::TieringCapabilities;

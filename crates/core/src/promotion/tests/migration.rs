@@ -1,4 +1,4 @@
-//! Moves: who makes them, where pages go, and what a refusal leads to.
+//! Moves: who makes them, where pages go, and the consequences of a refusal.
 
 use super::*;
 use crate::host::{AddressRange, NodeId, PageMove};

@@ -1,4 +1,4 @@
-//! What holds after every pass, whatever the regions, limits and filters.
+//! Properties that hold after every pass, for any regions, limits and filters.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,4 @@
-//! Guarantees to users, with random schemes on machines whose speed changes: quotas hold, priorities and watermarks do what they
-//! say.
+//! Guarantees to users, with random schemes on machines whose speed changes: quotas hold, and priorities and watermarks work as documented.
 
 use super::invariants::regions;
 use super::*;

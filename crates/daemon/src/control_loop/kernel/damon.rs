@@ -35,7 +35,7 @@ pub(in super::super) struct Kdamond {
     crowd: Crowd,
     /// Why they could not be found.
     trouble: Option<SystemError>,
-    /// What it monitors, while it runs.
+    /// The memory that it monitors, while it runs.
     watched: Option<Watched>,
 }
 
@@ -68,7 +68,7 @@ impl Kdamond {
         &self.setup.config
     }
 
-    /// What it should monitor now.
+    /// The memory that it should monitor now.
     fn wanted(&self, world: &mut dyn System) -> Result<Watched, EngineError> {
         if let Some(why) = &self.trouble {
             return Err(why.clone().into());

@@ -13,7 +13,7 @@ pub enum EngineError {
     Target(#[from] TargetError),
     #[error("this kernel has no DAMON in sysfs: it needs CONFIG_DAMON_SYSFS (Linux 5.18 and later)")]
     NoDamon,
-    /// Their number, as the kernel prints it.
+    /// Number of kdamonds, as the kernel prints it.
     #[error(
         "somebody made {0} kdamonds: they are left alone; end the program that made them, or write 0 to {NR_KDAMONDS}"
     )]
@@ -46,7 +46,7 @@ pub enum EngineError {
     NoParameter { module: &'static str, name: &'static str },
     #[error("no memory is known")]
     NoMemory,
-    /// `needs`: what a kernel with it has.
+    /// `needs`: description of kernels that have the file.
     #[error("this kernel has no {path}: {needs}")]
     NoSetting { path: &'static str, needs: &'static str },
     #[error("the kernel tells no tiers of memory: it needs Linux 6.1 or later with CONFIG_NUMA and CONFIG_MIGRATION")]

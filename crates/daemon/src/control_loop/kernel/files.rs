@@ -8,7 +8,7 @@ use isotherm_core::vocabulary::FilterType;
 use isotherm_texts::damon::{self, Bounds};
 use isotherm_units::{Bytes, Duration};
 
-/// What a kdamond monitors.
+/// The memory that a kdamond monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Watched {
     /// Processes by id, with all that they map.
@@ -21,7 +21,7 @@ pub(super) enum Watched {
 /// directories that exist because of that number.
 ///
 /// # Errors
-/// What DAMON has no file for.
+/// A setting for which DAMON has no file.
 pub(super) fn writes(config: &MonitorConfig, watched: &Watched) -> Result<Vec<Write>, EngineError> {
     let within = context(config, watched)?.settings().into_iter().map(|one| Write::within(one.path, one.value));
     let mut writes = vec![Write::knob(damon::NR_KDAMONDS, "1")];

@@ -77,7 +77,7 @@ pub(super) trait Kernel: std::fmt::Debug {
     /// Why this engine was chosen.
     fn why(&self) -> String;
 
-    /// Its targets, as text.
+    /// Targets of the engine, as text.
     fn targets(&self) -> Vec<String>;
 
     /// What it can stall.
@@ -91,16 +91,16 @@ pub(super) trait Kernel: std::fmt::Debug {
     /// All writes, in order, the switch last.
     ///
     /// # Errors
-    /// Why it cannot be switched on here or now.
+    /// Why the engine cannot be switched on here or now.
     fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError>;
 
-    /// Checks, right after the writes, that the kernel really has started.
+    /// Checks, right after the writes, that the kernel has really started.
     ///
     /// # Errors
     /// Why not.
     fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError>;
 
-    /// Its state, while it is on.
+    /// State of the engine, while it is on.
     ///
     /// # Errors
     /// The state cannot be read.
@@ -111,10 +111,10 @@ pub(super) trait Kernel: std::fmt::Debug {
         None
     }
 
-    /// Its work so far; zero where that cannot be read.
+    /// Work of the engine so far; zero if that cannot be read.
     fn counts(&self, is_on: bool, world: &mut dyn System) -> Counts;
 
-    /// What limits it while it runs.
+    /// Limitation of the engine while it runs.
     fn shortcoming(&self, world: &mut dyn System) -> Option<Trouble>;
 }
 

@@ -13,7 +13,7 @@ pub(in super::super) struct Module {
 }
 
 impl Module {
-    /// `None` if no kernel module does what the section asks for.
+    /// `None` if no kernel module can do the section's work.
     pub(in super::super) fn new(spec: &MonitorsConfig) -> Option<Self> {
         let module = spec.kernel_module()?;
         Some(Self { preset: spec.preset.clone()?, module, takes_damon_stat: spec.take_damon_stat })
@@ -39,7 +39,7 @@ impl Module {
         Ok(BOUNDS.into_iter().zip([(first / unit).to_string(), (last / unit).to_string()]).collect())
     }
 
-    /// Whether it is on with the configured values. Default bounds of memory do not count: they are computed again.
+    /// Whether the module is on with the configured values. Default bounds of memory do not count: they are computed again.
     pub(super) fn runs_as_asked(&self, world: &mut dyn System) -> Result<bool, SystemError> {
         if !self.is("Y", world)? {
             return Ok(false);
@@ -103,7 +103,7 @@ impl Kernel for Module {
         Ok(writes)
     }
 
-    /// The kernel may accept the switch and start nothing, because DAMON was busy.
+    /// The kernel may accept the switch without starting, because DAMON was busy.
     fn begins(&mut self, world: &mut dyn System) -> Result<(), EngineError> {
         let pid = world.value(&self.path("kdamond_pid")).ok().flatten();
         if pid.is_none_or(|pid| pid.trim() != "-1") {

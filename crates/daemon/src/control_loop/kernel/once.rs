@@ -12,7 +12,7 @@ pub struct ModuleOnce {
 }
 
 impl ModuleOnce {
-    /// `None` if no kernel module does what the preset asks for.
+    /// `None` if no kernel module can do the preset's work.
     pub fn new(preset: &Preset, take_damon_stat: bool) -> Option<Self> {
         let name = preset.kernel_module()?.name;
         let spec = MonitorsConfig {
@@ -43,7 +43,7 @@ impl ModuleOnce {
         Ok(self.module.writes(world)?.into_iter().map(|write| (write.path, write.value)).collect())
     }
 
-    /// Checks, right after the writes, that the kernel really has started.
+    /// Checks, right after the writes, that the kernel has really started.
     ///
     /// # Errors
     /// [`EngineError`].

@@ -70,7 +70,7 @@ impl Kernel for Proactive {
         standing(&self.settings, world)
     }
 
-    /// Pages that kcompactd scanned prove nothing, so no bytes are reported.
+    /// Pages that kcompactd scanned prove no effect, so no bytes are reported.
     fn counts(&self, _: bool, world: &mut dyn System) -> Counts {
         let mut words = Vec::new();
         for now in world.fragmentation().unwrap_or_default() {

@@ -15,7 +15,7 @@ pub(super) struct Setting {
 /// Writes for the settings that do not hold their value yet.
 ///
 /// # Errors
-/// The kernel lacks one of them.
+/// A setting that the kernel lacks.
 pub(super) fn writes(settings: &[Setting], world: &mut dyn System) -> Result<Vec<Write>, EngineError> {
     let mut writes = Vec::new();
     for Setting { path, value, needs } in settings {

@@ -26,7 +26,7 @@ impl Engine {
     /// Adds a process.
     ///
     /// # Errors
-    /// What the host lacks.
+    /// A feature that the host lacks.
     pub(super) fn enter(
         &mut self,
         spec: &Spec,
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Whether it stretches its own intervals, instead of the time until its next run.
+    /// Whether the engine stretches its own intervals, instead of the time until its next run.
     pub(super) const fn is_stretched_inside(&self) -> bool {
         matches!(self, Self::Monitor(_))
     }
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due. Returns what went wrong.
+    /// Does the work that is due. Returns the errors of the run.
     pub(super) fn run(&mut self, now: Instant, gate: &mut Gate<'_>) -> Option<Trouble> {
         match self {
             Self::None => None,
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// What it has done, and what held it back.
+    /// Results of the engine and its limitations.
     pub(super) fn words(&self, nr_processes: usize) -> Vec<String> {
         let mut words = vec![format!("{nr_processes} processes are watched")];
         match self {
@@ -162,7 +162,7 @@ impl Engine {
     }
 }
 
-/// Monitor configuration of a section; always for processes, whatever its preset was made for.
+/// Monitor configuration of a section. It is always one for processes, even if the preset was made for physical memory.
 fn config(spec: &MonitorsConfig) -> Result<MonitorConfig, PresetError> {
     Ok(MonitorConfig { operations: Operations::Vaddr, ..spec.setup()?.config })
 }

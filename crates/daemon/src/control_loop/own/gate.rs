@@ -40,7 +40,7 @@ pub(super) struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Whether it may act on a target now. Each action is logged before it is carried out.
+    /// Whether the section may act on a target now. Each action is logged before it is carried out.
     fn let_through(&mut self, target: TargetId, action: &'static str, write: String, bytes: u64) -> Result<(), Held> {
         let name = self.targets.get(&target).cloned().unwrap_or_default();
         let allowed = match self.permit.check() {

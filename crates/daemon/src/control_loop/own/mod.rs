@@ -256,7 +256,7 @@ impl OwnSection {
         is_done
     }
 
-    /// Samples the current processes, except those that other sections have taken.
+    /// Samples the current processes, except processes that other sections have taken.
     fn watch(&mut self, context: &mut Context<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
         self.spared.begin(&context.config.daemon.protect);

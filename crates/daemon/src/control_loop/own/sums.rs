@@ -12,7 +12,7 @@ const TELL: Duration = Duration::from_secs(1);
 /// The same for actions that are not carried out.
 const REMIND: Duration = Duration::from_secs(60);
 
-/// One action on one process since the last line about it.
+/// Actions of one kind on one process since the last line about them.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     told: Option<Instant>,

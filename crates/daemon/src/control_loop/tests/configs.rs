@@ -39,7 +39,7 @@ pub(super) fn with_module(enable: bool, take_damon_stat: bool) -> Config {
     both
 }
 
-/// With a kdamond that takes cold memory of processes from them.
+/// A configuration with a kdamond that takes cold memory from processes.
 pub(super) fn with_kdamond(enable: bool, operations: Operations) -> Config {
     let scheme = Scheme { action: Action::Pageout, ..Scheme::default() };
     let monitor = MonitorsConfig {
@@ -56,7 +56,7 @@ pub(super) fn with_kdamond(enable: bool, operations: Operations) -> Config {
     both
 }
 
-/// With sizes of the groups.
+/// A configuration that sizes groups.
 pub(super) fn with_limits(enable: bool) -> Config {
     let limits = isotherm_core::limits::LimitsConfig {
         floor: Bytes::from_mib(1),

@@ -144,7 +144,7 @@ fn compacted(truth: &Truth) -> Vec<(Why, u32, u32, u64)> {
     lines.iter().filter_map(told).collect()
 }
 
-/// A zone of 200 huge pages; half of it is scattered.
+/// A zone of 200 huge pages; half of the zone is scattered.
 fn scattered() -> Rc<Truth> {
     let truth = Truth::new();
     truth.memory.loose.set(100 * 512);

@@ -287,7 +287,7 @@ pub(super) fn with_monitor(enable: bool) -> Config {
     own
 }
 
-/// With a scan daemon.
+/// A configuration with a scan daemon.
 pub(super) fn with_promotion(enable: bool) -> Config {
     let section = TieringConfig {
         enable,

@@ -113,7 +113,7 @@ fn a_limit_above_a_protected_group_is_not_written() {
     config.check().unwrap();
 }
 
-/// As `systemctl restart` does it, between two looks for groups or not.
+/// The group is removed and made again, as `systemctl restart` does it, at the time of a search for groups or between two.
 #[test]
 fn a_service_that_was_restarted_is_sized_again() {
     for second in [40, 44, 45] {

@@ -129,7 +129,7 @@ pub(super) struct Truth {
     /// Host calls so far, and which one fails.
     pub(super) calls: Cell<u64>,
     pub(super) fails_at: Cell<Option<u64>>,
-    /// Evictions: time, group, pages. Those that were not allowed are in `forbidden`.
+    /// Evictions: time, group, pages. Evictions that were not allowed are in `forbidden`.
     pub(super) evicted: RefCell<Vec<(Instant, &'static str, u64)>>,
     pub(super) forbidden: RefCell<Vec<String>>,
     pub(super) lines: RefCell<Vec<Line>>,

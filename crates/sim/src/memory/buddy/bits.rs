@@ -11,7 +11,7 @@ impl Bits {
         Self(vec![0; len.div_ceil(64) as usize])
     }
 
-    /// False beyond the end.
+    /// False after the end.
     #[inline]
     pub(super) fn get(&self, at: u32) -> bool {
         self.0.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 != 0)
@@ -43,7 +43,7 @@ impl Bits {
         })
     }
 
-    /// The first bit from `at` on that differs from those of `other`, which are all alike.
+    /// The first bit from `at` on that differs from `other`, whose bits are all alike.
     #[inline]
     fn next(&self, at: u32, other: u64) -> Option<u32> {
         let mut index = (at / 64) as usize;

@@ -35,8 +35,8 @@ impl Buddy {
         is_fresh || (0..=MAX_ORDER).any(|order| self.is_head(at >> order << order, order))
     }
 
-    /// Checks all of it: blocks lie in the zone at multiples of their size and do not overlap; lists, counts and bits
-    /// agree; blocks smaller than a page block are on the list of their page block's type; no two free buddies are apart.
+    /// Checks the whole allocator: blocks lie in the zone at multiples of their size and do not overlap; lists, counts and bits agree;
+    /// blocks smaller than a page block are on the list of their page block's type; no two free buddies are unmerged.
     ///
     /// # Errors
     /// The first thing that is wrong.

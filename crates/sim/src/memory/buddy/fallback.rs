@@ -1,5 +1,5 @@
-//! Allocation, and where blocks come from when those of the wanted type are used up (docs/spec/compaction.md#s2-4). Whole page
-//! blocks are claimed, the largest first; failing that, single blocks are stolen, the smallest first.
+//! Allocation, and the source of blocks when blocks of the wanted type are used up (docs/spec/compaction.md#s2-4). Whole page blocks are
+//! claimed, the largest first; failing that, single blocks are stolen, the smallest first.
 
 use super::types::MigrateType;
 use super::{BLOCK_ORDER, BLOCK_PAGES, Buddy, MAX_ORDER};
@@ -11,11 +11,11 @@ pub enum Fallback {
     /// As far as it takes.
     #[default]
     Any,
-    /// Not so far that types are mixed within a page block (`ALLOC_NOFRAGMENT`).
+    /// Stops before types are mixed within a page block (`ALLOC_NOFRAGMENT`).
     WholeBlocks,
 }
 
-/// Where the next search of a bulk begins: what failed a moment ago is not tried again.
+/// Start of the next search of a bulk: a search that failed a moment ago is not repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Search {
     /// Blocks of the wanted type.
@@ -81,7 +81,7 @@ impl Buddy {
         Some(start)
     }
 
-    /// From the largest order down. Source: `__rmqueue_claim`.
+    /// Claims from the largest order down. Source: `__rmqueue_claim`.
     fn claim(&mut self, frames: &mut Frames, order: u32, wanted: MigrateType, fallback: Fallback) -> Option<u32> {
         let lowest = if fallback == Fallback::WholeBlocks { order.max(BLOCK_ORDER) } else { order };
         for from in (lowest..=MAX_ORDER).rev() {
@@ -109,8 +109,8 @@ impl Buddy {
         None
     }
 
-    /// Gives the page block around `start` to `wanted` if half of it is free or alike, with its free blocks.
-    /// Source: `try_to_claim_block`.
+    /// Gives the page block around `start` to `wanted` if half of it is free or compatible, with its free blocks. Source:
+    /// `try_to_claim_block`.
     fn claim_block(&mut self, frames: &mut Frames, start: u32, owner: MigrateType, wanted: MigrateType) -> bool {
         debug_assert!(owner != wanted, "own blocks were tried before");
         let block = start & !(BLOCK_PAGES - 1);
@@ -160,7 +160,7 @@ impl Buddy {
         true
     }
 
-    /// From `order` up, and the page block stays what it is. Source: `__rmqueue_steal`.
+    /// Searches from `order` up, and the page block keeps its type. Source: `__rmqueue_steal`.
     fn steal(&mut self, frames: &mut Frames, order: u32, wanted: MigrateType) -> Option<u32> {
         for from in order..=MAX_ORDER {
             let Some((start, owner)) = self.head_of_others(from, wanted) else { continue };

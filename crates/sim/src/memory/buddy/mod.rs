@@ -1,9 +1,9 @@
 //! The buddy allocator of a zone: free blocks of 2^0 to 2^10 pages by migrate type (docs/spec/compaction.md#s2-1 to #s2-4).
 //!
-//! Sketch: lists go through the links of the frame table, which free frames do not need otherwise. Next to them one bit per block
-//! and order, a quarter of a byte a page, says where free blocks begin. Memory that was never used is not on lists at all: it is
-//! a range of largest blocks behind the Movable list of the largest order, as in the kernel after boot. So a zone of a tebibyte
-//! costs nothing until it is used.
+//! Sketch: lists go through the links of the frame table, which free frames do not need otherwise. In addition one bit per block and order,
+//! a quarter of a byte a page, marks the beginnings of free blocks. Memory that was never used is not on lists at all: it is a range of
+//! largest blocks behind the Movable list of the largest order, as in the kernel after boot. So a zone of a tebibyte costs nothing until it
+//! is used.
 //!
 //! Behaviour follows `mm/page_alloc.c` of Linux 7.2. Left out: HighAtomic and CMA blocks, isolated blocks.
 
@@ -53,7 +53,7 @@ pub struct Buddy {
     fresh: (u32, u32),
     /// Type of each page block.
     types: Vec<MigrateType>,
-    /// Frames in use that were asked for as anything but movable.
+    /// Frames in use that were allocated as any type but movable.
     fixed: Bits,
     nr_fixed: u64,
     effort: Effort,
@@ -262,8 +262,8 @@ impl Buddy {
         self.insert(frames, start, order, migrate_type, end);
     }
 
-    /// Whether the block's buddy is in use, but the buddy of both together is free: then it is better left alone for a while.
-    /// Source: `buddy_merge_likely`.
+    /// Whether the block's buddy is in use, but the buddy of both together is free: then the block is better left free for a while. Source:
+    /// `buddy_merge_likely`.
     #[inline]
     fn will_merge_soon(&self, start: u32, order: u32) -> bool {
         if order >= MAX_ORDER - 1 {

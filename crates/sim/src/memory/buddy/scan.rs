@@ -1,5 +1,5 @@
-//! What compaction's scanners need of free memory: which frames are free, single blocks by their place, lists in their order,
-//! and a block that is handed over as soon as it is whole.
+//! Functions for compaction's scanners: which frames are free, single blocks by their place, lists in their order, and a block that is
+//! handed over as soon as it is whole.
 
 use super::types::MigrateType;
 use super::{BLOCK_ORDER, BLOCK_PAGES, Buddy, MAX_ORDER};
@@ -35,7 +35,7 @@ impl Buddy {
         (0..=MAX_ORDER).find(head).map(|order| (at >> order << order) + (1 << order))
     }
 
-    /// Whether a frame in use was asked for as anything but movable.
+    /// Whether a frame in use was allocated as any type but movable.
     #[inline]
     pub fn is_fixed(&self, frame: FrameId) -> bool {
         self.nr_fixed > 0 && self.fixed.get(frame.index_u32() - self.base)
@@ -84,8 +84,8 @@ impl Buddy {
         self.set_type(block, order.max(BLOCK_ORDER), to);
     }
 
-    /// Whether a request of this type and order would find a block: on its own list, or one that it may claim.
-    /// Source: `__compact_finished`.
+    /// Whether a request of this type and order would find a block: on its own list, or one that it may claim. Source:
+    /// `__compact_finished`.
     pub fn serves(&self, order: u32, wanted: MigrateType) -> bool {
         (order..=MAX_ORDER).any(|order| {
             let is_filled = |kind: MigrateType| self.filled[kind as usize] >> order & 1 != 0;
@@ -104,7 +104,7 @@ impl Buddy {
         std::iter::successors(self.chain(order, kind).head(), move |&frame| frames.link(frame).1)
     }
 
-    /// The same from the other end.
+    /// The same, beginning at the other end.
     pub fn from_tail<'a>(
         &'a self,
         frames: &'a Frames,

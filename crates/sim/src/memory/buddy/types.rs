@@ -1,6 +1,6 @@
 //! Migrate types, and the steps of allocation and freeing.
 
-/// What a page block is for. Numbers and order as in the kernel.
+/// Purpose of a page block. Numbers and order as in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MigrateType {
@@ -17,7 +17,7 @@ pub(super) const NR_TYPES: usize = 3;
 impl MigrateType {
     pub const ALL: [Self; NR_TYPES] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
 
-    /// Whose blocks serve this type once its own are used up, in this order (section 2.4).
+    /// Types whose blocks serve this type once its own are used up, in this order (section 2.4).
     pub(super) const fn fallbacks(self) -> [Self; 2] {
         match self {
             Self::Unmovable => [Self::Reclaimable, Self::Movable],
@@ -36,7 +36,7 @@ pub struct Effort {
     pub merges: u64,
     /// A page block was given to another type.
     pub claims: u64,
-    /// A block was taken from another type, whose page block keeps its type: this mixes types for good.
+    /// A block was taken from another type, whose page block keeps its type: this mixes types permanently.
     pub steals: u64,
     /// It was tried to claim part of a page block: each raises the zone's watermarks for a while.
     pub boosts: u64,

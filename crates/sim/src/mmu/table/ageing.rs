@@ -6,10 +6,10 @@ use crate::memory::FrameId;
 use crate::mmu::entry::Entry;
 use isotherm_units::PageRange;
 
-/// Entries that are read at once: those of a word.
+/// Entries that are read at once: the entries of a word.
 pub(crate) const GROUP: usize = 64;
 
-/// Young entries among those of a word from which on nothing is won by waiting for others: they share cache lines.
+/// Number of young entries of a word from which waiting for others gains nothing: they share cache lines.
 const MANY: u32 = 16;
 
 /// 64 entries whose accessed bits are read together.
@@ -26,7 +26,7 @@ impl Entries<'_> {
         }
     }
 
-    /// The frame that the first entry shows, if the others show those that follow it.
+    /// The frame that the first entry shows, if the other entries show the following frames.
     #[inline]
     pub(crate) fn first_of_row(self) -> Option<FrameId> {
         let first = self.frame(0)?;
@@ -40,8 +40,8 @@ impl Entries<'_> {
 
 /// Young entries of several tables, taken together.
 ///
-/// What a walk does to a page depends on a byte of its frame, which the entry names: two fetches from memory, one after the
-/// other. Taken one entry at a time, each is waited for; all entries, then all bytes, they overlap.
+/// The effect of a walk on a page depends on a byte of its frame, which the entry names: two fetches from memory, one after the other.
+/// Taken one entry at a time, each is waited for; all entries, then all bytes, they overlap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct YoungEntries {
     entries: Vec<u32>,
@@ -61,7 +61,7 @@ impl YoungEntries {
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
-    /// Whether they should be read before another table is met.
+    /// Whether they should be read before the next table.
     pub(crate) const fn is_enough(&self) -> bool {
         self.len >= Self::ENOUGH
     }
@@ -105,9 +105,9 @@ impl PageTable {
         None
     }
 
-    /// Takes the young entries of `pages`, which lie in one block that has a table, and clears their accessed bits. Where many
-    /// of 64 are young they are shown to `look_at_once` instead, which returns those whose accessed bits are to be cleared.
-    /// `young` was not [enough](YoungEntries::is_enough) before the first pages of that table. How many were cleared at once.
+    /// Takes the young entries of `pages`, which lie in one block that has a table, and clears their accessed bits. If many of 64 are young
+    /// they are shown to `look_at_once` instead, which returns the ones whose accessed bits are to be cleared. `young` was not
+    /// [enough](YoungEntries::is_enough) before the first pages of that table. How many were cleared at once.
     #[inline]
     pub(crate) fn take_young_entries(
         &mut self,
@@ -161,7 +161,7 @@ impl PageTable {
         cleared_at_once
     }
 
-    /// Reads the entries of the young pages that were taken. The loop does nothing else, so that fetches overlap.
+    /// Reads the entries of the young pages that were taken. The loop only fetches, so that fetches overlap.
     pub(crate) fn fetch_young_entries(&self, young: &mut YoungEntries) {
         let (entries, pages) = (&mut young.entries[..young.len], &young.pages[..young.len]);
         for (entry, page) in entries.iter_mut().zip(pages) {
@@ -177,8 +177,8 @@ impl PageTable {
         group[ACCESSED] |= bit;
     }
 
-    /// Shows the young entries of `pages`, which lie in one block that has a table, to `visit`: 64 entries, and which of them
-    /// are young. The accessed bits that it returns are cleared.
+    /// Passes the young entries of `pages`, which lie in one block that has a table, to `visit`: 64 entries, with a bit for each young one.
+    /// The accessed bits that it returns are cleared.
     #[inline]
     pub(crate) fn age_entries(&mut self, pages: PageRange, mut visit: impl FnMut(Entries<'_>, u64) -> u64) {
         debug_assert!(

@@ -1,5 +1,4 @@
-//! What a page table has besides its words: its kind, premapped memory, and changes that those who remember entries must learn
-//! of.
+//! Parts of a page table other than its words: its kind, premapped memory, and changes that caches of entries must be informed of.
 
 use super::super::config::TableKind;
 use super::super::premapped::Premapped;
@@ -9,7 +8,7 @@ use isotherm_units::PageRange;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most pages that are invalidated one by one, as in Linux; beyond, the whole space is flushed.
+/// Most pages that are invalidated one by one, as in Linux; with more, the whole space is flushed.
 const STALE_MAX: usize = 33;
 
 #[derive(Clone, Debug, Default)]
@@ -18,9 +17,9 @@ pub(super) struct Extension {
     pub(super) premapped: Option<Box<Premapped>>,
     /// Kinds of memory that differ in latency, where there are several.
     pub(super) classes: Option<Arc<LatencyClasses>>,
-    /// Of them, slower than the fastest.
+    /// Planes of classes slower than the fastest.
     pub(super) nr_planes: usize,
-    /// Pages whose cached translations are void, and have not been dropped yet. Only where there are caches.
+    /// Pages whose cached translations are void, and have not been dropped yet. Only used if there are caches.
     stale: Vec<u64>,
     /// Whether the kind of entry that maps a 2 MiB block is remembered elsewhere.
     watched: bool,
@@ -28,7 +27,7 @@ pub(super) struct Extension {
     reshaped: BTreeSet<u64>,
 }
 
-/// What must be dropped from translation caches.
+/// Translations that caches must drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stale {
     Pages(Vec<u64>),

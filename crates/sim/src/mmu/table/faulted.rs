@@ -1,4 +1,4 @@
-//! The changes of entries that every fault and every eviction makes, where it is known what was there before.
+//! The changes of entries that every fault and every eviction makes, for callers that know the old contents.
 
 use super::{ACCESSED, CHUNK_MASK, Chunk, DIRTY, DensePage, Entry, PRESENT, PageTable, TABLE_PAGES, WRITABLE};
 use crate::memory::FrameId;
@@ -43,9 +43,9 @@ impl PageTable {
         self.note_class(dense, Entry::Frame(frame));
     }
 
-    /// Shows frames at virtual pages, just read, wherever nothing was mapped yet. All of `pages` lie in the 64 around `dense`.
-    /// Returns which of them were mapped, bit i for entry i: the same as [`set_present`](Self::set_present) page by page, with
-    /// one read of what they have in common.
+    /// Shows frames at virtual pages, just read, wherever nothing was mapped yet. All of `pages` lie in the 64 around `dense`. Returns
+    /// which of them were mapped, bit i for entry i: the same as [`set_present`](Self::set_present) page by page, with one read of their
+    /// common data.
     pub(crate) fn map_around(&mut self, dense: DensePage, pages: &[(u64, FrameId)], writable: bool) -> u64 {
         if pages.is_empty() {
             return 0;

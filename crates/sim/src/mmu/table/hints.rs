@@ -12,29 +12,29 @@ use isotherm_units::PageRange;
 
 /// Index of the bits of pages that are marked, in the groups of marks.
 const MARKED: usize = 0;
-/// Of them, those that were writable.
+/// Marked pages that were writable.
 const WAS_WRITABLE: usize = 1;
 
-/// Which of the 64 pages of a word are marked.
+/// Bits of the marked pages among the 64 of a word.
 #[inline]
 pub(super) fn marked(marks: Option<&Groups>, word: usize) -> u64 {
     marks.map_or(0, |marks| marks[word][MARKED])
 }
 
 impl Chunk {
-    /// Which of 64 pages are present to the kernel.
+    /// Bits of the pages, of 64, that are present to the kernel.
     #[inline]
     pub(super) fn present(&self, word: usize) -> u64 {
         self.groups[word][PRESENT] | marked(self.marks.as_deref(), word)
     }
 
-    /// Which of 64 pages are writable, once their marks are off.
+    /// Bits of the pages, of 64, that are writable once their marks are off.
     #[inline]
     pub(super) fn writable(&self, word: usize) -> u64 {
         self.stores[word][WRITABLE] | self.marks.as_ref().map_or(0, |marks| marks[word][WAS_WRITABLE])
     }
 
-    /// Takes the marks of pages off, without making them accessible again. Which of them were marked.
+    /// Takes the marks of pages off, without making them accessible again. Bits of the pages that were marked.
     #[inline]
     pub(super) fn unmark(&mut self, word: usize, bits: u64) -> u64 {
         let Some(marks) = &mut self.marks else { return 0 };

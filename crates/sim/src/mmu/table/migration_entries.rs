@@ -1,4 +1,4 @@
-//! Pages change their frames, and are out of reach meanwhile.
+//! Pages change their frames, and are out of reach in that time.
 
 use super::{DensePage, PRESENT, PageTable, WRITABLE};
 use crate::memory::FrameId;

@@ -15,7 +15,7 @@ pub(crate) enum Stop {
     Fault {
         /// Virtual page number.
         page: u64,
-        /// What the access needs.
+        /// Entry that the access needs.
         need: Need,
     },
     /// The run at the cursor goes through a file descriptor.
@@ -58,7 +58,7 @@ impl Pace {
         self.hits[class] += pages;
     }
 
-    /// The earliest pages of `hits` that begin before the time is up when the first begins at `now_ns`, and what they cost.
+    /// The earliest pages of `hits` that begin before the time is up when the first begins at `now_ns`, and their cost.
     #[inline]
     fn afford<const PLANES: usize>(&self, now_ns: u64, hits: u64, planes: [u64; PLANES]) -> (u64, u64) {
         let whole = self.cost(hits, planes);
@@ -153,8 +153,8 @@ impl PageTable {
         stop
     }
 
-    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns how many; the caller
-    /// finds out what stopped it.
+    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns the number of pages; the caller
+    /// finds out why it stopped.
     ///
     /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
     /// their cache misses overlap.
@@ -233,7 +233,7 @@ impl PageTable {
         Ok(())
     }
 
-    /// Touches what is left of a run of several pages, 64 at a time by mask.
+    /// Touches the rest of a run of several pages, 64 at a time by mask.
     fn touch_rest<const PLANES: usize>(
         &mut self,
         run: Run,

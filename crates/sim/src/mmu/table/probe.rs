@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// The result of a walk towards a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing is mapped: the walk ended at an empty entry of this level.
+    /// No entry: the walk ended at an empty entry of this level.
     Nothing(Level),
     /// An entry that points to a table, at the wanted level.
     Table(Level),

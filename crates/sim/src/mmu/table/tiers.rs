@@ -1,8 +1,8 @@
-//! Which tier a page lies in, for the hit path: a word of bits per 64 pages and slower class of latency.
+//! Latency class of each page, for the hit path: a word of bits per 64 pages and slower class of latency.
 //!
-//! The words of a chunk lie side by side, so that a hit on a machine with two kinds of memory reads 8 bytes per 64 pages more
-//! than one on a machine with one kind. They are written where a frame is mapped and mean something only while the page is
-//! present. The hit path is compiled once without them and once for each number of them.
+//! The words of a chunk lie side by side, so that a hit on a machine with two kinds of memory reads 8 bytes per 64 pages more than one on a
+//! machine with one kind. They are written when a frame is mapped and are only meaningful while the page is present. The hit path is
+//! compiled once without slower classes and once for each number of them.
 
 use super::{Chunk, DensePage, Entry, PageTable};
 use crate::memory::{CLASSES_MAX, LatencyClasses};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Slower classes at most.
 pub(crate) const PLANES_MAX: usize = CLASSES_MAX - 1;
 
-/// How many accesses met each class; the fastest first.
+/// Number of accesses to each class, the fastest first.
 pub(crate) type Hits = [u64; CLASSES_MAX];
 
 impl PageTable {

@@ -77,7 +77,7 @@ impl PageTable {
         }
     }
 
-    /// Touches up to `wanted` pages of premapped memory, or one page elsewhere; how many.
+    /// Touches up to `wanted` pages of premapped memory, or one page elsewhere; returns their number.
     #[inline]
     fn touch_premapped_or_page(&mut self, page: u64, wanted: u64, write: bool) -> Result<u32, Stop> {
         if let Some(premapped) = &mut self.extension.premapped {

@@ -7,7 +7,7 @@ use super::config::TranslationConfig;
 use super::{Reads, Translation};
 use crate::mmu::{Level, SpaceId};
 
-/// Address spaces whose translations a core keeps under PCID; Linux uses six identifiers a core and takes the next in turn.
+/// Address spaces whose translations a core keeps under PCID; Linux uses six identifiers a core and takes them round robin.
 const PCID_SPACES: usize = 6;
 
 /// No translation: spaces are numbered below it.
@@ -84,8 +84,8 @@ impl Caches {
         }
     }
 
-    /// A thread of `space` runs on this core from now on. Without PCID a change of the space drops everything; with it, what
-    /// belonged to the space that must give up its identifier.
+    /// A thread of `space` runs on this core from now on. Without PCID a change of the space drops everything; with it, only the
+    /// translations of the space that must give up its identifier.
     pub fn switch_to(&mut self, space: SpaceId) {
         debug_assert!(self.known.len() <= PCID_SPACES, "there are as many spaces as identifiers");
         let tag = tag_of(space);

@@ -46,7 +46,7 @@ impl TranslationConfig {
         self.tlb_entries.checked_div(self.tlb_ways).unwrap_or(0)
     }
 
-    /// The first bad value, with its key and what is allowed.
+    /// The first bad value, with its key and the allowed values.
     pub(in crate::mmu) fn first_error(&self) -> Option<(&'static str, u64, &'static str)> {
         const ENTRIES_MAX: u32 = 1 << 24;
         let ways_ok = (1..=64).contains(&self.tlb_ways);

@@ -1,10 +1,10 @@
 //! Translation caches: which words of the page table an access really reads (`docs/mechanism/machine.md#translation`).
 //!
-//! A processor sets the accessed bit of the words that a walk reads, and of no others. A TLB hit reads none; a hit in a
-//! paging-structure cache lets the walk begin below the cached word. So a bit that was cleared comes back only when the
-//! translation was evicted or flushed: a page that appears cold may be the hottest of all.
+//! A processor sets the accessed bit of the words that a walk reads, and of no others. A TLB hit reads none; a hit in a paging-structure
+//! cache lets the walk begin below the cached word. So a cleared bit is only set again after the translation was evicted or flushed: a page
+//! that appears cold may be the hottest of all.
 //!
-//! The model is a type parameter of the play loop: with `Off` nothing of it is left after compilation.
+//! The model is a type parameter of the play loop: with `Off` it vanishes in compilation.
 
 mod caches;
 mod config;

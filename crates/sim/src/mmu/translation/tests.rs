@@ -89,7 +89,7 @@ fn u1_with_an_infinite_cache_a_cleared_upper_bit_stays_clear() {
     assert!(Level::UPPER[..3].iter().all(|&level| rig.young(level, pages[0])), "a flush ends it");
 }
 
-/// U2: without caches the bits are those of a machine that walks from the top at every access.
+/// U2: without caches the bits equal those of a machine that walks from the top at every access.
 #[test]
 fn u2_without_caches_nothing_changes() {
     let span = PageRange::at(70_000, 3 * GIB);
@@ -112,7 +112,7 @@ fn u2_without_caches_nothing_changes() {
     }
 }
 
-/// U3: 1 GiB in a TLB that holds all of it: once everything was used, no bit is set any more.
+/// U3: 1 GiB in a TLB that holds all of it: once all pages were used, no bit is set any more.
 #[test]
 fn u3_with_an_infinite_tlb_no_bit_comes_back() {
     let span = PageRange::at(5, GIB);
@@ -267,7 +267,7 @@ fn t7_after_a_flush_a_clear_parent_has_clear_children() {
     }
 }
 
-/// Bad sizes are named with what is allowed.
+/// Errors about bad sizes name the allowed ones.
 #[test]
 fn sizes_out_of_range_are_refused() {
     let default = TranslationConfig::default;

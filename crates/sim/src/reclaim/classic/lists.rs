@@ -7,7 +7,7 @@ use crate::reclaim::scan_balance::Lru;
 const UNEVICTABLE: usize = 4;
 const NR_LISTS: usize = 5;
 
-/// Lists by lruvec. A page's flags say which one it is on.
+/// Lists by lruvec. A page's flags name its list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     lruvecs: Vec<Lruvec>,
@@ -135,7 +135,7 @@ impl Lists {
     }
 }
 
-/// Which list the flags name.
+/// List that the flags name.
 fn list_of(memory: &Memory, frame: FrameId) -> usize {
     list_by(memory.frames.flags(frame))
 }

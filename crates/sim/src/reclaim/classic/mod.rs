@@ -1,9 +1,8 @@
 //! `classic`: the two-list LRU of Linux (docs/spec/classic-lru.md; `docs/mechanism/reclaim.md`).
 //!
-//! Each lruvec has an inactive and an active list for anonymous and for file pages. Pages enter the inactive list and are
-//! reclaimed from its tail; those found used there get a second chance or move to the active list. The active list gives
-//! pages back when it grows too long for its partner. Evicted pages leave a shadow that shows at their return whether a
-//! longer inactive list would have kept them.
+//! Each lruvec has an inactive and an active list for anonymous and for file pages. Pages enter the inactive list and are reclaimed from
+//! its tail; pages found used there get a second chance or move to the active list. The active list gives pages back when it grows too long
+//! for its partner. Evicted pages leave a shadow that shows at their return whether a longer inactive list would have kept them.
 //!
 //! Not modelled: per-CPU batches of up to 31 pages between an event and the list it changes. Lists change at once.
 
@@ -26,7 +25,7 @@ use lists::Lists;
 use statistics::{Counted, Statistics};
 pub(super) use workingset::shadow_layout;
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "classic",
     summary: "two-list LRU of Linux: active and inactive pages",
@@ -38,7 +37,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Classic {
     lists: Lists,
-    /// By lruvec.
+    /// History by lruvec.
     history: Vec<History>,
     /// State of the subtree reclaimed from; decided at the start of a walk over its groups.
     balance: Balance,
@@ -60,7 +59,7 @@ struct History {
 /// Decisions for one walk over a node (docs/spec/classic-lru.md#s4, #s6-1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Balance {
-    /// By type.
+    /// By page type.
     may_deactivate: [bool; 2],
     cache_trim: bool,
     file_is_tiny: bool,
@@ -73,7 +72,7 @@ impl Classic {
         Self::default()
     }
 
-    /// Moves a listed page to another list, as its flags say after `change`.
+    /// Moves a listed page to the list that its flags name after `change`.
     fn relist(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd, change: impl FnOnce(&mut Memory)) {
         debug_assert!(memory.frames.has(frame, Flag::OnList), "only a page on a list moves to another");
         self.lists.remove(memory, frame);
@@ -158,7 +157,7 @@ impl ReclaimPolicy for Classic {
         self.history.resize(len, History::default());
     }
 
-    /// docs/spec/classic-lru.md#s3-1: the cold list's head, unless it comes back soon enough.
+    /// docs/spec/classic-lru.md#s3-1: the cold list's head, unless it is refaulted soon enough.
     fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>) {
         if let Some(shadow) = shadow.filter(|_| arrival != Arrival::FileWrite) {
             self.refault(memory, frame, shadow);

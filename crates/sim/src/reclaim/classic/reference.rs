@@ -9,7 +9,7 @@ use isotherm_units::access::Advice;
 /// The decision about a page at the cold tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// To the hot list.
+    /// Move it to the hot list.
     Activate,
     /// Once more through the cold list.
     Keep,
@@ -22,7 +22,7 @@ pub(super) enum Verdict {
 pub(super) struct Young {
     /// Mappings through which it was used.
     pub(super) mappings: u32,
-    /// One of them holds code.
+    /// One of the mappings holds code.
     pub(super) executable: bool,
 }
 

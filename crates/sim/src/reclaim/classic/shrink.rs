@@ -45,7 +45,7 @@ impl Classic {
         }
     }
 
-    /// Scans the lists of `lruvec` as far as this priority asks for.
+    /// Scans the lists of `lruvec` as far as this priority requires.
     pub(super) fn shrink(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) {
         debug_assert!(scan.priority <= DEF_PRIORITY, "reclaim begins with the gentlest priority");
         let targets = self.scan_targets(memory, lruvec, scan);

@@ -291,7 +291,7 @@ fn lazily_freed_pages_go_without_being_written_unless_they_are_used_again() {
     }
 }
 
-/// Evicts what the root has, as often as it takes for written pages to be free.
+/// Evicts the root's pages, as often as it takes for written pages to be free.
 fn evict(bed: &mut Testbed, space: SpaceId, page: u64) -> SlotId {
     for _ in 0..8 {
         bed.run(Attempt::once(ROOT, 1));
@@ -309,7 +309,7 @@ fn evict(bed: &mut Testbed, space: SpaceId, page: u64) -> SlotId {
 
 #[test]
 fn c15_slot_reuse() {
-    /// What happens to the page between its two evictions.
+    /// Events on the page between its two evictions.
     #[derive(Clone, Copy, Debug)]
     enum Use {
         Read,

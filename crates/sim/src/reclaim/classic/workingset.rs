@@ -54,7 +54,7 @@ impl Classic {
         }
     }
 
-    /// Accounts for what reclaiming a type has cost, in the lruvec and those above it.
+    /// Accounts for the cost of reclaiming a type, in the lruvec and its ancestors.
     pub(super) fn note_cost(
         &mut self,
         memory: &Memory,

@@ -18,7 +18,7 @@ pub(super) enum Persistence {
     Charge {
         /// Whether the stocks of the group were given back.
         drained: bool,
-        /// What must fit.
+        /// Pages that must fit.
         pages: u64,
     },
     /// The caller decides.
@@ -67,7 +67,7 @@ impl Direct {
         Self { on_one_node: true, ..self }
     }
 
-    /// The nodes to reclaim from: all of them, the preferred one first and the others as they help it out.
+    /// The nodes to reclaim from: all nodes, the preferred one first and the others in fallback order.
     fn nodes(&self, memory: &Memory) -> Vec<NodeId> {
         match self.preferred {
             Some(node) if self.on_one_node => vec![node],
@@ -148,8 +148,8 @@ impl Direct {
         }
     }
 
-    /// Before an allocation reclaims: with less than half of the min watermarks free it is kswapd's turn, as the rest is for
-    /// tasks that free memory. Not on a hopeless node.
+    /// Before an allocation reclaims: with less than half of the min watermarks free it is kswapd's turn, as the rest is for tasks that
+    /// free memory. There is no wait on a hopeless node.
     fn waits_for_kswapd(&mut self, memory: &mut Memory) -> bool {
         let Some(node) = self.preferred else { return false };
         let reserve = memory.nodes.get(node).min_marks();
@@ -184,7 +184,7 @@ impl Direct {
         (!is_pointless).then(|| Duration::from_ns(1_000_000_000 / memory.config.hz))
     }
 
-    /// All priorities are through: done, another run with a rule less, or failure.
+    /// All priorities are done: the attempt succeeded, makes another run with one rule less, or failed.
     fn run_ended(&mut self, scan: &mut Scan, reclaimed_before: &u64, memory: &mut Memory) -> ReclaimStep {
         debug_assert!(
             scan.priority == 0 || scan.nr_reclaimed >= scan.nr_to_reclaim,

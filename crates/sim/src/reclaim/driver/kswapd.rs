@@ -1,4 +1,5 @@
-//! One balancing run of a node's daemon (docs/spec/classic-lru.md#s7-4), and what it does about boosted watermarks (docs/spec/compaction.md#s2-5).
+//! One balancing run of a node's daemon (docs/spec/classic-lru.md#s7-4), and its treatment of boosted watermarks
+//! (docs/spec/compaction.md#s2-5).
 
 use super::walk::{self, Extent};
 use super::{ReclaimStep, WRITEBACK_THROTTLE};
@@ -15,13 +16,13 @@ pub(super) struct Kswapd {
     running: bool,
     /// Cache-trim mode was used in some walk that freed nothing.
     cache_trim_failed: bool,
-    /// By how much each zone was boosted when the run began.
+    /// Boost of each zone when the run began.
     boosts: Vec<u64>,
     /// The part of their sum that is not reclaimed yet.
     boost_left: u64,
 }
 
-/// A run for a boost tries no harder than this: what it frees costs no writing.
+/// A run for a boost tries no harder than this: it frees only pages that need no writing.
 const BOOST_PRIORITY: u32 = DEF_PRIORITY - 2;
 
 impl Kswapd {

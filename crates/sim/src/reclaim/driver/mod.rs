@@ -1,8 +1,8 @@
 //! When and how hard to reclaim: attempts as state machines that never block (docs/spec/classic-lru.md#s7).
 //!
-//! An [`Attempt`] is stepped by the reclaimer: a task that could not allocate or hit a limit, kswapd, the writer of
-//! `memory.reclaim`. A step is one pass over the lists at one priority; its CPU time is in [`Memory::ledger`], and the answer
-//! says whether to go on, to wait, or that it is over. The caller owns the clock and the stall accounting.
+//! An [`Attempt`] is stepped by the reclaimer: a task that could not allocate or hit a limit, kswapd, the writer of `memory.reclaim`. A
+//! step is one pass over the lists at one priority; its CPU time is in [`Memory::ledger`], and the answer is to go on, to wait, or that it
+//! is over. The caller owns the clock and the stall accounting.
 //!
 //! Where Linux blocks inside a pass (a full device queue), the pass is cut short here and repeated after the wait.
 
@@ -27,7 +27,7 @@ use kswapd::Kswapd;
 pub enum ReclaimStep {
     /// Call again.
     Again,
-    /// Throttled: call again after this span, or as soon as a write to a device completes, whatever comes first.
+    /// Throttled: call again after this span, or as soon as a write to a device completes, whichever comes first.
     Wait(Duration),
     Done {
         /// Pages freed by the whole attempt.
@@ -49,20 +49,20 @@ pub struct ReclaimState {
     pub walks: Walks,
     /// By node: runs of kswapd without a page since the last success.
     kswapd_failures: Vec<u32>,
-    /// By node: nothing but pages under write-back came in the last walk of kswapd.
+    /// By node: the last walk of kswapd met only pages under write-back.
     all_writeback: Vec<bool>,
-    /// By node: the daemon is at work.
+    /// By node: the daemon is running.
     pub(crate) kswapd_running: Vec<bool>,
-    /// By node: it has been since this was last read.
+    /// By node: the daemon has run since the last read of this flag.
     pub(crate) kswapd_ran: Vec<bool>,
-    /// The daemon found nothing but pages that were used too recently to be evicted: a process is to be killed.
+    /// The daemon found only pages that were used too recently to be evicted: a process is to be killed.
     pub(crate) kill_wanted: bool,
-    /// What the policy did to find pages.
+    /// Work of the policy to find pages.
     pub work: Work,
 }
 
 impl ReclaimState {
-    /// Whether the last walk of kswapd over the node met nothing but pages being written.
+    /// Whether the last walk of kswapd over the node met only pages being written.
     pub fn is_all_writeback(&self, node: NodeId) -> bool {
         self.all_writeback.get(node.index()).copied().unwrap_or(false)
     }
@@ -106,35 +106,35 @@ enum Driver {
 }
 
 impl Attempt {
-    /// For a task that could not get a frame near `node`: 32 pages from anywhere, the node first. Runs again while
-    /// nothing is freed though something could be, 16 times; then [`ReclaimStep::Failed`].
+    /// For a task that could not get a frame near `node`: 32 pages from anywhere, the node first. Runs again while nothing is freed
+    /// although pages could be, 16 times; then [`ReclaimStep::Failed`].
     pub fn direct(node: NodeId) -> Self {
         let scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, SWAP_CLUSTER_MAX, 0);
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Allocation)))
     }
 
-    /// The same for a task whose memory may come from `node` alone: no other node is reclaimed from.
+    /// The same for a task whose memory may only come from `node`: no other node is reclaimed from.
     pub fn direct_on(node: NodeId) -> Self {
         let scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, SWAP_CLUSTER_MAX, 0);
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Allocation).on_one_node()))
     }
 
-    /// One run over all priorities for a task that wants several pages in a row near `node` and has other means than reclaim.
-    /// The task decides whether to try again. Never fails; may end with 0.
+    /// One run over all priorities for a task that wants several contiguous pages near `node` and has other means than reclaim. The task
+    /// decides whether to try again. Never fails; may end with 0.
     pub fn direct_once(node: NodeId) -> Self {
         let scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, SWAP_CLUSTER_MAX, 0);
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Once)))
     }
 
-    /// For a task that must charge `pages` to `cgroup`, which is at its `memory.max`: at least 32 pages from the group.
-    /// Counts the event `max`, drains what is charged ahead, tries 16 times; then [`ReclaimStep::Failed`].
+    /// For a task that must charge `pages` to `cgroup`, which is at its `memory.max`: at least 32 pages from the group. Counts the event
+    /// `max`, drains the pages charged ahead, tries 16 times; then [`ReclaimStep::Failed`].
     pub fn limit(cgroup: CgroupId, pages: u64) -> Self {
         let scan = Scan::new(Reclaimer::Limit, cgroup, pages.max(1), 0);
         Self::of(scan, Driver::Direct(Direct::new(None, Persistence::Charge { drained: false, pages: pages.max(1) })))
     }
 
-    /// One run over all priorities for at least `pages` pages of `cgroup`, at most 32 too many a list: `memory.high`, and
-    /// writers of a lowered limit, which count their own retries. Never fails; may end with 0.
+    /// One run over all priorities for at least `pages` pages of `cgroup`, with at most 32 more per list: `memory.high`, and writers of a
+    /// lowered limit, which count their own retries. Never fails; may end with 0.
     pub fn once(cgroup: CgroupId, pages: u64) -> Self {
         let scan = Scan::new(Reclaimer::Limit, cgroup, pages.max(1), 0);
         Self::of(scan, Driver::Direct(Direct::new(None, Persistence::Once)))

@@ -7,14 +7,14 @@ use crate::memory::{Memory, NodeId};
 use crate::reclaim::{LruvecId, ReclaimPolicy, Scan, Taken};
 use std::collections::BTreeMap;
 
-/// Whether children share the protection of their parent that none of them claims. On: so systemd mounts the
-/// hierarchy (`memory_recursiveprot`).
+/// Whether children share the protection of their parent that no child claims. On, because systemd mounts the hierarchy in this way
+/// (`memory_recursiveprot`).
 const RECURSIVE_PROTECTION: bool = true;
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// From where the last one stopped, until the goal is met or the last group is reached.
+    /// The walk goes on where the last one stopped, until the goal is met or the last group is reached.
     Partial,
     /// All groups.
     Full,
@@ -125,7 +125,7 @@ pub(super) fn reclaimable(memory: &Memory, root: CgroupId) -> u64 {
     file.min(usage) + usage.saturating_sub(file).min(swap)
 }
 
-/// Decides about a group by its standing, notes what was skipped, and leaves its protection in `scan`.
+/// Decides about a group by its usage against its protection, notes a skipped group, and leaves the protection in `scan`.
 fn is_eligible(memory: &mut Memory, group: CgroupId, effective: &[Effective], scan: &mut Scan) -> bool {
     scan.effective = effective.get(group.index()).copied().unwrap_or_default();
     match scan.effective.standing(memory.cgroups.get(group).usage) {

@@ -13,7 +13,7 @@ use crate::reclaim::{DEF_PRIORITY, LruvecId};
 /// The history of an lruvec's walks over page tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walk {
-    /// By generation modulo two: filled by one walk and by look-arounds since, tested by the next. `None` lets all pass.
+    /// By generation modulo two: filled by one walk and by look-arounds since, tested by the next walk. `None` lets all pass.
     pub(super) filters: [Option<BloomFilter>; 2],
     /// Address spaces below this number were there when the last walk ended.
     known_spaces: usize,
@@ -21,7 +21,7 @@ pub(super) struct Walk {
     pub(super) stats: WalkStats,
 }
 
-/// What walks met.
+/// Counts of walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct WalkStats {
     /// Entries of 2 MiB that are no tables.
@@ -43,8 +43,7 @@ pub(super) enum Effort {
     Forced,
 }
 
-/// Whether a new generation is needed before more can be evicted: with two left nothing can go; with three it is a matter of
-/// pressure.
+/// Whether a new generation is needed before more can be evicted: with two left nothing can be evicted; with three it depends on pressure.
 pub(super) const fn is_due(max_seq: u64, min_evictable: u64, priority: u32) -> bool {
     if min_evictable + MIN_NR_GENS > max_seq {
         return true;
@@ -88,8 +87,8 @@ impl Mglru {
         memory.reclaim.work.ageings += u64::from(is_made);
     }
 
-    /// Without accessed bits set by the processor each cleared entry costs a fault at its next use: clearing masses of them
-    /// would bring a burst of faults, so that then only look-arounds clear some.
+    /// Without accessed bits set by the processor each cleared entry costs a fault at its next use: mass clearing would bring a burst of
+    /// faults, so then only look-arounds clear some.
     pub(super) fn can_walk(&self, memory: &Memory) -> bool {
         self.config.features.walks && self.switches.has_walks() && memory.mmu.leaf_accessed
     }

@@ -1,7 +1,7 @@
-//! Which Linux the policy is that of, and how its pages count their uses (docs/spec/mglru.md#s18).
+//! Linux release of the policy, and how its pages count their uses (docs/spec/mglru.md#s18).
 //!
-//! Everything without a rule here is the same in both. Rules that are longer than a line are in `v6_12.rs`, and are chosen
-//! where the rules of 7.2 begin.
+//! Rules that are not here are the same in both. Rules that are longer than a line are in `v6_12.rs`, and are chosen where the rules of 7.2
+//! begin.
 
 use super::page::{NR_TIERS, PageState, ProbeResult};
 use crate::memory::KernelRelease;
@@ -28,10 +28,10 @@ impl From<KernelRelease> for Baseline {
     }
 }
 
-/// Uses through descriptors: 7.2 counts referenced, three further ones, working set; 6.12 referenced, working set, three
-/// further ones. As many uses give the same tier.
+/// Uses through descriptors: 7.2 counts referenced, three further ones, working set; 6.12 referenced, working set, three further ones. The
+/// same number of uses gives the same tier.
 impl Baseline {
-    /// Uses that are remembered: 0 to 4. Those of 6.12 leave out the first.
+    /// Uses that are remembered: 0 to 4. In 6.12 the first use is not counted.
     pub(super) const fn refs(self, state: PageState) -> u64 {
         match self {
             Self::V7_2 => state.refs(),
@@ -63,7 +63,7 @@ impl Baseline {
         }
     }
 
-    /// After a use through a descriptor.
+    /// State after a use through a descriptor.
     pub(super) fn used_by_descriptor(self, state: PageState) -> PageState {
         match self {
             Self::V7_2 => state.used_by_descriptor(),
@@ -73,7 +73,7 @@ impl Baseline {
         }
     }
 
-    /// As the page is taken off to be evicted.
+    /// State as the page is taken off to be evicted.
     pub(super) const fn isolated(self, state: PageState) -> PageState {
         match self {
             Self::V7_2 => state.settled(),

@@ -24,11 +24,11 @@ pub struct Command {
     pub seq: u64,
     /// 0..=200, or 201 for anonymous pages only; without it, the machine's setting.
     pub swappiness: Option<u32>,
-    /// Ageing: 0 lets the walk skip what it believes idle. Eviction: pages at most.
+    /// Ageing: 0 lets the walk skip areas that it takes for idle. Eviction: pages at most.
     pub amount: Option<u64>,
 }
 
-/// What a command does.
+/// Action of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `+`: makes a generation.
@@ -37,17 +37,17 @@ pub enum Action {
     Evict,
 }
 
-/// Why something that was written is refused. Each text begins with the kernel's error.
+/// Why a written text is refused. Each text begins with the kernel's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Neither a word nor a number that the switch knows.
+    /// Not a word or a number of the switch.
     #[error("EINVAL: allowed are y, n and an unsigned number")]
     Invalid,
-    /// Not a number, or too large a one.
+    /// The text is not a number, or the number is too large.
     #[error("EINVAL: allowed are unsigned numbers up to 4294967295")]
     Number,
-    /// Not of the form of a command.
+    /// Not in the form of a command.
     #[error(
         "EINVAL: a command is `+ memcg node max_gen [can_swap [force_scan]]` or `- memcg node min_gen [swappiness [pages]]`"
     )]
@@ -120,7 +120,7 @@ impl Command {
 }
 
 impl Mglru {
-    /// Carries out what is written to `lru_gen`: commands separated by newlines, commas or semicolons, in order.
+    /// Carries out the text written to `lru_gen`: commands separated by newlines, commas or semicolons, in order.
     ///
     /// The writer waits for no device: pages that are written out are freed when their writes end.
     ///

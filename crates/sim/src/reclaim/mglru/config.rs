@@ -5,25 +5,25 @@ use isotherm_texts::min_ttl::MinTtl;
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Parts that can be left out, to see what each is worth. Linux has all of them.
+/// Parts that can be left out, to see what each is worth. Linux has all features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "a list of switches, named where they are set")]
 pub struct Features {
-    /// Ageing walks page tables. Without, only what the reverse map meets is found in use. The file `enabled` cannot bring them
+    /// Ageing walks page tables. Without walks, only pages met by the reverse map are found in use. The file `enabled` cannot bring them
     /// back.
     pub walks: bool,
     /// Walks pass over tables whose 2 MiB entry was not accessed. The file `enabled` cannot bring that back.
     pub upper_bits: bool,
-    /// Entries beside a young one are looked at when the reverse map meets it.
+    /// When the reverse map meets a young entry, the entries next to it are scanned too.
     pub look_around: bool,
     /// Walks pass over tables that had few young entries the last time.
     pub bloom_filter: bool,
-    /// Pages used through descriptors are spared where they come back more often than others.
+    /// Pages used through descriptors are spared if they are refaulted more often than others.
     pub tiers: bool,
-    /// Reclaim of the whole machine visits groups in turn. Without: all groups in the order of the tree.
+    /// Reclaim of the whole machine visits groups in turn. Without it reclaim visits all groups in the order of the tree.
     pub group_order: bool,
-    /// Direct reclaim stops as soon as its target is met. Without: it first takes a fair share of each group.
+    /// Direct reclaim stops as soon as its target is met. Without it reclaim first takes a fair share of each group.
     pub backoff: bool,
 }
 
@@ -45,10 +45,10 @@ impl Default for Features {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MglruConfig {
-    /// The release whose rules it follows: `6.12` or `7.2`. Default: that of `[machine] kernel`.
+    /// The release whose rules it follows: `6.12` or `7.2`. Default: the release of `[machine] kernel`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
-    /// What is part of it. Default: all.
+    /// Features that are switched on. Default: all.
     pub features: Features,
     /// `min_ttl_ms`, whole milliseconds up to 4294967295: if the oldest generation that may be evicted is younger than this
     /// everywhere, the daemon has a process killed. Zero, the default: never.
@@ -61,7 +61,7 @@ impl MglruConfig {
         *self == Self::default()
     }
 
-    /// Checks the values: the first bad one with its key and what is allowed.
+    /// Checks the values: the first bad one with its key and the allowed values.
     pub(crate) fn first_error(&self) -> Option<(&'static str, String, &'static str)> {
         let ns = self.min_ttl.ns();
         let is_stored = ns.is_multiple_of(1_000_000) && MinTtl::from_ms(ns / 1_000_000).is_ok();

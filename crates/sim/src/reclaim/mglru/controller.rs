@@ -1,10 +1,10 @@
-//! Which type to evict, and which tiers to spare: refault ratios compared by a proportional-integral controller
-//! (docs/spec/mglru.md#s7). Plain numbers in, plain numbers out.
+//! Type to evict, and tiers to spare: refault ratios compared by a proportional-integral controller (docs/spec/mglru.md#s7). Plain numbers
+//! in, plain numbers out.
 
 use super::page::{MIN_LRU_BATCH, NR_TIERS};
 use crate::reclaim::scan_balance::{PageType, SWAPPINESS_ANON_ONLY};
 
-/// What happened to the pages of one type, by tier: since the oldest generation last moved on, and before in the mean.
+/// Evictions and refaults of one type, by tier: since the oldest generation last moved on, and the mean before that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
     pub(super) avg_refaulted: [u64; NR_TIERS],
@@ -55,7 +55,7 @@ pub(super) fn is_no_worse(set_point: Reading, process: Reading) -> bool {
 
 /// Gains of tier 0 and of the tier compared with it.
 pub(super) const TIER_GAINS: (u64, u64) = (2, 3);
-/// The same in 6.12, except for one case.
+/// The same gains in 6.12, except for one case.
 pub(super) const TIER_GAINS_V6_12: (u64, u64) = (1, 2);
 
 /// The highest tier that is not spared. Tiers above refault half as often again as tier 0 with the [gains](TIER_GAINS) of 7.2.

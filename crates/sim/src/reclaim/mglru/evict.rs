@@ -26,16 +26,16 @@ const ABOVE_HIGH: u64 = MIN_LRU_BATCH;
 pub(super) enum Turn {
     /// It had to age, or is protected: others first.
     Rotate,
-    /// It may be asked again.
+    /// The policy may be asked about the page again.
     Stay,
 }
 
-/// Which task waits for a full device queue.
+/// The task that waits for a full device queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
     /// The reclaimer, before it writes more.
     Waits,
-    /// None: the writes are queued behind the others.
+    /// No task waits: the writes are queued behind the others.
     Ignored,
 }
 
@@ -81,7 +81,7 @@ impl Mglru {
         offer.pages >> scan.priority
     }
 
-    /// Evicts from one lruvec as far as this priority asks for.
+    /// Evicts from one lruvec as far as this priority requires.
     pub(super) fn shrink(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
         match self.baseline {
             Baseline::V7_2 => self.shrink_generations(memory, lruvec, scan),
@@ -135,7 +135,7 @@ impl Mglru {
         is_kswapd && has_memory
     }
 
-    /// Takes up to `wanted` pages of the oldest generation and evicts those that were not used.
+    /// Takes up to `wanted` pages of the oldest generation and evicts the unused ones.
     pub(super) fn evict_batch(
         &mut self,
         memory: &mut Memory,
@@ -179,8 +179,8 @@ impl Mglru {
         Evicted { scanned, page_type: Some(page_type) }
     }
 
-    /// Evicts pages that are on no list, and puts back the others. On the first attempt (`nr_isolated` is not 0) those that
-    /// are clean and unused by now are returned for a second one.
+    /// Evicts pages that are on no list, and puts back the others. On the first attempt (`nr_isolated` is not 0) pages that are clean and
+    /// unused by now are returned for a second attempt.
     fn evict_pages(
         &mut self,
         memory: &mut Memory,
@@ -379,7 +379,7 @@ impl Mglru {
     }
 }
 
-/// Whether nothing keeps the page from going at a second attempt.
+/// Whether the page can be evicted at a second attempt.
 fn is_clean_and_idle(memory: &Memory, frame: FrameId) -> bool {
     let stays = [Flag::Active, Flag::Dirty, Flag::Writeback, Flag::Unevictable];
     !memory.frames.flags(frame).has_any(stays)

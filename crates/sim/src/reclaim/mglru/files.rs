@@ -10,7 +10,7 @@ use isotherm_units::Duration;
 /// A file of `/sys/kernel/mm/lru_gen`, or of debugfs, that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlFile {
-    /// `enabled`: what is switched on.
+    /// `enabled`: the features that are switched on.
     Enabled,
     /// `min_ttl_ms`: how young the oldest pages may get.
     MinTtlMs,
@@ -27,7 +27,7 @@ impl ControlFile {
         }
     }
 
-    /// Whether `text` is of the form that the file takes. What a command refers to is known only when it is carried out.
+    /// Whether `text` is of the form that the file takes. The objects of a command are known only when it is carried out.
     ///
     /// # Errors
     /// The refusal of the write.
@@ -61,7 +61,7 @@ impl Mglru {
     /// Writes `min_ttl_ms`.
     ///
     /// # Errors
-    /// [`Refusal::Number`] when it is no unsigned number of 32 bits: nothing changed.
+    /// [`Refusal::Number`] for text that is not an unsigned number of 32 bits: nothing changed.
     pub fn write_min_ttl_ms(&mut self, text: &str) -> Result<(), Refusal> {
         self.config.min_ttl = min_ttl(text)?;
         Ok(())
@@ -72,7 +72,7 @@ impl Mglru {
         format!("{}\n", self.config.min_ttl.ns() / 1_000_000)
     }
 
-    /// How it is set up now.
+    /// The present configuration.
     pub const fn config(&self) -> &MglruConfig {
         &self.config
     }

@@ -1,8 +1,7 @@
 //! Generations of every lruvec: their lists, which one a page enters, and how the oldest moves on (docs/spec/mglru.md#s2, #s3, #s4-5, #s4-6).
 //!
-//! A generation is a number that only grows; its pages lie on the list of that number modulo four. A page's byte says which
-//! generation it belongs to. A walk over page tables changes the byte and the counts alone: the page stays on the list it is
-//! on until eviction meets it there.
+//! A generation is a number that only grows; its pages lie on the list of that number modulo four. A page's byte names the generation it
+//! belongs to. A walk over page tables changes only the byte and the counts: the page stays on its list until eviction meets it there.
 
 use super::ageing::Walk;
 use super::baseline::Baseline;
@@ -36,7 +35,7 @@ pub(super) const fn list_of(seq: u64) -> usize {
 pub(super) struct Lruvec {
     /// The youngest generation, of both types.
     pub(super) max_seq: u64,
-    /// The oldest one, by type.
+    /// Oldest generation, by type.
     pub(super) min_seq: [u64; 2],
     /// When the generation on each list was made.
     pub(super) birth: [Instant; NR_GENS],
@@ -174,7 +173,7 @@ pub(super) struct Entering {
     pub(super) active: bool,
     pub(super) workingset: bool,
     pub(super) referenced: bool,
-    /// Its write-back ended while reclaim waited for it.
+    /// Write-back of the page ended while reclaim waited for it.
     pub(super) rotated: bool,
     /// Anonymous and not in the swap cache.
     pub(super) fresh_anon: bool,
@@ -205,7 +204,7 @@ impl Entering {
 pub(super) struct Generations {
     pub(super) baseline: Baseline,
     pub(super) lruvecs: Vec<Lruvec>,
-    /// By frame.
+    /// States by frame.
     pub(super) states: Vec<PageState>,
 }
 

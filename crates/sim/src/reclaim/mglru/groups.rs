@@ -1,12 +1,12 @@
-//! In which order reclaim of the whole machine visits groups: a list of lists of them, old and young (docs/spec/mglru.md#s12).
+//! Order in which reclaim of the whole machine visits groups: a list of lists of groups, old and young (docs/spec/mglru.md#s12).
 //!
-//! Groups that had to age, or gave nothing, go to the young generation; one call visits the old one only, and stops as soon as
-//! it has enough. So each pays in turn, and no call pays for walking over all of them.
+//! Groups that had to age, or gave no pages, go to the young generation; one call visits only the old one, and stops as soon as it has
+//! enough. So each group pays in turn, and no call pays for walking over all groups.
 
 use crate::cgroup::CgroupId;
 use std::collections::VecDeque;
 
-/// Generations of groups: the old, the young, and one that a late reader cannot take for either.
+/// Generations of groups: the old, the young, and a third one that a late reader cannot take for either.
 const NR_GENS: usize = 3;
 /// Lists of a generation.
 pub(super) const NR_BINS: usize = 8;
@@ -16,9 +16,9 @@ pub(super) const NR_BINS: usize = 8;
 pub(super) enum Move {
     /// To the end of the old generation: once more in this round.
     Tail,
-    /// To the front of the old generation: next.
+    /// Put it at the front of the old generation: it is visited next.
     Old,
-    /// To the end of the young generation: not in this round.
+    /// Put it at the end of the young generation: it is not visited in this round.
     Young,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Place {
     bin: usize,
     /// It was skipped once.
     pub(super) is_at_tail: bool,
-    /// The group is gone; its remaining pages go first.
+    /// The group was removed; its remaining pages go first.
     pub(super) is_offline: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct GroupQueue {
     seq: u64,
     lists: [[VecDeque<CgroupId>; NR_BINS]; NR_GENS],
     nr: [u64; NR_GENS],
-    /// By group.
+    /// Places by group.
     places: Vec<Place>,
 }
 
@@ -70,7 +70,7 @@ impl GroupQueue {
         self.nr[slot(generation)] += 1;
     }
 
-    /// Moves a group; the young generation becomes the old one when nothing is left of that.
+    /// Moves a group; the young generation becomes the old one when that one is empty.
     pub(super) fn rotate(&mut self, group: CgroupId, to: Move, draw: &mut impl Draw) {
         let from = self.places[group.index()];
         debug_assert!(

@@ -51,7 +51,7 @@ impl Mglru {
         memory.ledger.spend(memory.costs.lru_move_ns);
     }
 
-    /// Among the young ones; a page of the youngest generation that is not of the working set gets older by it.
+    /// Puts the page among the young ones; a page of the youngest generation that is not of the working set gets older by it.
     fn prioritise(&mut self, memory: &mut Memory, frame: FrameId) {
         self.reinsert(memory, frame, false, |memory, state| {
             memory.frames.set(frame, Flag::Active);

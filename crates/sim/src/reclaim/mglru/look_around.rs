@@ -1,5 +1,4 @@
-//! Was a page used? The check through the reverse map, and what it learns about neighbouring pages
-//! (docs/spec/mglru.md#s6-3, #s9).
+//! Was a page used? The check through the reverse map, and its findings about neighbouring pages (docs/spec/mglru.md#s6-3, #s9).
 //!
 //! Where one page of a table was used, others near it often were too. Reading them while the table is in cache costs less than
 //! finding each through its own reverse map later, and a table with many young entries is remembered for the next walk.
@@ -20,7 +19,7 @@ use isotherm_units::PageRange;
 /// The decision about a page that might be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// To a young generation.
+    /// Move it to a young generation.
     Activate,
     /// Noted; it goes the next time unless it is used again.
     Keep,
@@ -131,7 +130,7 @@ impl Mglru {
         }
     }
 
-    /// A page next to the one in question was used: with a walk's means its byte is enough, else it is moved.
+    /// A page next to the one in question was used: with a walk context its byte is enough, else it is moved.
     fn found_used(&mut self, memory: &mut Memory, lruvec: LruvecId, frame: FrameId) {
         let state = self.generations.state(frame);
         let own = self.generations.get_mut(lruvec);

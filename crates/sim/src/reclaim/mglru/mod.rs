@@ -1,8 +1,8 @@
 //! `mglru`: the Multi-Gen LRU of Linux (docs/spec/mglru.md; `docs/mechanism/mglru.md`).
 //!
-//! Pages belong to generations by when they were last seen in use. Ageing makes a new generation and promotes into the one before
-//! it the pages that the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they
-//! raise its tier, and tiers whose pages come back too often are spared. Refault ratios decide which type and which tiers go.
+//! Pages belong to generations by the time when they were last found used. Ageing makes a new generation and promotes into the one before
+//! it the pages that the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they raise its
+//! tier, and tiers whose pages are refaulted too often are spared. Refault ratios decide which type and which tiers go.
 
 mod ageing;
 mod baseline;
@@ -53,7 +53,7 @@ use isotherm_units::Instant;
 use page::PageState;
 use pending::Pending;
 
-/// Its line in the table of policies.
+/// Entry in the table of policies.
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "mglru",
     summary: "Multi-Gen LRU of Linux: generations, found by walks over page tables",
@@ -65,7 +65,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 #[derive(Clone, Debug)]
 pub struct Mglru {
     config: MglruConfig,
-    /// Whose rules it follows: that of `config`, or 7.2.
+    /// Kernel whose rules it follows: the baseline of `config`, or 7.2.
     baseline: Baseline,
     switches: Switches,
     generations: Generations,
@@ -73,10 +73,10 @@ pub struct Mglru {
     /// Pages locked in memory; all pages while generations are switched off.
     classic: Classic,
     spaces: SpaceLists,
-    /// By node.
+    /// Groups by node.
     groups: Vec<GroupQueue>,
     lot: Lot,
-    /// The reclaimer has the means of a walk: what a look-around finds is noted in bytes and counts.
+    /// The reclaimer has a walk context: the findings of a look-around are noted in bytes and counts.
     has_walk_context: bool,
     shadows: Option<ShadowLayout>,
 }
@@ -101,12 +101,12 @@ impl Draw for Lot {
 }
 
 impl Mglru {
-    /// Without pages, everything switched on, as Linux 7.2 is by default.
+    /// A policy without pages, with every feature on, as is the default of Linux 7.2.
     pub fn new() -> Self {
         Self::with_config(MglruConfig::default())
     }
 
-    /// Without pages, set up otherwise.
+    /// A policy without pages, with this configuration.
     pub fn with_config(config: MglruConfig) -> Self {
         let baseline = config.baseline.unwrap_or_default();
         Self {
@@ -126,7 +126,7 @@ impl Mglru {
 }
 
 impl Mglru {
-    /// A page that a fault brings in was used once by that; if it is of the working set it is young at once.
+    /// A page that a fault brings in has been used once by the fault; if it is of the working set it is young at once.
     fn prepare(&mut self, memory: &mut Memory, frame: FrameId) {
         let state = self.generations.state(frame);
         if !memory.recent_fault {
@@ -190,7 +190,7 @@ impl ReclaimPolicy for Mglru {
         memory.frames.set(frame, Flag::Isolated);
     }
 
-    /// As the kernel does it: it keeps whether its generation was one of the two youngest, and all its uses.
+    /// As in the kernel: the page keeps whether its generation was one of the two youngest, and all its uses.
     fn put_back(&mut self, memory: &mut Memory, from: FrameId, to: FrameId) {
         debug_assert!(!memory.frames.has(to, Flag::OnList), "a page comes back that was taken off");
         let state = self.generations.state(from);
@@ -313,8 +313,8 @@ impl ReclaimPolicy for Mglru {
         self.classic.flush_statistics(memory);
     }
 
-    /// 7.2 asks for sizes that only the two lists keep (`lruvec_lru_size` in `count_shadow_nodes`, since 7.1): where pages are in
-    /// generations it sees none, and prunes nearly all nodes of shadows.
+    /// 7.2 asks for sizes that only the two lists keep (`lruvec_lru_size` in `count_shadow_nodes`, since 7.1): if pages are in generations
+    /// it finds none, and prunes nearly all nodes of shadows.
     fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {
         match self.baseline {
             Baseline::V7_2 => self.classic.pages_for_shrinkers(lruvec),

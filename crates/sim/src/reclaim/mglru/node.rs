@@ -66,7 +66,7 @@ impl Mglru {
         queue.rotate(memory.cgroup_of(lruvec), to, &mut self.lot);
     }
 
-    /// Global reclaim from a node: groups in turn, until enough is freed.
+    /// Global reclaim from a node: group after group, until enough is freed.
     pub(super) fn shrink_in_turn(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
         debug_assert!(scan.is_global(), "groups take turns where the whole machine is short of memory");
         self.insert_pending(memory);

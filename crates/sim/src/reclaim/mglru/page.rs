@@ -10,7 +10,7 @@ pub(super) const MAX_NR_GENS: u64 = 4;
 pub(super) const NR_GENS: usize = 4;
 /// Tiers of a generation.
 pub(super) const NR_TIERS: usize = 4;
-/// Bits of a word: pages of an eviction batch, entries of a look-around, refaults below which a tier is noise.
+/// Bits of a word: pages of an eviction batch, entries of a look-around, number of refaults below which a tier is noise.
 pub(super) const MIN_LRU_BATCH: u64 = 64;
 
 const GEN_MASK: u8 = 0b111;
@@ -31,7 +31,7 @@ pub(super) struct PageState(u8);
 /// The effect of a use through a page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeResult {
-    /// The first one: noted only.
+    /// The first use: only recorded.
     First,
     /// The page is to become young.
     Again,
@@ -62,7 +62,7 @@ impl PageState {
     pub(super) const fn without_generation(self) -> Self {
         Self(self.0 & !GEN_MASK)
     }
-    /// Whether it waits for insertion.
+    /// Whether the page waits for insertion.
     pub(super) const fn is_waiting(self) -> bool {
         self.0 & GEN_MASK == WAITING
     }
@@ -94,20 +94,20 @@ impl PageState {
     pub(super) const fn with_workingset(self) -> Self {
         Self(self.0 | WORKINGSET)
     }
-    /// Neither referenced nor used more often. The working set is sticky.
+    /// The state without the referenced mark and further uses. The working set is sticky.
     pub(super) const fn without_refs(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED))
     }
-    /// As a page that was never used.
+    /// State of a page that was never used.
     pub(super) const fn cold(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED | WORKINGSET))
     }
-    /// With this many uses beyond the first, at most 3.
+    /// The state with this number of uses beyond the first, at most 3.
     pub(super) fn with_further_uses(self, uses: u64) -> Self {
         let uses = u8::try_from(uses.min(3)).expect("at most 3");
         Self(self.0 & !REFS_MASK | uses << REFS_SHIFT)
     }
-    /// Forgets further uses of a page that is not referenced: they mean nothing without the first.
+    /// Forgets further uses of a page that is not referenced: they are meaningless without the first.
     pub(super) const fn settled(self) -> Self {
         if self.is_referenced() { self } else { Self(self.0 & !REFS_MASK) }
     }
@@ -133,7 +133,7 @@ impl PageState {
         self.is_workingset() && self.refs() == 4
     }
 
-    /// After a use through a descriptor. It never moves the page.
+    /// State after a use through a descriptor. It never moves the page.
     pub(super) const fn used_by_descriptor(self) -> Self {
         if !self.is_referenced() {
             return Self(self.0 & !REFS_MASK | REFERENCED);
@@ -159,12 +159,12 @@ impl PageState {
         (after, ProbeResult::Again)
     }
 
-    /// As an index into tables by state.
+    /// The state as an index into tables.
     #[inline]
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
-    /// As it is stored.
+    /// The state in its stored form.
     #[inline]
     pub(super) const fn bits(self) -> u8 {
         self.0

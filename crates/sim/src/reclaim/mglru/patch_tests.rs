@@ -38,7 +38,7 @@ fn upper_bits_save_entries_and_promote_the_same_pages() {
     assert_eq!((found, found_without, found_by_force), (expected.clone(), expected.clone(), expected));
 }
 
-/// Patch 12: rows are the pages last seen in use at each ageing, and a `-` frees those of its rows only.
+/// Patch 12: rows are the pages last seen in use at each ageing, and a `-` frees only pages of its rows.
 #[test]
 fn rows_are_the_truth_and_a_command_frees_its_rows_only() {
     let mut bed = bed(2048, DeviceKind::Zram);

@@ -1,7 +1,7 @@
 //! New pages wait in a batch before they are put on a list (docs/spec/mglru.md#s5-4).
 //!
-//! Which generation a page enters is decided when its batch is emptied, with the flags of that moment. Linux has a batch for
-//! each CPU; here one serves the machine.
+//! The generation that a page enters is decided when its batch is emptied, with the flags of that moment. Linux has a batch for each CPU;
+//! here one serves the machine.
 
 use super::Mglru;
 use crate::memory::{Flag, FrameId, Memory};

@@ -1,4 +1,4 @@
-//! Shadows: what an eviction leaves, and what the page's return shows (docs/spec/mglru.md#s8).
+//! Shadows: the data that an eviction leaves, and the findings when the page returns (docs/spec/mglru.md#s8).
 
 use super::Mglru;
 use super::baseline::Baseline;

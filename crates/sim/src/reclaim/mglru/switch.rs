@@ -29,7 +29,7 @@ impl Switches {
     /// Parses a write to `enabled`: `y`, `n`, or a number in C notation; its undefined bits are ignored.
     ///
     /// # Errors
-    /// [`Refusal::Invalid`] for anything else.
+    /// [`Refusal::Invalid`] for any other text.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         match text.as_bytes().first() {
             Some(b'y' | b'Y') => return Ok(Self(ALL)),
@@ -110,8 +110,8 @@ impl Mglru {
         }
     }
 
-    /// All pages of the generations go to active and inactive lists, list by list in the order of list numbers, which is not
-    /// that of their ages.
+    /// All pages of the generations go to active and inactive lists, list by list in the order of list numbers, which differs from the
+    /// order of their ages.
     fn fill_lists(&mut self, memory: &mut Memory, lruvec: LruvecId) {
         for at in 0..NR_GENS {
             for page_type in TYPES {

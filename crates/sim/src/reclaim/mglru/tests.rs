@@ -299,7 +299,7 @@ fn e23_batch_drain() {
     }
 }
 
-/// E24: what a shadow holds when its batch empties a generation, and when it does not.
+/// E24: contents of a shadow when its batch empties a generation, and when it does not.
 #[test]
 fn e24_shadow_lifetime() {
     let mut bed = bed(512, DeviceKind::Nvme);
@@ -326,7 +326,7 @@ fn e24_shadow_lifetime() {
     assert_eq!(bed.count(Counter::WorkingsetRefaultFile), 4, "counted whether recent or not");
 }
 
-/// A page read ahead by `read()` must be found accessed twice, one that a fault brought in once.
+/// A page read ahead by `read()` must be found accessed twice, a page that a fault brought in once.
 #[test]
 fn pages_of_faults_are_promoted_at_the_first_sight() {
     let mut bed = bed(256, DeviceKind::Nvme);
@@ -380,7 +380,7 @@ fn walks_pass_over_what_is_idle() {
     }
 }
 
-/// Pages that a look-around finds are promoted, and their table is walked the next time.
+/// Pages that a look-around finds are promoted, and their table is part of the next walk.
 #[test]
 fn look_around_promotes_neighbours_and_feeds_the_filter() {
     for (look_around, walks) in [(true, 1), (false, 64)] {
@@ -437,7 +437,7 @@ fn tiers_that_come_back_are_spared() {
     assert!(with * 3 < without * 2, "{with} refaults with tiers, {without} without");
 }
 
-/// With a time to live the daemon asks for a victim rather than evict what was used a moment ago.
+/// With a time to live the daemon asks for a victim rather than evict pages used a moment ago.
 #[test]
 fn young_pages_are_guarded_by_killing() {
     let wanted = |min_ttl_ms: u64, idle_ms| {

@@ -1,5 +1,5 @@
-//! Differences of Linux 6.12 from 7.2, a function for each difference that is longer than a line (docs/spec/mglru.md#s18). Uses
-//! of pages: `baseline.rs`. Groups in turn and the time to live are those of 7.2.
+//! Differences of Linux 6.12 from 7.2, a function for each difference that is longer than a line (docs/spec/mglru.md#s18). Uses of pages:
+//! `baseline.rs`. The order of groups and the time to live are those of 7.2.
 
 use super::Mglru;
 use super::ageing::Effort;
@@ -75,7 +75,7 @@ impl Lruvec {
 }
 
 impl Mglru {
-    /// Reference check: as the two lists do it, after the look-around.
+    /// Reference check: as in the two lists, after the look-around.
     pub(super) fn check_references_v6_12(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verdict {
         let (mut nr_used, mut is_code) = (0, false);
         for mapper in memory.mappers(frame) {
@@ -94,7 +94,7 @@ impl Mglru {
         if state.is_referenced() || nr_used > 1 || is_code { Verdict::Activate } else { Verdict::Keep }
     }
 
-    /// Look-around: candidates are activated one by one (`lru_gen_look_around`); with a walk's means their generations are rewritten.
+    /// Look-around: candidates are activated one by one (`lru_gen_look_around`); with a walk context their generations are rewritten.
     pub(super) fn found_used_v6_12(&mut self, memory: &mut Memory, lruvec: LruvecId, used: &[FrameId]) {
         let youngest = list_of(self.generations.get(lruvec).max_seq);
         let is_older = |frame: &&FrameId| self.generations.state(**frame).generation() != Some(youngest);
@@ -246,7 +246,7 @@ impl Mglru {
         Isolated { scanned: 0, ..isolated }
     }
 
-    /// Commands: whether a `+` has anything to do.
+    /// Commands: whether a `+` has an effect.
     ///
     /// # Errors
     /// Four generations already, and the walk may not be forced.
@@ -267,7 +267,7 @@ impl Mglru {
 }
 
 impl PageState {
-    /// As a page enters the next generation: the uses that 6.12 counts hold the mark of the working set.
+    /// State as a page enters the next generation: the uses that 6.12 counts hold the mark of the working set.
     pub(super) const fn moved_on(self, baseline: Baseline) -> Self {
         match baseline {
             Baseline::V7_2 => self.without_refs(),
@@ -281,13 +281,13 @@ impl PageState {
 enum Amount {
     /// A number of pages.
     Pages(u64),
-    /// It had to age, or is protected: nothing is taken from it now.
+    /// The lruvec had to age, or is protected: no page is taken from it now.
     Rotate,
 }
 
 impl Lruvec {
-    /// Oldest generations that are empty are given up after a batch, which counts as a page scanned (`evict_folios`,
-    /// `try_to_inc_min_seq`). With two generations left there is nothing to go on with.
+    /// Oldest generations that are empty are given up after a batch, which counts as a page scanned (`evict_folios`, `try_to_inc_min_seq`).
+    /// With two generations left the scan cannot go on.
     pub(super) fn scanned_v6_12(&mut self, scanned: u64, swappiness: u32) -> u64 {
         let has_advanced = self.flush_min_seq(swappiness, Baseline::V6_12);
         if self.nr_generations(Self::checked_v6_12(swappiness)) == MIN_NR_GENS {
@@ -298,8 +298,8 @@ impl Lruvec {
 }
 
 impl Mglru {
-    /// How much to scan (`get_nr_to_scan`): all pages that may go, shifted by the priority. Where ageing is due below the first
-    /// priority the lruvec ages in place of it.
+    /// How much to scan (`get_nr_to_scan`): all pages that may go, shifted by the priority. If ageing is due below the first priority, the
+    /// lruvec ages in place of the scan.
     fn amount_v6_12(&mut self, memory: &mut Memory, lruvec: LruvecId, swappiness: u32, scan: &Scan) -> Amount {
         let usage = memory.cgroups.get(memory.cgroup_of(lruvec)).usage;
         if scan.effective.standing(usage) == Standing::BelowMin {
@@ -318,8 +318,8 @@ impl Mglru {
         Amount::Rotate
     }
 
-    /// Evicts from one lruvec as far as this priority asks for (`try_to_shrink_lruvec`). Reclaim for a limit does not stop at its
-    /// target (`should_abort_scan`), for fairness among groups.
+    /// Evicts from one lruvec as far as this priority requires (`try_to_shrink_lruvec`). Reclaim for a limit does not stop at its target
+    /// (`should_abort_scan`), for fairness among groups.
     pub(super) fn shrink_v6_12(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
         debug_assert!(scan.priority <= DEF_PRIORITY, "reclaim begins with the gentlest priority");
         let swappiness = Self::effective_swappiness(memory, lruvec, scan);

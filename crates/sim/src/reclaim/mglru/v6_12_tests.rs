@@ -91,7 +91,7 @@ fn s18_promotion_at_the_first_sight() {
     assert_eq!(Baseline::V7_2.seen_by_walk(PageState::default()).1, ProbeResult::First);
 }
 
-/// A mapped page in use with one mapping is kept, one that is marked referenced is activated, one that is not used goes.
+/// A mapped page in use with one mapping is kept, a page marked referenced is activated, an unused page is evicted.
 #[test]
 fn s18_reference_check_is_that_of_the_two_lists() {
     use super::look_around::Verdict;
@@ -272,7 +272,7 @@ fn s18_when_to_age() {
     );
 }
 
-/// Spec 14.2: a `+` for an older generation does nothing, one that may skip things is refused where there are four.
+/// Spec 14.2: a `+` for an older generation does nothing, a `+` that may skip areas is refused if there are four.
 #[test]
 fn s18_commands() {
     let mut bed = bed_of(OLD, 64);
@@ -338,8 +338,8 @@ fn small_processes_are_walked() {
     assert_eq!(walked, [512, 512]);
 }
 
-/// `get_nr_to_scan`: below the first priority an lruvec that has to age does so in place of being reclaimed from; at the first one
-/// that has two generations only is left alone.
+/// `get_nr_to_scan`: below the first priority an lruvec that has to age does so in place of being reclaimed from; at the first priority an
+/// lruvec with only two generations is left alone.
 #[test]
 fn ageing_takes_the_place_of_eviction() {
     for (priority, turn, ageings) in [(12, Turn::Stay, 0), (11, Turn::Rotate, 1)] {

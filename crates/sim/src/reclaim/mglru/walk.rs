@@ -1,8 +1,7 @@
 //! Walking the page tables of an address space for young entries (docs/spec/mglru.md#s4-4).
 //!
-//! Tables are read a word at a time. What a found access does to a page depends on its byte and on the walk alone, so it is a
-//! table of 256 bytes made once a walk. The number of pages met of each byte is counted, and generations' sizes are corrected
-//! at the end.
+//! Tables are read a word at a time. The effect of a found access on a page depends only on its byte and on the walk, so it is a table of
+//! 256 bytes made once a walk. The number of pages met of each byte is counted, and generations' sizes are corrected at the end.
 
 use super::ageing::{Effort, WalkStats};
 use super::baseline::Baseline;
@@ -31,7 +30,7 @@ pub(super) struct Walker {
     cgroup: CgroupId,
     node: NodeId,
     swappiness: u32,
-    /// The generation walked for: its filter is asked, and its pages are the young ones.
+    /// The generation of the walk: its filter is asked, and its pages are the young ones.
     seq: u64,
     uses_upper_bits: bool,
     uses_filter: bool,
@@ -43,9 +42,9 @@ pub(super) struct Walker {
 
 /// The effects of found accesses on pages, and their number.
 struct Accessed {
-    /// By byte: the byte afterwards.
+    /// By byte: the byte after the access.
     after: [PageState; 256],
-    /// By byte before: how many were met.
+    /// By byte before the access: number of pages met.
     met: [u64; 256],
 }
 
@@ -56,7 +55,7 @@ struct Table {
     total: u64,
     young: u64,
     scanned: bool,
-    /// Its young entries are those of the batch up to this number.
+    /// Young entries of the table are those of the batch up to this number.
     end: usize,
 }
 
@@ -84,7 +83,7 @@ impl Accessed {
         Box::new(Self { after, met: [0; 256] })
     }
 
-    /// Notes that a page was met and changes its byte, unless it is on no list.
+    /// Counts a page that was met and changes its byte, unless it is on no list.
     #[inline]
     fn meet(&mut self, state: &mut PageState) -> bool {
         let index = state.index();
@@ -220,7 +219,7 @@ impl Walker {
         vma.has_recency() && is_of_use
     }
 
-    /// Whether a table is scanned. Its accessed bit is cleared even if the filter then says no.
+    /// Whether a table is scanned. The entry's accessed bit is cleared even if the filter then returns no.
     fn enters(
         &mut self,
         memory: &mut Memory,
@@ -346,7 +345,7 @@ impl Walker {
         self.batch.tables.clear();
     }
 
-    /// One entry maps 512 pages: one bit decides about all of them.
+    /// One entry maps 512 pages: one bit decides about all 512.
     fn look_at_huge(&mut self, memory: &mut Memory, states: &mut [PageState], id: SpaceId, block: u64) {
         self.stats.leaf_total += 1;
         self.work.tables_tested += 1;

@@ -7,7 +7,7 @@ pub(crate) struct Batch {
     pub(super) renumbered: Option<Renumbered>,
     /// Number of accesses.
     pub(super) len: u32,
-    /// In time order, until sorted.
+    /// Events in time order, until sorted.
     pub(super) happenings: Vec<Happening>,
 }
 

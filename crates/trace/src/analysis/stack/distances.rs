@@ -55,7 +55,7 @@ impl Distances {
         &self.distances
     }
 
-    /// Number of slots, from that of the effect on, that are occupied at its time or were emptied earlier by the batch.
+    /// Number of slots, from the effect's slot on, that are occupied at its time or were emptied earlier by the batch.
     #[inline]
     fn distance_before(&self, happening: Happening) -> u32 {
         let (slot, number) = (happening.slot as usize, happening.number());

@@ -1,6 +1,6 @@
 //! damo's `json` and `json_compressed`: records read twice, first without their snapshots, then snapshot by snapshot.
 //!
-//! Memory holds one snapshot, whatever the length of the file.
+//! Memory holds one snapshot, for a file of any length.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

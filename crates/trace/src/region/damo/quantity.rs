@@ -54,8 +54,8 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// Its value in base units; a number without a unit counts `plain` of them. `None` if it is null. Saturates at the
-    /// largest `u64`, also for `max`.
+    /// Value in base units; a number without a unit counts `plain` base units. `None` if it is null. Saturates at the largest `u64`, also
+    /// for `max`.
     pub(crate) fn value(&self, units: Units, plain: u64) -> Result<Option<Quantity>, String> {
         match self {
             Self::Null => Ok(None),

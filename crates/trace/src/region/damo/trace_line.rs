@@ -21,7 +21,7 @@ pub(crate) enum Line {
 /// One region of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RegionLine {
-    /// Whether it is from `damon_region_aggregated`.
+    /// Whether the line is from `damon_region_aggregated`.
     pub(crate) with_probes: bool,
     /// Number in the thread's name, `kdamond.N`; 0 if it is missing.
     pub(crate) kdamond: u32,

@@ -45,7 +45,7 @@ pub struct Context {
     pub max_regions: u64,
     /// Attribute probes, applied at each sample.
     pub probes: Vec<Probe>,
-    /// Which accesses count, and how they are detected.
+    /// Accesses that count, and how they are detected.
     pub sample_control: SampleControl,
     /// Whether monitoring is paused.
     pub pause: bool,
@@ -119,7 +119,7 @@ pub struct Probe {
     pub preparations: Vec<String>,
     /// Filters, tried in order; the first match decides.
     pub filters: Vec<ProbeFilter>,
-    /// Its weight in sums of hits of several probes.
+    /// Weight in sums of hits of several probes.
     pub weight: u64,
 }
 
@@ -127,7 +127,7 @@ pub struct Probe {
 pub struct ProbeFilter {
     /// Type of the filter: `anon`, `memcg`, `pgidle_set` and others.
     pub filter_type: String,
-    /// Whether it matches pages of that type, or all others.
+    /// Whether the filter matches pages of that type, or all others.
     pub matching: bool,
     /// Whether matches pass (`true`) or are left out.
     pub allow: bool,
@@ -135,7 +135,7 @@ pub struct ProbeFilter {
     pub path: Option<String>,
 }
 
-/// Which accesses count, and how they are detected.
+/// Accesses that count, and how they are detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleControl {
     /// Whether accesses are detected by accessed bits of page tables.
@@ -156,7 +156,7 @@ impl Default for SampleControl {
 pub struct SampleFilter {
     /// Type of the filter: `cpumask`, `threads` or `write`.
     pub filter_type: String,
-    /// Whether it matches accesses of that type, or all others.
+    /// Whether the filter matches accesses of that type, or all others.
     pub matching: bool,
     /// Whether matches pass (`true`) or are left out.
     pub allow: bool,
@@ -289,7 +289,7 @@ pub struct Quotas {
     pub fail_charge_denominator: u64,
     /// Goals that the quota is tuned towards.
     pub goals: Vec<QuotaGoal>,
-    /// How it is tuned: `consist`, `temporal`.
+    /// Tuner of the goals: `consist`, `temporal`.
     pub goal_tuner: String,
     /// Result of tuning, bytes; read only.
     pub effective_bytes: u64,
@@ -354,7 +354,7 @@ impl Default for Watermarks {
 pub struct SchemeFilter {
     /// Type of the filter: `anon`, `memcg`, `young`, `addr`, `target`, `hugepage_size` and others.
     pub filter_type: String,
-    /// Whether it matches memory of that type, or all other memory.
+    /// Whether the filter matches memory of that type, or all other memory.
     pub matching: bool,
     /// Whether matches pass (`true`) or are left out.
     pub allow: bool,

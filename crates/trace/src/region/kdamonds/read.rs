@@ -28,7 +28,7 @@ const PERCENT: u64 = 10_000;
 /// Reads damo's `kdamonds` from a file; with a warning for each unknown key.
 ///
 /// # Errors
-/// When it cannot be read or is no such configuration; with the place, and the allowed values.
+/// The file cannot be read or is not such a configuration; with the place, and the allowed values.
 pub fn read_kdamonds(path: impl AsRef<Path>) -> Result<(Kdamonds, Vec<Warning>)> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
@@ -398,7 +398,7 @@ impl Reader {
     }
 }
 
-/// Whether bounds carry the unit `unit`: both of them, or none.
+/// Whether both bounds carry the unit `unit`, or neither does.
 fn counted_in(node: &Node<'_>, unit: &str, other: &str) -> Result<bool, Flaw> {
     let mut with = 0;
     let mut without = 0;

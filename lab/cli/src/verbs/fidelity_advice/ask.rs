@@ -76,7 +76,7 @@ fn recommended(best: &Recommendation) -> Recommended {
     }
 }
 
-/// Predicts the major faults of stored plays of one kernel by chance alone: the model's error is computed from these.
+/// Predicts the major faults of stored plays of one kernel by chance only: the model's error is computed from these.
 pub(super) fn predictions(
     listed: &[&Listed],
     root: &Path,

@@ -12,9 +12,9 @@ use serde::Serialize;
 /// Everything that is shown.
 #[derive(Serialize)]
 pub(super) struct Shown {
-    /// By kernel: its release and the plays of the present recordings.
+    /// For each kernel: its release and the plays of the present recordings.
     pub(super) stored: Vec<(String, String, Vec<StoredPlay>)>,
-    /// By rule.
+    /// Judgements by rule.
     pub(super) judged: Vec<Judged>,
     pub(super) coverages: Vec<Coverage>,
     pub(super) calibrations: Vec<Calibration>,
@@ -106,7 +106,7 @@ fn case_cells(rule: &str, case: &Case) -> Vec<Cell> {
     ]
 }
 
-/// Rows of all cases, or only of those that fail at one size at least.
+/// Rows of all cases, or only of cases that fail at one size at least.
 fn hold(judged: &[Judged], is_failing: bool) -> Table {
     let numbers = [("size", Unit::Ppm), ("predicted", Unit::Count), ("real", Unit::Count), ("boots", Unit::Count)];
     let numbers = numbers.map(|(name, unit)| Column::number(name, unit));

@@ -5,7 +5,7 @@
 pub(super) enum Size {
     /// Seconds each, natively.
     Full,
-    /// As short as they can be.
+    /// The shortest runs.
     Small,
 }
 

@@ -55,7 +55,8 @@ impl Root {
         Ok(Self { release, path })
     }
 
-    /// Puts `isotherm` and its engine where `make install` does, and the programs where they run; compiles those that are C.
+    /// Puts `isotherm` and its engine into the folder of `make install`, and the programs into the folder where they run; compiles the C
+    /// programs.
     pub(super) fn install(&self) -> Result<(), CliError> {
         let this = std::env::current_exe().map_err(CliError::failed)?;
         let built = this.parent().unwrap_or(Path::new("/"));
@@ -163,7 +164,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// As one word of a shell.
+/// The text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -51,7 +51,7 @@ fn line(row: &Row, native: &Row) -> String {
     )
 }
 
-/// Of all runs.
+/// Median over all runs.
 fn median(row: &Row, of: impl Fn(&Spent) -> u64) -> f64 {
     let mut values: Vec<u64> = row.runs.iter().map(of).collect();
     values.sort_unstable();

@@ -136,8 +136,8 @@ fn limit_text(limit: Option<Bytes>) -> String {
     limit.map_or_else(|| "no limit".to_owned(), |limit| format!("memory.max {limit}"))
 }
 
-/// Plays it in the simulated machine by `rules`, first without a limit, for the base of shares. Without rules the result is the
-/// limit alone; the newest rules give the peak, which depends on readahead only.
+/// Plays it in the simulated machine by `rules`, first without a limit, for the base of shares. Without rules the result is only the limit;
+/// the newest rules give the peak, which depends on readahead only.
 fn simulate(
     args: &Args,
     rules: Option<KernelRelease>,

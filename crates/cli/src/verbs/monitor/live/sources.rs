@@ -133,7 +133,7 @@ pub(super) fn physical(
     }
 }
 
-/// DAMON is given one process: of several the one with most memory, and that is said.
+/// DAMON is given one process: of several the one with most memory, which a warning reports.
 fn damon_target(
     config: &MonitorConfig,
     ranges: &[isotherm_scenario::monitoring::RangeSpec],
