@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
@@ -72,8 +73,12 @@ class Advice:
         return self._native.to_csv()
 
     def to_html(self) -> str:
-        """The report that ``isotherm advise --report`` writes: one page that needs nothing else."""
-        return self._native.to_html()
+        """The report that ``isotherm advise --report`` writes: one page that needs nothing else. It has the day, that of
+        ``SOURCE_DATE_EPOCH`` if this is set."""
+        seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
+        now = datetime.now(timezone.utc)
+        day = datetime.fromtimestamp(int(seconds), timezone.utc) if seconds.isdecimal() else now
+        return self._native.to_html(day.strftime("%Y-%m-%d"))
 
     def to_dict(self) -> dict[str, Any]:
         """The whole answer as nested dictionaries."""
