@@ -388,6 +388,8 @@ fn pictures_of_the_report() {
         return;
     }
     let mut browser = browser().expect("a browser");
+    // A picture of a long page is taken without its scroll bar, which would move what is above.
+    browser.call("Emulation.setScrollbarsHidden", &json!({ "hidden": true }));
     let directory = tempfile::tempdir().unwrap();
     let page = report(directory.path());
     let [verdict, runtime, heatmap] = [".verdict", "#linux-6\\.12 section:has(figure)", "section:has(.plot-cells)"];
