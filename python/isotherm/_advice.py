@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
@@ -72,8 +73,12 @@ class Advice:
         return self._native.to_csv()
 
     def to_html(self) -> str:
-        """The report that ``isotherm advise --report`` writes: one page that needs nothing else."""
-        return self._native.to_html()
+        """The report that ``isotherm advise --report`` writes: one page that needs nothing else. It has the day, that of
+        ``SOURCE_DATE_EPOCH`` if this is set."""
+        seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
+        now = datetime.now(timezone.utc)
+        day = datetime.fromtimestamp(int(seconds), timezone.utc) if seconds.isdecimal() else now
+        return self._native.to_html(day.strftime("%Y-%m-%d"))
 
     def to_dict(self) -> dict[str, Any]:
         """The whole answer as nested dictionaries."""
@@ -115,7 +120,8 @@ def advise(
     ``slowdown``: allowed slow-down [default: ``"5%"``]. ``latency``: what memory may add to 99 of 100 bursts of work, such as
     ``"2ms"`` [default: that share of their length]. ``kernel``: ``"6.12"``, ``"7.2"``, ``"host"``, ``"all"``
     [default: the release that runs here if there are rules, else the newest]. ``effort``: ``"quick"``, ``"normal"``,
-    ``"thorough"``. ``anyway``: recommend from a recording that is too short, too. ``cache``: whether replays of earlier questions are used and kept.
+    ``"thorough"``. ``anyway``: recommend from a recording that is too short, too. ``cache``: whether replays of earlier
+    questions are used and kept.
 
     Raises :class:`ScenarioError` or :class:`TraceError`. After Ctrl-C, replays that ended are kept for the next question.
     """

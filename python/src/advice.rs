@@ -4,6 +4,7 @@ use crate::arrow::{Columns, Table};
 use crate::error::{self, argument};
 use crate::scenario::releases;
 use crate::waiting::interruptible;
+use isotherm_advise::advice::platform::Platform;
 use isotherm_advise::advice::{document, page, tables, words};
 use isotherm_advise::{AdviceRow, Effort, Keep, Question, Sampling, storage_named};
 use isotherm_report::TermStyle;
@@ -123,9 +124,10 @@ impl Advice {
         tables::rows(&self.answers).to_csv()
     }
 
-    /// The page that the command writes with `--report`.
-    fn to_html(&self, py: Python<'_>) -> PyResult<String> {
-        let page = py.detach(|| page::html(&self.answers, &self.question, None));
+    /// The page that the command writes with `--report` on the day `date`.
+    fn to_html(&self, py: Python<'_>, date: &str) -> PyResult<String> {
+        let occasion = page::Occasion { config: None, platform: &Platform::CGROUP, date };
+        let page = py.detach(|| page::html(&self.answers, &self.question, occasion));
         page.map_err(|refused| error::of_trace(&refused))
     }
 

@@ -19,12 +19,14 @@ FLAGS = ["--effort", "quick", "--kernel", "7.2", "--memory", "60%,80%", "--no-ca
 
 
 def test_python_gives_the_bytes_of_the_command(  # type: ignore[no-untyped-def]
-    advice: isotherm.Advice, sqlite: Path, command, tmp_path: Path
+    advice: isotherm.Advice, sqlite: Path, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     page = tmp_path / "page.html"
     printed = command("advise", str(sqlite), *FLAGS, "--format", "json", "--report", str(page))
     assert advice.to_json().encode() == printed
     assert advice.to_html() == page.read_text()
+    assert "2023-11-14" in advice.to_html()
 
 
 def test_the_recommendation_is_that_of_the_document(advice: isotherm.Advice) -> None:

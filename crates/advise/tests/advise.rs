@@ -19,7 +19,7 @@ const ONCE: u64 = 6_144;
 const EVER: u64 = 1_024;
 
 /// A program that fills memory, and then uses a seventh of it.
-fn recording(folder: &Path) -> PathBuf {
+pub(crate) fn recording(folder: &Path) -> PathBuf {
     let path = folder.join("filler.parquet");
     let mut writer = TraceWriter::create(&path, TraceMeta { epoch_ns: MS, ..TraceMeta::single("filler") }).unwrap();
     let (start, end) = (1 << 20, (1 << 20) + ONCE + EVER);
@@ -38,7 +38,7 @@ fn recording(folder: &Path) -> PathBuf {
     path
 }
 
-fn question(path: &Path, memory: &[u64], kernels: &[KernelRelease]) -> Question {
+pub(crate) fn question(path: &Path, memory: &[u64], kernels: &[KernelRelease]) -> Question {
     let share = |percent: &u64| Amount::Share(Ratio::from_percent(*percent));
     Question {
         name: "filler".to_owned(),
@@ -65,7 +65,7 @@ fn ask(path: &Path, memory: &[u64]) -> Advice {
 }
 
 /// The advice that the tests check, from 100 % of peak on.
-fn advice() -> &'static Advice {
+pub(crate) fn advice() -> &'static Advice {
     static ADVICE: OnceLock<Advice> = OnceLock::new();
     ADVICE.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();

@@ -2,4 +2,5 @@
 
 mod advise;
 mod cold_memory;
+mod page;
 mod sampling;

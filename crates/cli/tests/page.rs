@@ -32,9 +32,12 @@ fn report(directory: &Path) -> PathBuf {
     let page = directory.join("report.html");
     let output = Command::new(env!("CARGO_BIN_EXE_isotherm"))
         .current_dir(root())
+        .env("SOURCE_DATE_EPOCH", "1700000000")
         .args([
             "advise",
             "traces/sqlite.parquet",
+            "--for",
+            "docker:db",
             "--kernel",
             "all",
             "--memory",
@@ -54,7 +57,7 @@ fn report(directory: &Path) -> PathBuf {
 /// Elements that overlap without being nested, and elements wider than the screen.
 const OVERLAPS: &str = r"(() => {
   const found = [];
-  const seen = document.querySelectorAll('h1,h2,p,li,dl>div,table,.plot-title,.plot-subtitle,.plot-bar,.plot-box,.u-legend,pre,nav a');
+  const seen = document.querySelectorAll('h1,h2,h3,p,li,dl>div,table,.plot-title,.plot-subtitle,.plot-bar,.plot-box,.u-legend,pre,nav a');
   const boxes = [...seen].filter(e => e.checkVisibility()).map(e => [e, e.getBoundingClientRect()]);
   boxes.forEach(([e, r]) => {
     const scrolls = e.closest('.scroll') || e.closest('pre');
@@ -101,8 +104,13 @@ fn the_report_works_in_a_browser() {
     assert_ne!(browser.value(OVERLAPS), json!([]), "an overlap that was planted is found");
     browser.value("document.querySelector('h2').style.marginBottom = ''");
     numbers_read_as_elsewhere(&mut browser);
+    the_answer_is_on_the_first_screen(&mut browser);
+    most_is_folded_and_linked_to(&mut browser, &page);
     names_switch_curves(&mut browser);
+    the_range_that_decides_is_seen_first(&mut browser);
     releases_have_pages_of_their_own(&mut browser);
+    unfold(&mut browser);
+    peaks_are_whole(&mut browser);
     values_are_read_out(&mut browser);
     a_cut_of_time_holds_for_all(&mut browser);
     columns_sort(&mut browser);
@@ -111,6 +119,7 @@ fn the_report_works_in_a_browser() {
     let background = browser.value("getComputedStyle(document.body).backgroundColor");
     assert_eq!(background, json!("rgb(11, 13, 17)"), "dark");
 
+    browser.value("document.querySelectorAll('details').forEach(fold => fold.open = false)");
     browser.look("light", "print");
     browser.settle();
     let on_paper = "[...document.querySelectorAll('figure.live')].every(f => f.querySelector('svg').checkVisibility() && \
@@ -121,10 +130,13 @@ fn the_report_works_in_a_browser() {
     browser.resize(390, 844);
     browser.open(&page);
     assert_eq!(browser.value(OVERLAPS), json!([]), "at 390 pixels");
+    unfold(&mut browser);
+    assert_eq!(browser.value(OVERLAPS), json!([]), "at 390 pixels, unfolded");
     assert_eq!(browser.said, Vec::<String>::new(), "what the page said");
 
     browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     browser.load(&page);
+    browser.value("document.querySelectorAll('details').forEach(fold => fold.open = true)");
     let pictures = "[...document.querySelectorAll('figure')].map(f => !f.classList.contains('live') && f.querySelector('svg').checkVisibility())";
     let pictures = browser.value(pictures);
     let pictures = pictures.as_array().unwrap();
@@ -150,6 +162,114 @@ fn numbers_read_as_elsewhere(browser: &mut Browser) {
         for value in values {
             assert_eq!(browser.value(&format!("show('{name}', {value})")), json!(unit.approx(value)), "{name} {value}");
         }
+    }
+}
+
+/// Opens all folds, and waits for the pictures in them.
+fn unfold(browser: &mut Browser) {
+    browser.value("document.querySelectorAll('details').forEach(fold => fold.open = true)");
+    browser.until("[...document.querySelectorAll('figure[data-chart]')].every(f => f.plot || !f.checkVisibility())");
+    browser.settle();
+}
+
+fn the_answer_is_on_the_first_screen(browser: &mut Browser) {
+    browser.resize(1280, 800);
+    browser.settle();
+    let texts = |browser: &mut Browser, selector: &str| -> Vec<String> {
+        let texts = browser.value(&format!("[...document.querySelectorAll('{selector}')].map(e => e.textContent)"));
+        texts.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let steps = texts(browser, ".verdict .steps code");
+    assert!(
+        steps[0].starts_with("docker update --memory ") && steps[0].ends_with("m --memory-swap -1 db"),
+        "{steps:?}"
+    );
+    let origin = texts(browser, ".verdict .origin div");
+    assert_eq!(origin[0], "report of2023-11-14");
+    for name in ["recorded onLinux ", "recorder", "clock error", "exit code0"] {
+        assert!(origin.iter().any(|fact| fact.starts_with(name)), "{name}: {origin:?}");
+    }
+    let end = number(browser, "document.querySelector('.verdict').getBoundingClientRect().bottom + scrollY");
+    assert!(end <= 800.0, "the answer ends at {end}");
+    // Two releases are compared in a section and listed twice; a page of one has neither.
+    let second = "[...document.querySelectorAll('#what-each-release-says, nav.pages, nav.contents')].reduce((sum, e) => sum + e.offsetHeight, 0)";
+    let height = number(browser, "document.documentElement.scrollHeight") - number(browser, second);
+    assert!(height <= 5.0 * 800.0, "{height}: five screens at most");
+    browser.resize(1280, 900);
+    browser.settle();
+}
+
+/// Each section is on the list; a link to a folded one opens it.
+fn most_is_folded_and_linked_to(browser: &mut Browser, page: &Path) {
+    let lost = "[...document.querySelectorAll('section:not(.verdict) h2')].map(h => h.textContent).filter(heading => \
+                ![...document.querySelectorAll('.contents a')].some(link => link.textContent === heading))";
+    assert_eq!(browser.value(lost), json!([]));
+    let dead =
+        "[...document.querySelectorAll('.contents a')].filter(a => !document.getElementById(a.hash.slice(1))).length";
+    assert_eq!(number(browser, dead), 0.0);
+    assert!(number(browser, "document.querySelectorAll('.contents a').length") > 10.0);
+    assert_eq!(number(browser, "document.querySelectorAll('details[open]').length"), 0.0);
+    let mute = "[...document.querySelectorAll('summary span')].filter(e => e.textContent.length < 20).length";
+    assert_eq!(number(browser, mute), 0.0, "each says what is inside");
+    let opened = "[...document.querySelectorAll('details[open] h2')].map(h => h.textContent)";
+    browser.value("document.querySelector('.contents a[href=\"#every-size\"]').click()");
+    browser.settle();
+    assert_eq!(browser.value(opened), json!(["Every size"]));
+    let top = number(browser, "document.querySelector('details[open]').getBoundingClientRect().top");
+    assert!((0.0..300.0).contains(&top), "in view: {top}");
+    // The page of the other release is turned to, and only then.
+    let leaf = "document.querySelector('.leaf:not(.off)').id";
+    assert_eq!(browser.value(leaf), json!("linux-6.12"));
+    browser.value("[...document.querySelectorAll('.contents a')].find(a => a.textContent === 'All configurations: Linux 7.2').click()");
+    browser.settle();
+    assert_eq!(browser.value(leaf), json!("linux-7.2"));
+    assert_eq!(browser.value(opened), json!(["All configurations: Linux 7.2", "Every size"]));
+    browser.open(page);
+}
+
+/// The allowed slow-down is 5 %.
+fn the_range_that_decides_is_seen_first(browser: &mut Browser) {
+    let top = "document.querySelector('figure[data-chart]').plot.scales.y.max";
+    let press = "document.querySelector('figure[data-chart] .near').click()";
+    assert_eq!(number(browser, top), 100_000.0);
+    browser.value(press);
+    browser.settle();
+    let all = number(browser, top);
+    assert!(all > 300_000.0, "{all}");
+    browser.value(press);
+    browser.settle();
+    assert_eq!(number(browser, top), 100_000.0);
+    let [x, y, width, height] = place(browser, "figure[data-chart] .u-over", 0);
+    for count in [1, 2] {
+        for kind in ["mousePressed", "mouseReleased"] {
+            browser.click(kind, x + width / 2.0, y + height / 2.0, count);
+        }
+    }
+    browser.settle();
+    assert_eq!(number(browser, top), all, "a double-click shows all");
+    browser.value(press);
+    browser.settle();
+}
+
+/// The highest point that is shown lies below the top of each chart: at first, zoomed, and with a curve less.
+fn peaks_are_whole(browser: &mut Browser) {
+    let plots = "[...document.querySelectorAll('figure[data-chart]')].filter(f => f.plot && !f.querySelector('.near'))";
+    let cut = format!(
+        "{plots}.filter(f => {{ const u = f.plot, {{ min, max }} = u.scales.x; \
+         return JSON.parse(f.dataset.chart).series.some((s, i) => u.series[i + 1].show && s.points.some((p, j) => \
+         p[0] >= min && p[0] <= max && Math.max(p[1], s.band.length ? s.band[j][1] : 0) > u.scales.y.max)); }}).map(f => f.textContent)"
+    );
+    assert!(number(browser, &format!("{plots}.length")) >= 6.0);
+    for act in [
+        "0",
+        "f.plot.setScale('x', { min: (f.plot.scales.x.min + f.plot.scales.x.max) / 2, max: f.plot.scales.x.max })",
+        "f.querySelector('.u-legend th').click()",
+        "f.plot.over.dispatchEvent(new MouseEvent('dblclick', { bubbles: true }))",
+        "f.querySelector('.u-legend th').click()",
+    ] {
+        browser.value(&format!("{plots}.forEach(f => {{ {act}; }})"));
+        browser.settle();
+        assert_eq!(browser.value(&cut), json!([]), "after {act}");
     }
 }
 
@@ -193,8 +313,7 @@ fn releases_have_pages_of_their_own(browser: &mut Browser) {
     browser.value("document.querySelectorAll('nav.pages a')[1].click()");
     browser.settle();
     assert_eq!(browser.value(seen), json!(["linux-7.2"]));
-    let drawn =
-        "[...document.querySelectorAll('#linux-7\\\\.2 figure[data-chart]')].every(f => f.plot && f.plot.width > 500)";
+    let drawn = "[...document.querySelectorAll('#linux-7\\\\.2 > section:not(.fold) figure[data-chart]')].every(f => f.plot && f.plot.width > 500)";
     browser.until(drawn);
     assert_eq!(browser.value(OVERLAPS), json!([]), "on the second page");
     browser.value("document.querySelectorAll('nav.pages a')[0].click()");
@@ -269,6 +388,8 @@ fn pictures_of_the_report() {
         return;
     }
     let mut browser = browser().expect("a browser");
+    // A picture of a long page is taken without its scroll bar, which would move what is above.
+    browser.call("Emulation.setScrollbarsHidden", &json!({ "hidden": true }));
     let directory = tempfile::tempdir().unwrap();
     let page = report(directory.path());
     let [verdict, runtime, heatmap] = [".verdict", "#linux-6\\.12 section:has(figure)", "section:has(.plot-cells)"];
@@ -283,6 +404,7 @@ fn pictures_of_the_report() {
         browser.resize(width, 900);
         browser.look(scheme, "screen");
         browser.open(&page);
+        unfold(&mut browser);
         let [x, y, wide, tall] = place(&mut browser, selector, 0);
         let above = number(&mut browser, "scrollY");
         let picture = browser.picture([(x - 8.0).max(0.0), y + above - 8.0, wide + 16.0, tall + 16.0]);

@@ -200,6 +200,7 @@ fn verdict() -> Verdict {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec(),
+        ..Verdict::default()
     }
 }
 

@@ -38,6 +38,9 @@ pub struct Axis {
     pub low: Option<f64>,
     /// High end; `None` takes it from the data.
     pub high: Option<f64>,
+    /// High end that a picture opens with: all that is drawn above it is a click away on a page, and cut off elsewhere. For a linear y
+    /// axis only; `None`, and what is not above zero, opens with everything.
+    pub first_high: Option<f64>,
     /// Names of the whole numbers from zero, in place of a numeric axis. For x only.
     pub categories: Vec<String>,
 }
@@ -54,6 +57,14 @@ impl Axis {
     /// The same axis with fixed ends.
     pub fn range(self, low: f64, high: f64) -> Self {
         Self { low: Some(low), high: Some(high), ..self }
+    }
+    /// The same axis, opened up to `high`.
+    pub fn first_up_to(self, high: f64) -> Self {
+        Self { first_high: Some(high), ..self }
+    }
+    /// [`Axis::first_high`], where it says something.
+    pub(crate) fn first_high(&self) -> Option<f64> {
+        self.first_high.filter(|high| high.is_finite() && *high > 0.0 && self.scale == ScaleKind::Linear)
     }
     /// An axis of names: the first at 0, the second at 1, ….
     pub fn categories(name: impl Into<String>, categories: Vec<String>) -> Self {
@@ -187,10 +198,11 @@ impl Chart {
         }
         let has_bars = self.series.iter().any(|series| series.kind == SeriesKind::Bars);
         let y_from_zero = self.y.scale == ScaleKind::Linear && (has_bars || self.y.unit != Unit::Factor);
-        let y = range(&self.y, ys, y_from_zero);
+        let opened = Axis { high: self.y.first_high().or(self.y.high), ..self.y.clone() };
+        let y = range(&opened, ys, y_from_zero);
         let ends =
             |axis: &Axis, free: End| [axis.low, axis.high].map(|end| if end.is_some() { End::Fixed } else { free });
-        let y_scale = Scale::new(self.y.scale, self.y.unit, y.0, y.1, nr_ticks_y, ends(&self.y, End::Tick));
+        let y_scale = Scale::new(self.y.scale, self.y.unit, y.0, y.1, nr_ticks_y, ends(&opened, End::Tick));
         let x_scale = if self.x.categories.is_empty() {
             let x = range(&self.x, xs, false);
             Scale::new(self.x.scale, self.x.unit, x.0, x.1, nr_ticks_x, ends(&self.x, End::Snug))

@@ -56,6 +56,7 @@ fn axis(axis: &Axis) -> Value {
         "log": axis.scale == ScaleKind::Log,
         "low": axis.low,
         "high": axis.high,
+        "first": axis.first_high(),
     })
 }
 
@@ -124,6 +125,21 @@ mod tests {
             assert_eq!(given["hidden"], series.emphasis == Emphasis::Muted);
         }
         assert_eq!(data["marks"].as_array().map(Vec::len), Some(chart.callouts.len()));
+    }
+
+    #[test]
+    fn a_picture_opens_with_what_decides() {
+        let opened = |y: Axis| {
+            let chart =
+                Chart { y, series: vec![Series::line("a", vec![(1.0, 3.0), (2.0, 800.0)])], ..Chart::default() };
+            (data(&chart).expect("a line")["y"]["first"].as_f64(), chart.scales(5, 5).1.high)
+        };
+        let axis = || Axis::new("y", Unit::Ppm);
+        assert_eq!(opened(axis().first_up_to(10.0)), (Some(10.0), 10.0));
+        for whole in [axis(), axis().first_up_to(0.0), axis().first_up_to(f64::NAN), axis().log().first_up_to(10.0)] {
+            let (first, high) = opened(whole);
+            assert!(first.is_none() && high >= 800.0, "{first:?} {high}");
+        }
     }
 
     #[test]

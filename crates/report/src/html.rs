@@ -4,6 +4,7 @@
 use crate::chart::Chart;
 use crate::chart_live;
 use crate::chart_scene::hover_points;
+use crate::contents::Contents;
 use crate::heatmap::Heatmap;
 use crate::heatmap_live;
 use crate::heatmap_pair::HeatmapPair;
@@ -18,9 +19,19 @@ pub struct HtmlPage {
     lead: String,
     body: String,
     footer: Vec<String>,
-    in_section: bool,
+    contents: Contents,
+    section: Section,
     in_leaf: bool,
     has_charts: bool,
+}
+
+/// The section that later blocks belong to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Section {
+    #[default]
+    None,
+    Plain,
+    Folded,
 }
 
 /// The answer at the top of a report.
@@ -30,8 +41,12 @@ pub struct Verdict {
     pub headline: String,
     /// Reasons and costs; one paragraph each.
     pub text: Vec<String>,
+    /// Lines to copy, each with its effect.
+    pub steps: Vec<(String, String)>,
     /// The most important numbers: name, value.
     pub facts: Vec<(String, String)>,
+    /// Where the answer comes from, in small print: name, value.
+    pub origin: Vec<(String, String)>,
 }
 
 impl HtmlPage {
@@ -48,18 +63,21 @@ impl HtmlPage {
         for paragraph in &verdict.text {
             self.body += &format!("<p>{}</p>\n", inline(paragraph));
         }
-        if !verdict.facts.is_empty() {
-            self.body += "<dl class=\"facts\">\n";
-            for (name, value) in &verdict.facts {
-                self.body += &format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value));
-            }
-            self.body += "</dl>\n";
-        }
+        self.body += &steps(&verdict.steps);
+        self.body += &pairs("facts", &verdict.facts);
+        self.body += &pairs("origin", &verdict.origin);
         self.body += "</section>\n";
         self
     }
 
-    /// Links to the pages that follow: the name of each and where it is, as [`page`](Self::page) takes them. With scripts only one page is
+    /// Links to all sections of the page, also to those before this place.
+    pub fn contents(&mut self) -> &mut Self {
+        self.end_section();
+        self.contents.put_at(self.body.len());
+        self
+    }
+
+    /// Links to the pages that follow: the name of each and where it is, as [`page`](Self::page) takes them. With scripts one of them is
     /// seen at a time.
     pub fn pages(&mut self, names: &[(String, String)]) -> &mut Self {
         self.end_section();
@@ -91,17 +109,37 @@ impl HtmlPage {
     /// Begins a section with a heading (may be empty); later blocks belong to it.
     pub fn section(&mut self, heading: &str) -> &mut Self {
         self.end_section();
-        self.body += "<section>\n";
-        if !heading.is_empty() {
-            self.body += &format!("<h2>{}</h2>\n", escape(heading));
-        }
-        self.in_section = true;
+        self.body += &match heading {
+            "" => "<section>\n".to_owned(),
+            _ => format!("<section id=\"{}\">\n<h2>{}</h2>\n", self.contents.add(heading), escape(heading)),
+        };
+        self.section = Section::Plain;
+        self
+    }
+
+    /// Begins a section of which only the heading and a line on what is inside are seen, until it is unfolded. Paper has all of it.
+    pub fn fold(&mut self, heading: &str, inside: &str) -> &mut Self {
+        self.end_section();
+        // A link to something inside unfolds it, without scripts as well.
+        self.body += &format!(
+            "<section class=\"fold\">\n<details>\n<summary><h2>{}</h2><span>{}</span></summary>\n<div id=\"{}\">\n",
+            escape(heading),
+            inline(inside),
+            self.contents.add(heading)
+        );
+        self.section = Section::Folded;
         self
     }
 
     /// A paragraph. Words between backticks are set as code.
     pub fn paragraph(&mut self, text: &str) -> &mut Self {
         self.body += &format!("<p>{}</p>\n", inline(text));
+        self
+    }
+
+    /// A paragraph in small print, such as the meaning of words.
+    pub fn small_print(&mut self, text: &str) -> &mut Self {
+        self.body += &format!("<p class=\"small\">{}</p>\n", inline(text));
         self
     }
 
@@ -145,12 +183,20 @@ impl HtmlPage {
         self.figure(&pair.picture(size).to_inline_svg(), "")
     }
 
+    /// Sentences, one below the other.
+    pub fn list(&mut self, items: &[String]) -> &mut Self {
+        let items: String = items.iter().map(|item| format!("<li>{}</li>\n", inline(item))).collect();
+        self.body += &format!("<ul>\n{items}</ul>\n");
+        self
+    }
+
     /// A list of notes for judging the numbers.
     pub fn notes(&mut self, heading: &str, notes: &[String]) -> &mut Self {
         self.end_section();
-        let items: String = notes.iter().map(|note| format!("<li>{}</li>\n", inline(note))).collect();
-        self.body +=
-            &format!("<section class=\"notes\">\n<h2>{}</h2>\n<ul>\n{items}</ul>\n</section>\n", escape(heading));
+        let id = self.contents.add(heading);
+        self.body += &format!("<section class=\"notes\" id=\"{id}\">\n<h2>{}</h2>\n", escape(heading));
+        self.list(notes);
+        self.body += "</section>\n";
         self
     }
 
@@ -189,7 +235,7 @@ impl HtmlPage {
             title = escape(&page.title),
             variables = series_variables(),
             pictures = style_sheet(),
-            body = page.body,
+            body = page.contents.inserted(&page.body),
         )
     }
 
@@ -199,10 +245,29 @@ impl HtmlPage {
     }
 
     fn end_section(&mut self) {
-        if std::mem::take(&mut self.in_section) {
-            self.body += "</section>\n";
-        }
+        self.body += match std::mem::take(&mut self.section) {
+            Section::None => "",
+            Section::Plain => "</section>\n",
+            Section::Folded => "</div>\n</details>\n</section>\n",
+        };
     }
+}
+
+/// Names with values; nothing without any.
+fn pairs(class: &str, pairs: &[(String, String)]) -> String {
+    let pair =
+        |(name, value): &(String, String)| format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value));
+    let all: String = pairs.iter().map(pair).collect();
+    if all.is_empty() { all } else { format!("<dl class=\"{class}\">\n{all}</dl>\n") }
+}
+
+/// Lines to copy: a click selects the whole of one.
+fn steps(steps: &[(String, String)]) -> String {
+    let step = |(line, what): &(String, String)| {
+        format!("<li><code>{}</code> <span>{}</span></li>\n", escape(line), escape(what))
+    };
+    let all: String = steps.iter().map(step).collect();
+    if all.is_empty() { all } else { format!("<h3>What to do now, as root</h3>\n<ol class=\"steps\">\n{all}</ol>\n") }
 }
 
 /// Escaped text with the words between backticks as code; an odd backtick stays as it is.
@@ -299,7 +364,10 @@ mod tests {
             headline: name.into(),
             text: vec![name.into()],
             facts: vec![(name.into(), name.into())],
+            steps: vec![(name.into(), name.into())],
+            origin: vec![(name.into(), name.into())],
         });
+        page.contents().fold(name, name).list(&[name.into()]);
         page.section(name).paragraph(name).table(&table).table(&Table::default());
         page.section("charts").chart(&advise_chart(), PictureSize::default());
         page.chart(
@@ -357,6 +425,25 @@ mod tests {
         assert!(!html.contains(hostile) && !html.contains('\u{1b}'));
         assert_eq!(elements.iter().filter(|name| *name == "figure").count(), 3);
         assert_eq!(check_well_formed(&report("sqlite3").to_html()), elements, "names do not change the structure");
+    }
+
+    #[test]
+    fn folded_sections_say_what_is_inside_and_are_linked_to() {
+        let mut page = HtmlPage::new("p", "");
+        page.contents().section("Every size").paragraph("first");
+        page.fold("Every size", "`n` rows").paragraph("second");
+        page.notes("To note", &["third".into()]);
+        let html = page.to_html();
+        check_well_formed(&html);
+        let (list, body) = html.split_once("</nav>").expect("a list of contents");
+        for (id, heading) in [("every-size", "Every size"), ("every-size-2", "Every size"), ("to-note", "To note")] {
+            assert!(list.contains(&format!("<a href=\"#{id}\">{heading}</a>")), "{id}");
+            assert_eq!(body.matches(&format!(" id=\"{id}\"")).count(), 1, "{id}");
+        }
+        let (summary, inside) = body.split_once("</summary>").expect("a fold");
+        assert!(summary.ends_with("<h2>Every size</h2><span><code>n</code> rows</span>"), "{summary}");
+        assert!(inside.starts_with("\n<div id=\"every-size-2\">\n<p>second</p>\n</div>\n</details>"), "{inside}");
+        assert!(!body.contains("<details open"), "folded until it is asked for");
     }
 
     #[test]

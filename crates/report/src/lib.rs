@@ -14,6 +14,7 @@ mod chart_scene;
 mod chart_terminal;
 mod colour;
 mod compare;
+mod contents;
 mod group_info;
 mod heatmap;
 mod heatmap_live;

@@ -1,9 +1,11 @@
 //! Advice as tables, sentences and a page.
 
 pub mod bursts;
+mod charts;
 pub mod page;
 pub mod platform;
 pub mod tables;
+mod terms;
 mod views;
 pub mod words;
 

@@ -1,19 +1,32 @@
-//! The advice as an HTML page: curves, table, heatmap.
+//! The advice as an HTML page: the answer with what to do, what it stands on, and the rest folded.
 
 use std::path::Path;
 
-use crate::{Advice, AdviceRow, CANDIDATES, Candidate, Question};
-use isotherm_report::{
-    Axis, Callout, Chart, Emphasis, HtmlPage, PictureSize, Reference, Series, SeriesKind, Unit, Verdict,
-};
+use super::platform::Platform;
+use super::{bursts, charts, tables, terms, views, words};
+use crate::{Advice, Question, percent};
+use isotherm_report::{HtmlPage, PictureSize, Table, Verdict, traces};
 use isotherm_scenario::Scenario;
 use isotherm_sim::reclaim::baselines;
+use isotherm_trace::{TraceMeta, TraceReader};
 use isotherm_units::{Bytes, Duration};
 
-use super::{tables, views, words};
+/// What a page says of the command that writes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Occasion<'a> {
+    /// The scenario that is written as well; `None`: there is none.
+    pub config: Option<&'a Path>,
+    /// What keeps the program. Lines to type are in its words.
+    pub platform: &'a Platform,
+    /// The day, as in `2026-11-27`. No clock is read here: the same inputs give the same page.
+    pub date: &'a str,
+}
 
-/// The page. At least one answer; the first supplies all facts that do not depend on the release. `file`: the scenario that is written.
-pub fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> isotherm_trace::Result<String> {
+/// The page. At least one answer; the first supplies all that does not depend on the release.
+///
+/// # Errors
+/// When the recording cannot be read.
+pub fn html(answers: &[Advice], question: &Question, occasion: Occasion<'_>) -> isotherm_trace::Result<String> {
     let advice = &answers[0];
     let title = format!("How much memory does {} need?", advice.program);
     let machines: Vec<String> = answers.iter().map(words::machine).collect();
@@ -22,18 +35,10 @@ pub fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> iso
         advice.configurations.len(),
         machines.join("; ")
     );
+    let meta = TraceReader::open(&question.trace)?.meta().clone();
     let mut page = HtmlPage::new(title, lead);
-    let mut facts = vec![
-        ("peak memory".to_owned(), Bytes::new(advice.peak_bytes).approx() + &words::beside_the_peak(advice)),
-        ("runtime with unlimited memory".to_owned(), Duration::from_ns(advice.unlimited_runtime_ns).approx()),
-    ];
-    if let Some(best) = &advice.recommendation {
-        facts.push(("recommended memory".to_owned(), Bytes::new(best.memory_bytes).approx()));
-        facts.push(("saved".to_owned(), Bytes::new(best.gain.saved_bytes).approx()));
-        facts.push(("saved on average".to_owned(), Bytes::new(best.gain.mean_saved_bytes.median).approx()));
-    }
-    let text = [words::firmness(advice), words::gains(advice), words::other_devices(advice)].concat();
-    page.verdict(&Verdict { headline: words::verdict(advice), text, facts });
+    page.verdict(&verdict(advice, occasion, &meta)).contents();
+    further(&mut page, advice);
     if answers.len() > 1 {
         page.section("What each release says").table(&tables::releases(answers));
         page.paragraph("The recommendation holds on all of them; what differs between them stands on a page for each.");
@@ -43,35 +48,71 @@ pub fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> iso
         on_release(&mut page, advice, answers.len() > 1);
     }
     page.end_page();
-    page.section("Huge pages");
-    page.paragraph(&words::huge_pages(&advice.huge_pages));
-    let huge_pages = tables::huge_pages(&advice.huge_pages);
-    if !huge_pages.rows.is_empty() {
-        page.table(&huge_pages);
+    let end_ns = views::heatmap(&mut page, &question.trace)?;
+    views::folded(&mut page, advice, &question.trace, end_ns)?;
+    huge_pages(&mut page, advice);
+    let all = tables::rows(answers);
+    let inside = format!("all {} figures behind the charts: a row for each configuration at each size", all.rows.len());
+    explained(page.fold("Every size", &inside), &all);
+    scenario(&mut page, advice, occasion);
+    let configurations = words::configurations(advice);
+    if !configurations.is_empty() {
+        page.fold("Configurations with schemes", "the parameters that each was played with").list(&configurations);
     }
-    let latencies = tables::latencies(&advice.huge_pages);
-    if !latencies.rows.is_empty() {
-        page.paragraph(&words::latencies(&advice.huge_pages));
-        page.table(&latencies);
-        page.notes("What these latencies assume", &words::latency_assumptions(&advice.huge_pages));
-    }
-    views::put_on(&mut page, advice, &question.trace)?;
-    page.section("Every size");
-    page.table(&tables::rows(answers));
-    if let Some(config) = &advice.config {
-        page.section("The recommended configuration as a scenario");
-        let place = file.map_or_else(|| "The file that --config writes".to_owned(), |file| file.display().to_string());
-        page.paragraph(&format!(
-            "{place} holds it together with the {} worlds that the figures are drawn from: `isotherm simulate` gives them again.",
-            config.worlds.len()
-        ));
-        let alone = Scenario { worlds: Vec::new(), variants: Vec::new(), expectations: Vec::new(), ..config.clone() };
-        page.code(&isotherm_scenario::print(&Scenario { against: None, ..alone }));
-    }
-    page.notes("Configurations with schemes", &words::configurations(advice));
     page.notes("What this does not know", &advice.unknowns);
     page.footer(format!("isotherm {}", env!("CARGO_PKG_VERSION")));
     Ok(page.to_html())
+}
+
+/// What, how sure, and what to do; then the most important numbers, and where the recording comes from.
+fn verdict(advice: &Advice, occasion: Occasion<'_>, meta: &TraceMeta) -> Verdict {
+    let size = |bytes: u64| Bytes::new(bytes).approx();
+    let mut facts = vec![("peak memory", size(advice.peak_bytes))];
+    if let Some(best) = &advice.recommendation {
+        facts.push(("recommended memory", size(best.memory_bytes)));
+        facts.push(("saved", size(best.gain.saved_bytes)));
+        facts.push(("saved on average", size(best.gain.mean_saved_bytes.median)));
+    }
+    facts.push(("runtime with unlimited memory", Duration::from_ns(advice.unlimited_runtime_ns).approx()));
+    // Where nothing is to be done, there is nothing to type.
+    let steps = match words::in_a_sentence(advice) {
+        Some(_) => Vec::new(),
+        None => words::now(advice, occasion.config, occasion.platform),
+    };
+    let sure = words::firmness(advice).into_iter().next().map(|said| format!("How sure it is: {}", small(&said)));
+    let policy = advice.recommendation.as_ref().and_then(|best| terms::in_text(best.candidate));
+    let mut origin = vec![("report of".to_owned(), occasion.date.to_owned())];
+    origin.extend(traces::origin(meta));
+    Verdict {
+        headline: words::verdict(advice),
+        text: bursts::bursts(advice).into_iter().chain(bursts::slowest(advice)).chain(sure).chain(policy).collect(),
+        steps: steps.into_iter().map(|(line, what)| (line, what.to_owned())).collect(),
+        facts: facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        origin,
+    }
+}
+
+/// A sentence that goes on behind a colon.
+fn small(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// What stands behind the answer, sentence by sentence.
+fn further(page: &mut HtmlPage, advice: &Advice) {
+    let peak = words::beside_the_peak(advice);
+    let peak = (!peak.is_empty()).then(|| format!("Peak memory: {}{peak}.", Bytes::new(advice.peak_bytes).approx()));
+    let said: Vec<String> = [
+        words::unlike_the_measured(advice).into_iter().chain(words::sample(advice)).collect(),
+        words::firmness(advice).into_iter().skip(1).collect(),
+        words::gains(advice),
+        words::other_devices(advice),
+        peak.into_iter().collect::<Vec<_>>(),
+    ]
+    .concat();
+    if !said.is_empty() {
+        page.section("A little less, a little more, other devices").list(&said);
+    }
 }
 
 /// File name and title of a release's page.
@@ -89,23 +130,7 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
         true => format!("{text}: Linux {}", advice.kernel),
         false => text.to_owned(),
     };
-    page.section(&heading("Side by side"));
-    page.paragraph(
-        "All configurations at one size: how much slower than with unlimited memory, in the middle and at most; major faults likewise; memory \
-         charge, mean over time; and the smallest size from which on each is safe. Upper ends hold chance, and for configurations that were \
-         compared with real kernels also what the model is off.",
-    );
-    page.table(&tables::side_by_side(advice));
-    let schemes = tables::schemes(advice);
-    if !schemes.rows.is_empty() {
-        page.table(&schemes);
-    }
-    if is_one_of_several {
-        page.notes("How firmly it stands here", &words::firmness(advice));
-    }
-    if !advice.notes.is_empty() {
-        page.notes("To note", &words::notes(advice));
-    }
+    explained(page.section(&heading("Side by side")), &tables::evidence(advice));
     let size = PictureSize { width: 960, height: 420 };
     page.section(&heading("Runtime by memory size"));
     page.paragraph(&format!(
@@ -113,13 +138,59 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
          floor of any policy; it cannot be built. {} are baselines. Where outcomes fall into two groups, both are points.",
         other_baselines()
     ));
-    page.chart(&runtime_chart(advice), size);
-    page.section(&heading("Major faults by memory size"));
-    page.chart(&fault_chart(advice), size);
-    page.section(&heading("Memory held, by memory size"));
+    page.chart(&charts::runtime(advice), size);
+    if let Some(high) = charts::opens_up_to(advice) {
+        page.small_print(&format!(
+            "It opens with 0 to {}, twice the slow-down allowed, because sizes are decided there. Curves go on above: zooming out, or a \
+             double-click, shows all.",
+            percent(high)
+        ));
+    }
+    let inside = "a chart of the faults that read from a device or decompress";
+    page.fold(&heading("Major faults by memory size"), inside).chart(&charts::faults(advice), size);
+    page.fold(&heading("Memory held, by memory size"), "a chart of the mean memory charge at each size");
     page.paragraph("The charge of the program, mean over time: what lies below the limit is free for others.");
-    page.chart(&charge_chart(advice), size);
-    page.notes("With the kernel's own parameters", &words::kernel_defaults(advice));
+    page.chart(&charts::charge(advice), size);
+    if is_one_of_several {
+        let inside = "how sure the figures are by the rules of this release";
+        page.fold(&heading("How firmly it stands"), inside).list(&words::firmness(advice));
+    }
+    details(page, advice, heading);
+}
+
+/// What few readers need of a release's answer.
+fn details(page: &mut HtmlPage, advice: &Advice, heading: impl Fn(&str) -> String) {
+    let whole = tables::side_by_side(advice);
+    let inside = format!("all {} side by side with their mean memory, and what schemes did", whole.rows.len());
+    page.fold(&heading("All configurations"), &inside);
+    page.paragraph(
+        "How much slower than with unlimited memory, in the middle and at most; major faults likewise; memory charge, mean over time; and \
+         the smallest size from which on each is safe. Upper ends hold chance, and for configurations that were compared with real kernels \
+         also what the model is off.",
+    );
+    explained(page, &whole);
+    let schemes = tables::schemes(advice);
+    if !schemes.rows.is_empty() {
+        page.table(&schemes);
+    }
+    let notes = words::notes(advice);
+    if !notes.is_empty() {
+        let inside = format!("{} on single configurations: sizes that are a gamble or nearly do, and why", notes.len());
+        page.fold(&heading("To note"), &inside).list(&notes);
+    }
+    let defaults = words::kernel_defaults(advice);
+    if !defaults.is_empty() {
+        let inside = "what schemes do without parameters fitted to the recording";
+        page.fold(&heading("With the kernel's own parameters"), inside).list(&defaults);
+    }
+}
+
+/// A table, and what its words mean.
+fn explained(page: &mut HtmlPage, table: &Table) {
+    page.table(table);
+    terms::in_table(table).iter().for_each(|terms| {
+        page.small_print(terms);
+    });
 }
 
 /// The baselines except `opt`, as `a`, `b` and `c`.
@@ -130,85 +201,29 @@ fn other_baselines() -> String {
     format!("{} and {last}", others.join(", "))
 }
 
-/// A curve of each configuration, with its interval where `y` gives one.
-fn curves(advice: &Advice, y: impl Fn(&AdviceRow) -> Option<[f64; 3]>) -> Vec<Series> {
-    let curve = |candidate: &Candidate| {
-        let rows = advice.rows.iter().filter(|row| row.candidate == candidate.name);
-        let values = rows.filter_map(|row| Some((row.memory_bytes as f64, y(row)?)));
-        let (points, band) = values.map(|(x, [low, mean, high])| ((x, mean), (low, high))).unzip();
-        let emphasis = match (candidate.runs_on_linux(), candidate.nr_parts()) {
-            (false, _) => Emphasis::Muted,
-            (true, 0) => Emphasis::Strong,
-            (true, _) => Emphasis::Normal,
-        };
-        let series = Series::line(candidate.name, points).emphasis(emphasis);
-        // Bands of many curves hide each other.
-        if emphasis == Emphasis::Strong { series.band(band) } else { series }
-    };
-    let was_tried =
-        |candidate: &&Candidate| advice.configurations.iter().any(|tried| tried.candidate == candidate.name);
-    CANDIDATES.iter().filter(was_tried).map(curve).collect()
-}
-
-/// Where outcomes fall into two groups: both as points, which `y` gives.
-fn gambles(advice: &Advice, y: impl Fn(&AdviceRow) -> Option<[f64; 2]>) -> Vec<Series> {
-    let points = |candidate: &Candidate| {
-        let rows = advice.rows.iter().filter(|row| row.candidate == candidate.name && row.gamble.is_some());
-        let both = |row: &AdviceRow| y(row).map(|ends| ends.map(|end| (row.memory_bytes as f64, end)));
-        let points: Vec<(f64, f64)> = rows.filter_map(both).flatten().collect();
-        let name = format!("{}: a gamble", candidate.name);
-        (!points.is_empty()).then(|| Series { kind: SeriesKind::Points, ..Series::line(name, points) })
-    };
-    CANDIDATES.iter().filter_map(points).collect()
-}
-
-fn runtime_chart(advice: &Advice) -> Chart {
-    let over = |ratio: u64| ratio.saturating_sub(1_000_000) as f64;
-    let ratio = |row: &AdviceRow| {
-        let ratio = row.runtime_ratio_ppm.filter(|_| row.gamble.is_none())?;
-        Some([over(ratio.low), over(ratio.median), over(ratio.high)])
-    };
-    let ends = |row: &AdviceRow| row.runtime_ratio_ppm.map(|ratio| [over(ratio.chance_low), over(ratio.chance_high)]);
-    let mut chart = Chart {
-        title: "Slower than with unlimited memory".to_owned(),
-        x: Axis::new("memory limit", Unit::Bytes),
-        y: Axis::new("slower by", Unit::Ppm),
-        series: [curves(advice, ratio), gambles(advice, ends)].concat(),
-        references: vec![Reference::AtY { value: advice.slowdown_allowed_ppm as f64, label: "allowed".to_owned() }],
-        ..Chart::default()
-    };
-    if let Some(best) = &advice.recommendation {
-        let (x, y) = (best.memory_bytes as f64, over(best.runtime_ratio_ppm.median));
-        chart.callouts.push(Callout { x, y, label: "recommended".to_owned() });
+fn huge_pages(page: &mut HtmlPage, advice: &Advice) {
+    let inside = "how much of its memory could be huge pages of 2 MiB, and how long it would wait for them";
+    page.fold("Huge pages", inside).paragraph(&words::huge_pages(&advice.huge_pages));
+    let huge_pages = tables::huge_pages(&advice.huge_pages);
+    if !huge_pages.rows.is_empty() {
+        page.table(&huge_pages);
     }
-    chart
-}
-
-fn fault_chart(advice: &Advice) -> Chart {
-    let faults = |row: &AdviceRow| {
-        let faults = row.major_faults;
-        row.gamble.is_none().then_some([faults.low as f64, faults.median as f64, faults.high as f64])
-    };
-    let groups = |row: &AdviceRow| row.gamble.map(|gamble| [gamble.good_faults as f64, gamble.bad_faults as f64]);
-    Chart {
-        title: "Major faults".to_owned(),
-        x: Axis::new("memory limit", Unit::Bytes),
-        y: Axis::new("major faults", Unit::Count),
-        series: [curves(advice, faults), gambles(advice, groups)].concat(),
-        ..Chart::default()
+    let latencies = tables::latencies(&advice.huge_pages);
+    if !latencies.rows.is_empty() {
+        page.paragraph(&words::latencies(&advice.huge_pages)).table(&latencies);
+        page.paragraph("What these latencies assume:").list(&words::latency_assumptions(&advice.huge_pages));
     }
 }
 
-fn charge_chart(advice: &Advice) -> Chart {
-    let charge = |row: &AdviceRow| {
-        let mean = row.mean_bytes;
-        Some([mean.low as f64, mean.median as f64, mean.high as f64])
-    };
-    Chart {
-        title: "Mean memory charge".to_owned(),
-        x: Axis::new("memory limit", Unit::Bytes),
-        y: Axis::new("mean charge", Unit::Bytes),
-        series: curves(advice, charge),
-        ..Chart::default()
-    }
+fn scenario(page: &mut HtmlPage, advice: &Advice, occasion: Occasion<'_>) {
+    let Some(config) = &advice.config else { return };
+    page.fold("The recommended configuration as a scenario", "the file that `isotherm simulate` plays again");
+    let place =
+        occasion.config.map_or_else(|| "The file that --config writes".to_owned(), |file| file.display().to_string());
+    page.paragraph(&format!(
+        "{place} holds it together with the {} worlds that the figures are drawn from: `isotherm simulate` gives them again.",
+        config.worlds.len()
+    ));
+    let alone = Scenario { worlds: Vec::new(), variants: Vec::new(), expectations: Vec::new(), ..config.clone() };
+    page.code(&isotherm_scenario::print(&Scenario { against: None, ..alone }));
 }

@@ -283,7 +283,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Format::Csv => ui.print(tables::rows(&answers).to_csv())?,
     }
     if let Some(path) = &args.report {
-        let page = page::html(&answers, &question, args.config.as_deref())?;
+        let (config, date) = (args.config.as_deref(), today());
+        let occasion = page::Occasion { config, platform: &platform, date: &date };
+        let page = page::html(&answers, &question, occasion)?;
         write(path, &page)?;
         ui.say(format_args!("report: {}", path.display()));
     }
@@ -359,6 +361,13 @@ fn question_of(usual: Question, args: &Args, machine: &Machine) -> Question {
         threads: args.threads.map(usize::from),
         ..usual
     }
+}
+
+/// The day, in UTC: of SOURCE_DATE_EPOCH (seconds), which makes pages of the same inputs equal, else of the clock.
+fn today() -> String {
+    let fixed = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse().ok());
+    let fixed = fixed.and_then(|seconds| chrono::DateTime::from_timestamp(seconds, 0));
+    fixed.unwrap_or_else(chrono::Utc::now).format("%Y-%m-%d").to_string()
 }
 
 fn latency_named(text: &str) -> Result<Duration, String> {

@@ -147,8 +147,13 @@ impl Browser {
 
     /// Moves the pointer, presses and releases its button: `mouseMoved`, `mousePressed`, `mouseReleased`.
     pub(crate) fn mouse(&mut self, kind: &str, x: f64, y: f64) {
+        self.click(kind, x, y, 1);
+    }
+
+    /// The same, as the first or second click of two.
+    pub(crate) fn click(&mut self, kind: &str, x: f64, y: f64, count: u32) {
         let button = if kind == "mouseMoved" { "none" } else { "left" };
-        let event = json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": 1, "clickCount": 1 });
+        let event = json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": 1, "clickCount": count });
         self.call("Input.dispatchMouseEvent", &event);
     }
 

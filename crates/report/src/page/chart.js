@@ -27,6 +27,9 @@ function chart(figure) {
         return [Math.min(...all), Math.max(...all)];
     };
     const whole = [data.x.low ?? ends(0)[0], data.x.high ?? ends(0)[1]];
+    // The range that decides is seen first; the rest is a click away.
+    const first = data.y.first;
+    let near = first !== null;
     let me = null;
     fit(box, width => {
         const tall = Math.max(240, Math.min(420, Math.round(width * 0.42)));
@@ -63,10 +66,11 @@ function chart(figure) {
                         distr: data.y.log ? 3 : 1,
                         // The least and the most of what is shown within the range of x: that of the scale itself may still be the old one.
                         range: (u, low, high) => {
+                            if (near) return [data.y.low ?? 0, first];
                             if (low === null || high === null) return data.y.log ? [1, 10] : [0, 1];
                             if (data.y.log) return [data.y.low ?? low, data.y.high ?? high];
                             const least = data.y.low ?? (data.y.unit === 'factor' ? low : Math.min(0, low));
-                            const most = data.y.high ?? high;
+                            const most = data.y.high ?? Math.max(high, highestBand(u, data));
                             return most > least ? [least, most + (most - least) * 0.05] : [least, least + 1];
                         },
                     },
@@ -128,6 +132,13 @@ function chart(figure) {
             box,
         );
         legend(u);
+        if (first !== null) {
+            const turn = nearOrAll(host, data, isNear => {
+                near = isNear;
+                u.redraw();
+            });
+            u.over.addEventListener('dblclick', () => turn(false));
+        }
         const silently = act => {
             me.quiet = true;
             u.batch(act);
@@ -151,6 +162,7 @@ function chart(figure) {
             },
         };
         (linked[axis] || []).push(me);
+        if (cuts[axis]) me.narrow(...cuts[axis]);
         figure.plot = u;
         return {
             resize: width => u.setSize({ width, height: Math.max(240, Math.min(420, Math.round(width * 0.42))) }),
@@ -160,6 +172,34 @@ function chart(figure) {
             },
         };
     });
+}
+
+// The upper end of the intervals that are shown within the range of x.
+function highestBand(u, data) {
+    const { min, max } = u.series[0];
+    const seen = data.series.filter((_, i) => u.series[i + 1]?.show);
+    const ends = seen.flatMap(s => s.band.filter((_, i) => s.points[i][0] >= min && s.points[i][0] <= max));
+    return Math.max(...ends.map(end => end[1]));
+}
+
+// A button under a chart that opens with a part of its height; returns what presses it.
+function nearOrAll(host, data, act) {
+    const bar = element('div', 'plot-bar'),
+        button = element('button', 'near');
+    const upTo = show(data.y.unit, data.y.first);
+    let near = true;
+    const name = () => (button.textContent = near ? 'Zoom out: show all' : 'Show up to ' + upTo);
+    const turn = isNear => {
+        near = isNear;
+        name();
+        act(near);
+    };
+    name();
+    button.type = 'button';
+    button.addEventListener('click', () => turn(!near));
+    bar.append(button);
+    host.append(bar);
+    return turn;
 }
 
 // Names in the legend are switches, by keys as well.

@@ -63,16 +63,41 @@ function sortable(table) {
 function tabs(bar) {
     const pages = [...document.querySelectorAll('.leaf')],
         links = [...bar.querySelectorAll('a')];
+    let shown = pages[0];
     const turn = () => {
-        const wanted = pages.find(page => '#' + page.id === location.hash) || pages[0];
-        pages.forEach(page => page.classList.toggle('off', page !== wanted));
-        links.forEach(link => link.toggleAttribute('aria-current', link.hash === '#' + wanted.id));
+        const target = linkedTo();
+        // A link to what is on no page turns none.
+        shown = pages.find(page => target && page.contains(target)) || shown;
+        pages.forEach(page => page.classList.toggle('off', page !== shown));
+        links.forEach(link => link.toggleAttribute('aria-current', link.hash === '#' + shown.id));
     };
     addEventListener('hashchange', turn);
     turn();
 }
+const linkedTo = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+
+// A link into a folded section unfolds it; paper has all unfolded.
+function unfold() {
+    const target = linkedTo();
+    if (!target) return;
+    const fold = target.closest('details');
+    if (fold) fold.open = true;
+    target.closest('section, .leaf')?.scrollIntoView();
+}
+addEventListener('hashchange', unfold);
+document.querySelectorAll('nav.contents').forEach(list =>
+    // A second click on the same link is no change of the address.
+    list.addEventListener('click', event => event.target.hash === location.hash && unfold()),
+);
+addEventListener('beforeprint', () =>
+    document.querySelectorAll('details:not([open])').forEach(fold => {
+        fold.open = true;
+        addEventListener('afterprint', () => (fold.open = false), { once: true });
+    }),
+);
 
 document.querySelectorAll('nav.pages').forEach(tabs);
+unfold();
 document.querySelectorAll('figure[data-chart]').forEach(chart);
 document.querySelectorAll('figure[data-points]').forEach(bars);
 document

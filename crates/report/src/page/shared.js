@@ -49,8 +49,11 @@ function show(unit, value, largest = value) {
 }
 
 // What is measured along the same axis is looked at together: a cut of time or of memory holds for all pictures of it.
-const linked = { ns: [], bytes: [] };
+// What is unfolded later joins in.
+const linked = { ns: [], bytes: [] },
+    cuts = {};
 function narrow(axis, from, low, high) {
+    cuts[axis] = [low, high];
     for (const other of linked[axis] || []) if (other !== from) other.narrow(low, high);
 }
 function point(axis, from, value) {

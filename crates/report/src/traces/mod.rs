@@ -5,6 +5,7 @@ mod hot;
 mod idle;
 mod info;
 mod mrc;
+mod origin;
 mod wss;
 
 pub use heatmap::{PICTURE_CELLS, heatmap, heatmap_caveats, heatmap_csv, heatmap_of_file};
@@ -12,6 +13,7 @@ pub use hot::{hot_csv, hot_tables};
 pub use idle::{idle, idle_course_chart};
 pub use info::{info_csv, info_tables};
 pub use mrc::{mrc_caveats, mrc_chart, mrc_csv, mrc_table};
+pub use origin::origin;
 pub use wss::{wss_chart, wss_csv, wss_table};
 
 use isotherm_trace::TraceMeta;

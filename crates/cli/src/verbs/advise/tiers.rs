@@ -5,6 +5,7 @@ use isotherm_report::{
     Align, Axis, Cell, Chart, Column, Emphasis, HtmlPage, PictureSize, Series, Table, Unit, Verdict,
 };
 use isotherm_sim::machine::MemoryKind;
+use isotherm_trace::TraceReader;
 use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
@@ -194,7 +195,9 @@ pub(super) fn html(advice: &TierAdvice, question: &TierQuestion) -> Result<Strin
     if let Some(best) = &advice.recommendation {
         facts.push(("recommended policy".to_owned(), best.policy.to_owned()));
     }
-    page.verdict(&Verdict { headline: verdict(advice), text: further(advice), facts });
+    let origin = isotherm_report::traces::origin(TraceReader::open(&question.trace)?.meta());
+    let answer = Verdict { headline: verdict(advice), text: further(advice), facts, origin, ..Verdict::default() };
+    page.verdict(&answer).contents();
     page.section("Side by side");
     page.paragraph(
         "Slower than with all memory fast, with a 95 % interval; share of touched pages that were on the fast tier, and when it was \
@@ -211,7 +214,7 @@ pub(super) fn html(advice: &TierAdvice, question: &TierQuestion) -> Result<Strin
     page.paragraph("Which pages the program touched, and when. Unmapped address space is folded away.");
     page.heatmap(&heatmap, PictureSize { width: 960, height: 640 });
     if let Some(config) = &advice.config {
-        page.section("The recommended policy as a scenario");
+        page.fold("The recommended policy as a scenario", "the file that `isotherm simulate` plays again");
         page.code(&isotherm_scenario::print(config));
     }
     page.notes("What this does not know", &advice.unknowns);
