@@ -102,7 +102,7 @@ pub(super) const TARGETS: &[Target] = &[
         run: |scratch, input| {
             let text = text(input);
             if let Ok(listings) = isotherm_texts::lru_gen::parse(&text) {
-                lru_gen::lruvecs(&listings, "/");
+                lru_gen::lruvecs(&listings, "/", Some(1));
                 let printed = isotherm_texts::lru_gen::write(&listings);
                 assert_eq!(isotherm_texts::lru_gen::parse(&printed).as_ref(), Ok(&listings), "printed as\n{printed}");
             }
