@@ -37,7 +37,7 @@ fn the_answer_says_what_to_do_and_where_it_comes_from() {
         assert!(origin.contains(&format!("<dt>{name}</dt><dd>{value}</dd>")), "{name}: {origin}");
     }
     let policy = advice().recommendation.as_ref().unwrap().candidate.split(" + ").next().unwrap();
-    assert!(verdict.contains(&format!("<code>{policy}</code>: the kernel's ")), "explained: {verdict}");
+    assert!(verdict.contains(&format!("<code>{policy}</code>: the kernel&#39;s ")), "explained: {verdict}");
 }
 
 #[test]
