@@ -544,10 +544,10 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         }
         lines.iter().try_for_each(|line| ui.print(format_args!("{}\n", words::folded(line, "  - ", ui.columns()))))
     };
+    words::unlike_the_measured(advice).iter().try_for_each(|sentence| paragraph(&format!("{sentence}\n")))?;
     if let Some(sentence) = words::in_a_sentence(advice).filter(|_| !with.details) {
         return paragraph(&sentence);
     }
-    words::unlike_the_measured(advice).iter().try_for_each(|sentence| paragraph(&format!("{sentence}\n")))?;
     paragraph(&words::verdict(advice))?;
     let of_bursts = bursts::bursts(advice).into_iter().chain(bursts::slowest(advice));
     of_bursts.chain(words::sample(advice)).try_for_each(|sentence| paragraph(&sentence))?;
