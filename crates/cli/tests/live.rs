@@ -167,7 +167,10 @@ fn a_screen_of_this_machine_needs_no_terminal() {
     assert!(screen.status.success(), "{}", said(&screen));
     assert!(text.lines().next().is_some_and(|line| line.contains("this machine")), "{text}");
     // The command itself is a process with memory. A capture of a running machine is not marked as its end.
-    assert!(text.lines().skip(2).any(|line| line.contains("isotherm") && line.contains(" B ")), "{text}");
+    assert!(
+        text.lines().skip(2).any(|line| line.contains("isotherm") && line.contains(" MiB ") && line.contains(" 0 B")),
+        "{text}"
+    );
     assert!(!text.contains(" END"), "{text}");
     assert_eq!(text.lines().count(), 24, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
