@@ -124,6 +124,28 @@ fn with_enough_memory_each_page_faults_once() {
     assert!(p.peak_resident_pages == 500 && outcome.cgroups[1].peak_pages >= 500);
 }
 
+/// A service wakes ten times and reads all of its memory. Without a limit only the first burst waits for memory, with one each does.
+#[test]
+fn bursts_end_at_waits_and_know_what_memory_takes() {
+    let sweep: Vec<Run> = (0..500).map(|page| Run::write(page, 1).after_ns(100)).collect();
+    let bursts = |limit: Option<u64>| {
+        let waking = (sweep.clone(), After::Sleep(Duration::from_ms(500)));
+        let rig = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram));
+        let rig = limit.into_iter().fold(rig, Rig::max);
+        let outcome = rig.play(vec![program("p", vec![script(vec![waking; 10])])]);
+        let service = &outcome.programs[0];
+        assert_eq!(service.processes[0].time, service.time, "there is one process");
+        service.processes[0].bursts.clone()
+    };
+    let (free, limited) = (bursts(None), bursts(Some(400)));
+    assert_eq!([free.lengths.nr(), free.stalls.nr(), limited.lengths.nr()], [10; 3], "a burst for each waking");
+    // 500 times 100 ns, known to 1/64.
+    assert!((50_000..=50_782).contains(&free.lengths.percentile_ns(50)), "{}", free.lengths.percentile_ns(50));
+    assert_eq!(free.stalls.percentile_ns(90), 0);
+    assert!(free.stalls.longest_ns() > 0, "first touches");
+    assert!(limited.stalls.percentile_ns(50) > 50_000, "{}", limited.stalls.percentile_ns(50));
+}
+
 #[test]
 fn a_limit_makes_major_faults_and_pressure_on_every_device() {
     for swap in [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk] {
