@@ -4,7 +4,7 @@
 //! region found accessed has one page that was certainly used.
 
 use isotherm_trace::TraceError;
-use isotherm_trace::region::{RegionStore, Snapshot};
+use isotherm_trace::region::{ContextMeta, RegionStore, Snapshot};
 use isotherm_units::PAGE_BYTES;
 
 use super::step::{Bounds, Cut, Observed, Step, ratio};
@@ -20,14 +20,16 @@ pub(super) fn observe(store: &mut RegionStore) -> Result<Observed, ColdnessError
     if targets > 1 {
         return refuse(format!("it has {targets} targets; take one: `isotherm convert filter --target N`"));
     }
-    if store.meta().contexts.first().is_some_and(|context| context.operations == "paddr") {
+    // A record may have more contexts than the one of its target.
+    let context = if targets == 0 { ContextMeta::default() } else { store.meta().context_of(0).clone() };
+    if context.operations == "paddr" {
         return refuse(
             "it is of physical memory, free memory included: it does not say what a program or group needs. Monitor that by itself \
              (`isotherm monitor --cgroup GROUP`)"
                 .into(),
         );
     }
-    let unit = store.meta().contexts.first().map_or(1, |context| context.address_unit_bytes.max(1));
+    let unit = context.address_unit_bytes.max(1);
     let mut walk = Walk { unit, ..Walk::default() };
     store.for_each(|snapshot| {
         walk.push(snapshot);
@@ -61,7 +63,7 @@ pub(super) fn observe(store: &mut RegionStore) -> Result<Observed, ColdnessError
     notes.push(
         "Anonymous memory and memory of files are not told apart. Refaults and pressure are not in the record.".into(),
     );
-    if store.meta().contexts.first().is_some_and(|context| context.counts_are_shares) {
+    if context.counts_are_shares {
         notes.push("Regions are whole mappings: one of which a single page is in use counts as in use, so little is found cold.".into());
     }
     Ok(Observed {
