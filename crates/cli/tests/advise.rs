@@ -120,6 +120,51 @@ fn the_written_scenario_gives_the_figures_of_the_advice_again() {
     assert!(text(&output.stderr).contains("worlds, each with a seed of its own"), "{}", text(&output.stderr));
 }
 
+/// A recording with too little work to judge gets a sentence in place of a page.
+#[test]
+fn a_short_recording_gets_no_recommendation() {
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/table.parquet");
+    let ask = |more: &[&str]| {
+        let usual = ["advise", recording, "--kernel", "7.2", "--effort", "quick", "--memory", "60%,100%"];
+        let output = isotherm(&[&usual[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let short = ask(&[]);
+    assert!(short.contains("No recommendation: table works for ") && !short.contains("What to do now"), "{short}");
+    let json: serde_json::Value = serde_json::from_str(&ask(&["--format", "json"])).unwrap();
+    assert!(json["recommendation"].is_null(), "{json}");
+    assert!(json["withheld"].as_str().unwrap().contains("record it for longer"), "{}", json["withheld"]);
+    let anyway = ask(&["--anyway"]);
+    assert!(anyway.contains("Recommendation: "), "{anyway}");
+}
+
+/// Of several recordings of a program the one that needs most memory decides.
+#[test]
+fn of_several_recordings_the_largest_need_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/table.parquet");
+    let begin = folder.path().join("begin.parquet");
+    let begin = begin.to_str().unwrap();
+    let cut = isotherm(&["convert", "cut", whole, "--to", "10%", "-o", begin]);
+    assert!(cut.status.success(), "{}", text(&cut.stderr));
+    let ask = |more: &[&str]| {
+        let usual = ["advise", begin, whole, "--kernel", "7.2", "--effort", "quick", "--memory", "60%,100%"];
+        let output = isotherm(&[&usual[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let json: serde_json::Value = serde_json::from_str(&ask(&["--anyway", "--format", "json"])).unwrap();
+    let needs = |index: usize| json["recordings"][index]["recommendation"]["memory_bytes"].as_u64();
+    assert!(needs(1) > needs(0) && needs(0).is_some(), "{:?} {:?}", needs(0), needs(1));
+    assert_eq!(json["decides"], 1);
+    let people = ask(&["--anyway"]);
+    let row = people.lines().find(|line| line.contains("decides")).unwrap_or_else(|| panic!("{people}"));
+    assert!(row.starts_with("table ") && people.contains("Recommendation: "), "{people}");
+    // Without one that can be judged nothing decides.
+    assert!(ask(&[]).contains("No recommendation for all of them"), "{people}");
+}
+
 /// Replays are cached: the second answer equals the first, even if the cache folder holds garbage.
 #[test]
 fn a_second_question_plays_nothing_again() {

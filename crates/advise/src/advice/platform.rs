@@ -1,9 +1,6 @@
 //! The lines that an operator pastes, by the platform that keeps the program: each has words of its own for a limit, and some have none
 //! for `memory.high`.
 
-use crate::Advice;
-use isotherm_sim::swap::DeviceConfig;
-use isotherm_sim::swap::device::DeviceKind;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,7 +18,8 @@ struct Kind {
     name: &'static str,
     /// What stands for a name that is not known.
     placeholder: &'static str,
-    lines: fn(&str, u64, &Advice) -> Vec<Line>,
+    /// For a name, a limit in bytes, and whether there is swap.
+    lines: fn(&str, u64, bool) -> Vec<Line>,
 }
 
 impl fmt::Debug for Kind {
@@ -80,8 +78,8 @@ impl Platform {
     }
 
     /// The lines for a limit of `bytes`.
-    pub fn lines(&self, bytes: u64, advice: &Advice) -> Vec<Line> {
-        (self.kind.lines)(self.name.as_deref().unwrap_or(self.kind.placeholder), bytes, advice)
+    pub fn lines(&self, bytes: u64, has_swap: bool) -> Vec<Line> {
+        (self.kind.lines)(self.name.as_deref().unwrap_or(self.kind.placeholder), bytes, has_swap)
     }
 
     /// Whether groups are written by hand here, as `isotherm apply` does it.
@@ -116,13 +114,9 @@ fn mib(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
-fn has_swap(advice: &Advice) -> bool {
-    advice.swap != DeviceConfig::Kind(DeviceKind::None)
-}
-
 /// The effect of `memory.high`.
-fn of_high(advice: &Advice) -> &'static str {
-    if has_swap(advice) {
+fn of_high(has_swap: bool) -> &'static str {
+    if has_swap {
         "above it the kernel reclaims; memory.max would kill"
     } else {
         "without swap only files go: anonymous memory above it stalls for good; memory.max kills"
@@ -130,50 +124,50 @@ fn of_high(advice: &Advice) -> &'static str {
 }
 
 /// The effect of a hard limit.
-fn of_max(advice: &Advice) -> &'static str {
-    if has_swap(advice) {
+fn of_max(has_swap: bool) -> &'static str {
+    if has_swap {
         "this is memory.max, there is no word for memory.high: what swap cannot take is killed"
     } else {
         "this is memory.max, there is no word for memory.high: without swap more anonymous memory is killed"
     }
 }
 
-fn cgroup(name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
-    vec![(format!("echo {}K > /sys/fs/cgroup/{name}/memory.high", bytes / 1024), of_high(advice))]
+fn cgroup(name: &str, bytes: u64, has_swap: bool) -> Vec<Line> {
+    vec![(format!("echo {}K > /sys/fs/cgroup/{name}/memory.high", bytes / 1024), of_high(has_swap))]
 }
 
 /// systemd.resource-control(5): a drop-in that stays; what is written into the files of a unit by hand is lost at its next start.
-fn systemd(name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
+fn systemd(name: &str, bytes: u64, has_swap: bool) -> Vec<Line> {
     vec![
-        (format!("systemctl set-property {name} MemoryHigh={}M", mib(bytes)), of_high(advice)),
+        (format!("systemctl set-property {name} MemoryHigh={}M", mib(bytes)), of_high(has_swap)),
         (format!("systemctl set-property {name} MemoryHigh="), "takes it back"),
     ]
 }
 
-fn docker(name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
-    container("docker", name, bytes, advice)
+fn docker(name: &str, bytes: u64, has_swap: bool) -> Vec<Line> {
+    container("docker", name, bytes, has_swap)
 }
 
-fn podman(name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
-    container("podman", name, bytes, advice)
+fn podman(name: &str, bytes: u64, has_swap: bool) -> Vec<Line> {
+    container("podman", name, bytes, has_swap)
 }
 
 /// Without its own word for swap, a container may swap as much as its limit.
-fn container(program: &str, name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
-    vec![(format!("{program} update --memory {}m --memory-swap -1 {name}", mib(bytes)), of_max(advice))]
+fn container(program: &str, name: &str, bytes: u64, has_swap: bool) -> Vec<Line> {
+    vec![(format!("{program} update --memory {}m --memory-swap -1 {name}", mib(bytes)), of_max(has_swap))]
 }
 
-fn compose(name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
+fn compose(name: &str, bytes: u64, has_swap: bool) -> Vec<Line> {
     let limit = mib(bytes);
-    vec![(format!("services: {{ {name}: {{ mem_limit: {limit}m, memswap_limit: -1 }} }}"), of_max(advice))]
+    vec![(format!("services: {{ {name}: {{ mem_limit: {limit}m, memswap_limit: -1 }} }}"), of_max(has_swap))]
 }
 
-fn kubernetes(name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
+fn kubernetes(name: &str, bytes: u64, has_swap: bool) -> Vec<Line> {
     let limit = mib(bytes);
-    let what = if has_swap(advice) {
+    let what = if has_swap {
         "memory.max; most nodes have no swap: ask with --swap none, or the figures do not hold there"
     } else {
-        of_max(advice)
+        of_max(has_swap)
     };
     vec![(
         format!("kubectl set resources deployment/{name} --requests=memory={limit}Mi --limits=memory={limit}Mi"),
@@ -181,8 +175,8 @@ fn kubernetes(name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
     )]
 }
 
-fn nomad(name: &str, bytes: u64, advice: &Advice) -> Vec<Line> {
-    vec![(format!("task \"{name}\" {{ resources {{ memory = {} }} }}", mib(bytes)), of_max(advice))]
+fn nomad(name: &str, bytes: u64, has_swap: bool) -> Vec<Line> {
+    vec![(format!("task \"{name}\" {{ resources {{ memory = {} }} }}", mib(bytes)), of_max(has_swap))]
 }
 
 #[cfg(test)]
@@ -223,6 +217,28 @@ mod tests {
         ] {
             let found = Platform::of_group(path);
             assert_eq!((found.kind.name, found.name.as_deref()), (kind, name), "{path}");
+        }
+    }
+
+    /// 105 MiB and a page: never less than that, in the words of each platform, which says what a hard limit does.
+    #[test]
+    fn each_platform_has_lines_of_its_own() {
+        let bytes = (105 << 20) + 4096;
+        for (kind, line) in [
+            ("cgroup", "echo 107524K > /sys/fs/cgroup/x/memory.high"),
+            ("systemd", "systemctl set-property x MemoryHigh=106M"),
+            ("docker", "docker update --memory 106m --memory-swap -1 x"),
+            ("podman", "podman update --memory 106m --memory-swap -1 x"),
+            ("compose", "services: { x: { mem_limit: 106m, memswap_limit: -1 } }"),
+            ("kubernetes", "kubectl set resources deployment/x --requests=memory=106Mi --limits=memory=106Mi"),
+            ("nomad", "task \"x\" { resources { memory = 106 } }"),
+        ] {
+            let platform: Platform = format!("{kind}:x").parse().unwrap();
+            for has_swap in [true, false] {
+                let (first, effect) = platform.lines(bytes, has_swap).swap_remove(0);
+                assert_eq!(first, line);
+                assert_eq!(effect.contains("without swap"), !has_swap, "{kind}: {effect}");
+            }
         }
     }
 

@@ -111,10 +111,11 @@ fn releases(advice: &Advice) -> String {
 /// Commands for a live system, each with its effect.
 pub fn now(advice: &Advice, written: Option<&Path>, platform: &Platform) -> Vec<Line> {
     let (Some(best), Some(config)) = (&advice.recommendation, &advice.config) else { return Vec::new() };
+    let has_swap = advice.swap != DeviceConfig::Kind(DeviceKind::None);
     let mut lines = Vec::new();
     let has_daemon = !(config.monitors.is_empty() && config.generations.is_empty() && config.limits.is_empty());
     if config.limits.is_empty() {
-        lines.extend(platform.lines(best.memory_bytes, advice));
+        lines.extend(platform.lines(best.memory_bytes, has_swap));
     }
     let generations = match config.policy.as_str() {
         "mglru" => Some("the figures are for mglru: it says 0x0007, or they do not hold (advise --policy classic)"),

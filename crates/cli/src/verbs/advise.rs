@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_advise::advice::platform::Platform;
+use isotherm_advise::advice::platform::{Line, Platform};
 use isotherm_advise::advice::{bursts, document, page, tables, words};
 use isotherm_advise::{
     Advice, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers, storage_named,
@@ -524,6 +524,22 @@ struct With<'a> {
     platform: &'a Platform,
 }
 
+/// Lines to type, each with its effect behind it or above it.
+fn print_lines(lines: &[Line], ui: &Ui) -> Result<(), CliError> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    ui.print("\nWhat to do now, as root:\n")?;
+    let widest = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
+    let next_to = |line: &str, what: &str| format!("  {line:widest$}  # {what}");
+    let is_wide = lines.iter().any(|(line, what)| next_to(line, what).chars().count() > ui.columns());
+    for (line, what) in lines {
+        let both = if is_wide { format!("  # {what}\n  {line}") } else { next_to(line, what) };
+        ui.print(format_args!("{both}\n"))?;
+    }
+    Ok(())
+}
+
 /// One release's answer. Facts that do not depend on the release are printed with the `last` answer.
 fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Result<(), CliError> {
     let runtime = isotherm_units::Duration::from_ns(advice.unlimited_runtime_ns).approx();
@@ -559,16 +575,7 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         }
     }
     let now = if last { words::now(advice, with.config, with.platform) } else { Vec::new() };
-    if !now.is_empty() {
-        ui.print("\nWhat to do now, as root:\n")?;
-        let widest = now.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
-        let beside = |line: &str, what: &str| format!("  {line:widest$}  # {what}");
-        let is_wide = now.iter().any(|(line, what)| beside(line, what).chars().count() > ui.columns());
-        for (line, what) in &now {
-            let both = if is_wide { format!("  # {what}\n  {line}") } else { beside(line, what) };
-            ui.print(format_args!("{both}\n"))?;
-        }
-    }
+    print_lines(&now, ui)?;
     if !with.details {
         ui.print(format_args!("\n"))?;
         print(&tables::evidence(advice))?;

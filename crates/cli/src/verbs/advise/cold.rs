@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use isotherm_advise::advice::platform::Platform;
 use isotherm_advise::cold_memory::{Bounds, ColdAdvice, Goals, GroupRecord, Source, advise_group, advise_regions};
 use isotherm_advise::{Effort, Sampling};
 use isotherm_linux::Root;
@@ -15,8 +16,8 @@ use isotherm_trace::region::RegionStore;
 use isotherm_trace::{TraceError, TraceReader};
 use isotherm_units::{Bytes, Duration};
 
-use super::Args;
 use super::machine::Machine;
+use super::{Args, print_lines};
 use crate::error::CliError;
 use crate::format::Format;
 use crate::live::{GroupWatch, LiveClock};
@@ -118,9 +119,11 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
         storage: kind(&machine.storage, "--storage")?,
     };
     let spinner = ui.spinner("reading the record");
+    let mut platform = args.purpose.platform().cloned();
     let advice = match record {
         Record::Group(mut reader) => {
             let meta = reader.meta().clone();
+            platform.get_or_insert_with(|| Platform::of_group(&meta.group));
             reader.read_all().map_err(Into::into).and_then(|looks| advise_group(&GroupRecord { meta, looks }, goals))
         }
         Record::Regions(mut store) => advise_regions(&mut store, goals),
@@ -128,7 +131,13 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
     spinner.finish_and_clear();
     let advice = advice.map_err(CliError::failed)?;
     match args.format.format {
-        Format::Table => for_people(&advice, ui)?,
+        Format::Table => {
+            for_people(&advice, ui)?;
+            let limit = advice.recommendation.as_ref().map(|found| found.high_bytes);
+            let has_swap = goals.swap != DeviceKind::None;
+            let lines = limit.zip(platform).map(|(limit, platform)| platform.lines(limit, has_swap));
+            print_lines(&lines.unwrap_or_default(), ui)?;
+        }
         Format::Json => {
             let text = serde_json::to_string_pretty(&advice).map_err(CliError::failed)?;
             ui.print(format_args!("{text}\n"))?;

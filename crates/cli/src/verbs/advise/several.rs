@@ -64,6 +64,9 @@ pub(super) fn run(paths: &[PathBuf], args: &Args, ui: &Ui) -> Result<ExitCode, C
             }
         }
     }
+    if all.iter().flatten().any(|advice| advice.is_partial) {
+        return Err(CliError::partial("interrupted: this is what was known by then"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
