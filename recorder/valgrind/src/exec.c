@@ -181,6 +181,7 @@ void exec_follow(Thread* thread, const HChar* path, HChar* const* arguments)
       break;
    case UNFOLLOWABLE:
       VG_(clo_trace_children) = False;
+      thread_asleep(thread);
       VG_(snprintf)(text, sizeof text, "%s (%s)", program, why);
       exec_not_followed(thread, text);
       break;
@@ -189,8 +190,9 @@ void exec_follow(Thread* thread, const HChar* path, HChar* const* arguments)
    }
 }
 
-void exec_failed(void)
+void exec_failed(Thread* thread)
 {
+   thread_awake(thread, 0);
    VG_(clo_trace_children) = True;
 }
 

@@ -11,7 +11,7 @@
 void exec_follow(Thread* thread, const HChar* path, HChar* const* arguments);
 
 /* The call failed: the next one will be followed again. */
-void exec_failed(void);
+void exec_failed(Thread* thread);
 
 /* Warns the user that a program is not recorded from here on. */
 void exec_not_followed(Thread* thread, const HChar* what);

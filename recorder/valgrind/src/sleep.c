@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
 /* Sleep in virtual time, by the rules of docs/use/recording.md#time: a thread that slept continues at the latest point that
-   any thread has reached. One that its own timeout woke slept for its wall time, if no thread computed meanwhile.
+   any thread has reached, and not before its own sleep is over. Its sleep is what the idle clock has counted meanwhile, and
+   never more than the call asked for.
 
    Valgrind runs one thread at a time, which breaks assumptions of these rules:
 
    - A call that took long did not always sleep. A `read` that has its data at once still releases Valgrind's lock, and
      returns when the others have had their turns. So each call is checked before whether it would wait, with `poll` and the
      like, without a timeout. Only then can it have slept.
-   - The furthest thread does not show the computed time meanwhile: each of ten threads proceeds at a tenth of the speed.
-     So the computed time of all threads of all processes is summed up in the control block, and a sleep is quiet if that
-     sum hardly grew. A thread's share is added when it goes to sleep, when another one runs, and each time it starts to run
-     translated code, which is after each system call and each turn.
-   - Threads that pass the lock to each other at every call proceed even slower, by a factor of hundreds. So this process
-     must not have used the processor much either. */
+   - Others compute at a fraction of their speed, so the wall time of their work is no measure of a sleep next to it. If they
+     hardly computed and all sleep again when the timeout expires, the sleep lasts as long as the call asked for.
+   - A thread waits for a processor on a busy machine, before it computes or after its timeout has expired. In the first case
+     it is awake, in the second the timeout limits its sleep. */
 
 #include "sleep.h"
+#include "idle.h"
+#include "timeout.h"
 
 /* Calls that took less wall time did not sleep: their data were available. */
 #define SLEPT_NS 100000
 /* A sleep in which all threads together computed for less than this fraction of it was quiet. Valgrind's slowdown is far
    smaller than that. */
 #define BUSY_FRACTION 64
-/* A sleep in which this process ran for less than this fraction of it. */
-#define RAN_FRACTION 4
-#define CLOCK_OF_PROCESS 2 /* CLOCK_PROCESS_CPUTIME_ID */
-#define NS_PER_SECOND 1000000000ULL
+/* A thread that is counted as awake and computes less than this fraction of so long a sleep was killed, or waits in a call that
+   sleep_is_possible does not know. A busy machine gives each thread more. */
+#define STUCK_FRACTION 4096
+#define STUCK_NS 1000000000ULL
 
 /* From the kernel's include/uapi/linux/{futex,wait,socket,poll}.h. */
 #define FUTEX_COMMAND_MASK 0x7f
@@ -43,13 +44,6 @@
 #define SET_BYTES 128 /* a select set of FD_SETSIZE descriptors */
 #define SET_BITS (SET_BYTES * 8)
 #define POLLED 256    /* with more descriptors a call counts as waiting */
-
-static ULong clock_ns(vki_clockid_t clock)
-{
-   struct vki_timespec now;
-   VG_(clock_gettime)(&now, clock);
-   return (ULong)now.tv_sec * NS_PER_SECOND + (ULong)now.tv_nsec;
-}
 
 Bool sleep_is_possible(UInt number)
 {
@@ -222,29 +216,40 @@ void sleep_begin(Thread* thread, UInt number)
    }
    thread_before_sleep(thread);
    thread_publish(thread); /* its own computed time must not count as that of others during its sleep */
-   pending->entered_wall_ns = clock_ns(VKI_CLOCK_MONOTONIC);
-   pending->entered_cpu_ns = clock_ns(CLOCK_OF_PROCESS);
+   pending->timeout_ns = timeout_of(number, pending->arguments);
+   pending->entered_wall_ns = wall_ns();
+   pending->entered_idle_ns = idle_clock_ns();
    pending->entered_computed_ns = __atomic_load_n(&control->computed_ns, __ATOMIC_RELAXED);
+   thread_asleep(thread);
 }
 
-/* The thread has returned from a call that waited. If another thread ended its sleep, the sleep ends at that thread's point
-   in virtual time. If its own timeout ended the sleep, it took its wall time, unless others computed meanwhile. */
+/* How long a thread slept whose own timeout ended its sleep, after `slept_ns` on the wall. `alone`: all others sleep. */
+static ULong timed_ns(const Pending* pending, ULong slept_ns, Bool alone)
+{
+   ULong computed_ns = __atomic_load_n(&control->computed_ns, __ATOMIC_RELAXED) - pending->entered_computed_ns;
+   Bool quiet = alone && computed_ns < slept_ns / BUSY_FRACTION;
+   Bool stuck = slept_ns >= STUCK_NS && computed_ns < slept_ns / STUCK_FRACTION;
+   ULong ns = quiet || stuck ? slept_ns : idle_clock_ns() - pending->entered_idle_ns;
+   return min_of(ns, pending->timeout_ns);
+}
+
+/* The thread has returned from a call that waited. */
 static void woken(Thread* thread, Bool timed_out)
 {
-   ULong slept_ns = monus(clock_ns(VKI_CLOCK_MONOTONIC), thread->pending.entered_wall_ns);
+   const Pending* pending = &thread->pending;
+   ULong slept_ns = monus(wall_ns(), pending->entered_wall_ns);
+   Bool alone = thread_awake(thread, timed_out ? monus(slept_ns, pending->timeout_ns) : 0);
    if (slept_ns < SLEPT_NS) {
       return;
    }
-   ULong computed_ns = __atomic_load_n(&control->computed_ns, __ATOMIC_RELAXED) - thread->pending.entered_computed_ns;
-   ULong ran_ns = monus(clock_ns(CLOCK_OF_PROCESS), thread->pending.entered_cpu_ns);
-   Bool quiet = computed_ns < slept_ns / BUSY_FRACTION && ran_ns < slept_ns / RAN_FRACTION;
-   thread_woken(thread, timed_out && quiet ? slept_ns : 0);
+   thread_woken(thread, timed_out ? timed_ns(pending, slept_ns, alone) : idle_clock_ns() - pending->entered_idle_ns);
 }
 
 /* A futex wait, however short, ends because another thread changed the word, so later records come after that thread's
    work. Small differences are ignored, otherwise each contended lock would be an event. */
 static void met(Thread* thread)
 {
+   thread_awake(thread, 0);
    ULong frontier_ns = __atomic_load_n(&control->frontier_ns, __ATOMIC_RELAXED);
    if (monus(frontier_ns, thread_now_ns(thread)) >= SLEPT_NS) {
       thread_woken(thread, 0);

@@ -16,7 +16,9 @@ typedef struct {
    ULong frontier_ns; /* the latest point of virtual time that any thread has reached */
    UInt next_uid;     /* the uid of the next thread */
    UInt stop;         /* not 0 if the recorder takes no more records */
-   ULong computed_ns; /* sum of the computed time of all threads so far; only the tool uses it, the recorder leaves it 0 */
+   ULong computed_ns; /* sum of the computed time of all threads so far; only the tool uses this and what follows, the recorder leaves it 0 */
+   ULong awake;       /* idle.c: above 48 bits the number of threads that are awake; if it is 0, below them since when, in µs */
+   ULong idle_ns;     /* the idle clock */
 } Control;
 
 extern Control* control;

@@ -240,7 +240,7 @@ static void failed(Thread* thread, UInt number)
    case __NR_execve:
    case __NR_execveat:
       start_failed(thread);
-      exec_failed();
+      exec_failed(thread);
       break;
    default:
       break;

@@ -3,6 +3,7 @@
 /* Threads: scheduling, epochs and their ends, the order of records. */
 
 #include "thread.h"
+#include "idle.h"
 #include "layout.h"
 #include "pub_tool_guest.h"
 #include "pub_tool_machine.h"
@@ -163,6 +164,8 @@ static Thread* create(ThreadId tid, UInt uid, Origin origin, Long started_by, UL
    thread->origin = origin;
    thread->start_ns = start_ns;
    thread->pending.child = NO_UID;
+   thread->asleep = origin != ORIGIN_EXEC; /* a program that replaces another one is counted already */
+   thread_awake(thread, 0);
    threads[tid] = thread;
    nr_threads++;
    return thread;
@@ -406,6 +409,23 @@ void thread_forget(Thread* thread, ULong start, ULong end)
    filter_forget(&thread->filter, start, end);
 }
 
+void thread_asleep(Thread* thread)
+{
+   if (!thread->asleep) {
+      thread->asleep = True;
+      idle_thread_away();
+   }
+}
+
+Bool thread_awake(Thread* thread, ULong late_ns)
+{
+   if (!thread->asleep) {
+      return False;
+   }
+   thread->asleep = False;
+   return idle_thread_awake(late_ns);
+}
+
 void thread_woken(Thread* thread, ULong slept_ns)
 {
    ULong now_ns = thread_now_ns(thread);
@@ -425,6 +445,7 @@ void thread_tell_clock(Thread* thread)
 
 static void end(Thread* thread)
 {
+   thread_asleep(thread);
    if (thread->boundary == 0) { /* it never ran: its clone failed */
       chunk_close(&thread->chunk);
    } else {

@@ -30,8 +30,9 @@ typedef struct {
    UInt missed; /* number of turn ends at which others found it away for no reason, see thread_due */
    Bool blocks; /* it could not return at once, so it sleeps */
    ULong entered_wall_ns;
-   ULong entered_cpu_ns;      /* CPU time of this process */
+   ULong entered_idle_ns;     /* the idle clock */
    ULong entered_computed_ns; /* computed time of all threads when the call started */
+   ULong timeout_ns;          /* for which the call waits at most, or NO_TIMEOUT */
    Long child;                /* the uid announced for the thread that the call starts, or NO_UID */
 } Pending;
 
@@ -56,6 +57,7 @@ typedef struct {
    Origin origin;
    ULong start_ns; /* virtual time at which the thread began */
    ULong idle_ns;  /* time that it has slept */
+   Bool asleep;    /* not counted by the idle clock as awake */
    Pending pending;
    Transfer transfer;
 } Thread;
@@ -127,8 +129,14 @@ ULong thread_now_ns(const Thread* thread);
 /* Publishes this thread's point in virtual time. */
 void thread_publish(Thread* thread);
 
-/* The thread was woken by its own timeout after it had slept for `slept_ns` (0: another thread woke it). It continues when
-   that time is over, and not before the work that the others have done already. */
+/* The thread falls asleep, or becomes a program that is not recorded. */
+void thread_asleep(Thread* thread);
+
+/* It is awake again, `late_ns` after its own timeout had expired. Returns whether all others sleep. */
+Bool thread_awake(Thread* thread, ULong late_ns);
+
+/* The thread woke after it had slept for `slept_ns` of virtual time. It continues when that time is over, and not before the
+   work that the others have done already. */
 void thread_woken(Thread* thread, ULong slept_ns);
 
 /* All threads that are left end with the process. */

@@ -77,6 +77,29 @@ static int sleeper(int count, void* (*work)(void*))
    return 0;
 }
 
+static void* polls_until_stopped(void* argument)
+{
+   while (!stopped) {
+      sleep_ms(1);
+   }
+   return argument;
+}
+
+/* A thread computes while two others poll each millisecond. */
+static int pollers(void)
+{
+   pthread_t others[2];
+   for (int i = 0; i < 2; i++) {
+      pthread_create(&others[i], NULL, polls_until_stopped, NULL);
+   }
+   compute(20000000);
+   stopped = 1;
+   for (int i = 0; i < 2; i++) {
+      pthread_join(others[i], NULL);
+   }
+   return 0;
+}
+
 static void* sleeps_once(void* argument)
 {
    sleep_ms((long)(intptr_t)argument);
@@ -200,6 +223,9 @@ static int registers(void)
 int main(int count, char** arguments)
 {
    const char* what = count > 1 ? arguments[1] : "";
+   if (strcmp(what, "pollers") == 0) {
+      return pollers();
+   }
    if (strcmp(what, "sleeper") == 0) {
       return sleeper(2, computes_until_stopped);
    } else if (strcmp(what, "many") == 0) {
