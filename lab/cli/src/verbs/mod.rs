@@ -11,6 +11,7 @@ mod fidelity_sorting;
 mod in_kernels;
 mod kills;
 mod live;
+mod native;
 mod recorders;
 mod rig;
 mod tenant;
@@ -34,6 +35,7 @@ isotherm_terminal::verbs! {
     FidelityPromotion => fidelity_promotion,
     Kills => kills,
     Live => live,
+    Native => native,
     Recorders => recorders,
     Rig => rig,
     Tenant => tenant,

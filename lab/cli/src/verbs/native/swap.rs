@@ -1,0 +1,55 @@
+//! Swap on a zram device that was unused, for as long as the measurement lasts.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use isotherm_terminal::CliError;
+use isotherm_units::Bytes;
+
+const DEVICE: &str = "/dev/zram0";
+const FOLDER: &str = "/sys/block/zram0";
+
+/// Swap that is on until this is dropped.
+pub(super) struct Zram;
+
+impl Zram {
+    /// Refuses where swap is on already, or the device is in use.
+    pub(super) fn start(size: Bytes) -> Result<Self, CliError> {
+        let swaps = fs::read_to_string("/proc/swaps").map_err(CliError::failed)?;
+        if swaps.lines().count() > 1 {
+            return Err(CliError::host_cannot("swap is on already: leave out --zram, and it is used"));
+        }
+        let path = Path::new(FOLDER).join("disksize");
+        let in_use = fs::read_to_string(&path)
+            .map_err(|error| CliError::host_cannot(format!("{}: {error} (modprobe zram)", path.display())))?;
+        if in_use.trim() != "0" {
+            return Err(CliError::host_cannot(format!("{DEVICE} is in use: {} is {}", path.display(), in_use.trim())));
+        }
+        let this = Self; // from here on, dropping it takes back what was done
+        fs::write(&path, size.get().to_string()).map_err(CliError::failed)?;
+        call(&["mkswap", DEVICE])?;
+        call(&["swapon", DEVICE])?;
+        Ok(this)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = call(&["swapoff", DEVICE]);
+        let _ = fs::write(Path::new(FOLDER).join("reset"), "1");
+    }
+}
+
+fn call(words: &[&str]) -> Result<(), CliError> {
+    let output = Command::new(words[0]).args(&words[1..]).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(CliError::host_cannot(format!(
+            "{}: {}",
+            words.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        ))),
+        Err(error) => Err(CliError::host_cannot(format!("{}: {error}", words[0]))),
+    }
+}
