@@ -109,17 +109,15 @@ impl Section for LimitsSection {
         let is_gone = |(path, sized): &(&String, &Sized)| !found.contains(*path) || is_another(path, sized);
         let gone = meant::<_, Vec<_>>(&self.groups, context.world, |group, _| is_gone(group));
         let Some(gone) = gone else { return lines };
-        let gone: Vec<String> = gone.into_iter().map(|(path, _)| path.clone()).collect();
+        let gone: BTreeSet<String> = gone.into_iter().map(|(path, _)| path.clone()).collect();
         let held: Vec<String> = gone
             .iter()
             .filter(|path| self.groups.get(*path).is_some_and(|sized| sized.held.is_some()))
             .cloned()
             .collect();
         lines.extend(self.lift(&held, context.knobs));
-        for path in gone {
-            self.groups.remove(&path);
-            lines.push(Line::Went { section: self.head.label.clone(), target: path });
-        }
+        self.groups.retain(|path, _| !gone.contains(path));
+        let mut came = Vec::new();
         for path in found {
             if self.groups.contains_key(&path) {
                 continue;
@@ -140,9 +138,10 @@ impl Section for LimitsSection {
                 told: None,
                 is_refusal_told: false,
             };
-            lines.push(Line::Came { section: self.head.label.clone(), target: path.clone() });
+            came.push(path.clone());
             self.groups.insert(path, sized);
         }
+        lines.extend(Line::moves(&self.head.label, came, gone));
         // Without groups it never runs, so it is said here.
         lines.extend(self.head.troubled(self.lacks_groups()));
         lines

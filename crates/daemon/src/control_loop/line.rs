@@ -58,6 +58,8 @@ pub enum Line {
     Came { section: String, target: String },
     /// A group no longer exists, or was removed from a section.
     Went { section: String, target: String },
+    /// More groups were added and removed, by the same search.
+    MoreMoved { section: String, came: u64, went: u64 },
     /// A configured group is left alone.
     LeftAlone { section: String, target: String, why: String },
     /// More groups are left alone, from the same search.
@@ -138,13 +140,35 @@ pub trait Texts {
     fn words(&mut self, words: &mut String);
 }
 
+/// Most lines of one search about groups that were added, and about groups that were removed. A user whose groups are targets could
+/// push all other lines out of the audit otherwise.
+const MOVES_MAX: usize = 32;
+
 impl Line {
+    /// What a search found to be new, and what it no longer found.
+    pub(super) fn moves(
+        section: &str,
+        came: impl IntoIterator<Item = String>,
+        went: impl IntoIterator<Item = String>,
+    ) -> Vec<Self> {
+        let section = || section.to_owned();
+        let (mut came, mut went) = (came.into_iter(), went.into_iter());
+        let first_came = came.by_ref().take(MOVES_MAX).map(|target| Self::Came { section: section(), target });
+        let mut lines: Vec<Self> = first_came.collect();
+        lines.extend(went.by_ref().take(MOVES_MAX).map(|target| Self::Went { section: section(), target }));
+        let (came, went) = (came.count() as u64, went.count() as u64);
+        lines.extend((came + went > 0).then(|| Self::MoreMoved { section: section(), came, went }));
+        lines
+    }
+
     /// Lets `texts` change every text of the line that comes from the configuration or the machine.
     pub fn each_text(&mut self, texts: &mut impl Texts) {
         // No `..` here, so each new field must be handled.
         match self {
             Self::Began { sections: _, acting: _ } | Self::Resumed | Self::Paced { stretch: _ } => {}
-            Self::MoreLeftAlone { section, groups: _ } => texts.section(section),
+            Self::MoreLeftAlone { section, groups: _ } | Self::MoreMoved { section, came: _, went: _ } => {
+                texts.section(section);
+            }
             Self::Section { section, engine: _, enabled: _, why } | Self::Trouble { section, why } => {
                 texts.section(section);
                 texts.words(why);
@@ -321,6 +345,19 @@ mod tests {
             let text = serde_json::to_string(&line).unwrap();
             assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
         }
+    }
+
+    #[test]
+    fn a_thousand_groups_that_come_and_go_are_summed_up() {
+        let names = |from: u32| (from..from + 1000).map(|number| format!("/user/{number}"));
+        let lines = Line::moves("limits.a", names(0), names(1000));
+        assert_eq!(lines.len(), 2 * MOVES_MAX + 1);
+        assert_eq!(lines[0], Line::Came { section: "limits.a".to_owned(), target: "/user/0".to_owned() });
+        assert_eq!(
+            lines.last(),
+            Some(&Line::MoreMoved { section: "limits.a".to_owned(), came: 1000 - 32, went: 1000 - 32 })
+        );
+        assert_eq!(Line::moves("limits.a", ["/a".to_owned()], []).len(), 1);
     }
 
     #[test]

@@ -259,10 +259,7 @@ impl Head {
 
     /// Lines about groups that appeared and ended.
     pub(super) fn moves(&self, before: &BTreeSet<String>, found: &BTreeSet<String>) -> Vec<Line> {
-        let section = || self.label.clone();
-        let came = found.difference(before).map(|target| Line::Came { section: section(), target: target.clone() });
-        let went = before.difference(found).map(|target| Line::Went { section: section(), target: target.clone() });
-        came.chain(went).collect()
+        Line::moves(&self.label, found.difference(before).cloned(), before.difference(found).cloned())
     }
 
     pub(super) fn status(

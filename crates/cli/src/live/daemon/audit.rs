@@ -201,6 +201,9 @@ fn words(line: &Line) -> String {
         Line::Came { section, target } => format!("{section}: {target} belongs to it"),
         Line::Went { section, target } => format!("{section}: {target} no longer belongs to it"),
         Line::LeftAlone { section, target, why } => format!("{section}: {target} is left alone: {why}"),
+        Line::MoreMoved { section, came, went } => {
+            format!("{section}: {came} more groups were added, {went} more are gone")
+        }
         Line::MoreLeftAlone { section, groups } => format!("{section}: {groups} more groups are left alone"),
         Line::Asks { section, target, write } => format!("{section}: {target}: `{write}` ..."),
         Line::Acted { section, act, .. } => format!("{section}: {}", act_words(act)),

@@ -197,7 +197,10 @@ impl Explained {
                 let told = self.of(&section);
                 (told.engine, told.enabled) = (engine.into_owned(), enabled);
             }
-            Line::Came { section, .. } | Line::Went { section, .. } | Line::Asks { section, .. } => {
+            Line::Came { section, .. }
+            | Line::Went { section, .. }
+            | Line::MoreMoved { section, .. }
+            | Line::Asks { section, .. } => {
                 self.of(&section);
             }
             Line::MoreLeftAlone { section, groups } => {

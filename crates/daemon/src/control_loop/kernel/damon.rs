@@ -148,12 +148,9 @@ impl Kernel for Kdamond {
             self.trouble = None;
             return Vec::new();
         };
-        let section = || self.label.clone();
         let came = found.keys().filter(|path| !self.members.contains_key(*path));
-        let mut lines: Vec<Line> =
-            came.map(|target| Line::Came { section: section(), target: target.clone() }).collect();
         let went = self.members.keys().filter(|path| !found.contains_key(*path));
-        lines.extend(went.map(|target| Line::Went { section: section(), target: target.clone() }));
+        let mut lines = Line::moves(&self.label, came.cloned(), went.cloned());
         lines.extend(self.spared.news(&self.label));
         self.members = found;
         if self.config().operations != Operations::Paddr {
