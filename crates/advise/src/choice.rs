@@ -1,7 +1,7 @@
 //! Makes advice from figures: the recommendation, its gain, and notes.
 
 use super::Configuration;
-use super::candidate::{CANDIDATES, Candidate};
+use super::candidate::{CANDIDATES, Candidate, FEWEST_FAULTS};
 use super::expected::Interval;
 use super::figures::AdviceRow;
 use super::judge::{EQUAL_STEPS, Judge};
@@ -185,11 +185,12 @@ pub(super) fn recommend(judge: &Judge<'_>, choice: Choice) -> Option<Recommendat
 }
 
 pub(super) fn configuration(judge: &Judge<'_>, index: usize, candidate: &Candidate) -> Configuration {
+    let has_time = candidate.name != FEWEST_FAULTS;
     Configuration {
         candidate: candidate.name,
         runs_on_linux: candidate.runs_on_linux(),
         is_calibrated: judge.model_error(index).is_some(),
-        enough_bytes: lowest_safe(judge, index).map(Bytes::get),
+        enough_bytes: if has_time { lowest_safe(judge, index).map(Bytes::get) } else { None },
         presets: judge.player.presets(candidate),
     }
 }

@@ -1,6 +1,6 @@
 //! Makes figures from replays.
 
-use super::candidate::CANDIDATES;
+use super::candidate::{CANDIDATES, FEWEST_FAULTS};
 use super::expected::{Expected, Gamble, Interval};
 use super::judge::Judge;
 use super::pace::{Percentiles, ProcessPace, SlowdownOf};
@@ -213,15 +213,19 @@ fn stopped_by(reports: &[&SchemeReport]) -> Option<&'static str> {
     most.map(|(_, name)| name)
 }
 
+/// Sets faults in relation to the fewest possible. Those rows say nothing of time.
 fn relate_to_opt(rows: &mut [AdviceRow]) {
     let opt: Vec<(u64, u64)> = rows
         .iter()
-        .filter(|row| row.candidate == "opt" && row.unfinished == 0)
+        .filter(|row| row.candidate == FEWEST_FAULTS && row.unfinished == 0)
         .map(|row| (row.memory_bytes, row.major_faults.median))
         .collect();
     for row in rows.iter_mut().filter(|row| row.unfinished == 0) {
         let floor = opt.iter().find(|(bytes, _)| *bytes == row.memory_bytes).map(|(_, faults)| *faults);
         row.faults_to_opt_ppm = floor.and_then(|floor| ppm(row.major_faults.median, floor));
+    }
+    for row in rows.iter_mut().filter(|row| row.candidate == FEWEST_FAULTS) {
+        (row.runtime_ratio_ppm, row.is_fast_enough, row.slowest, row.stalls) = (None, false, None, None);
     }
 }
 
@@ -266,5 +270,7 @@ pub(super) mod tests {
         relate_to_opt(&mut rows);
         let ratios: Vec<_> = rows.iter().map(|row| row.faults_to_opt_ppm).collect();
         assert_eq!(ratios, [Some(1_500_000), Some(1_000_000), None]);
+        let have_times: Vec<_> = rows.iter().map(|row| row.runtime_ratio_ppm.is_some()).collect();
+        assert_eq!(have_times, [true, false, true], "the fewest faults are no floor of time");
     }
 }

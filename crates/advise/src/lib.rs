@@ -11,6 +11,7 @@ mod calibration;
 mod candidate;
 mod chance;
 mod choice;
+mod clock;
 pub mod cold_memory;
 mod config;
 mod defaults;
@@ -23,6 +24,7 @@ mod forecast;
 mod fragmented;
 mod huge;
 mod judge;
+mod kernel_memory;
 mod mean;
 mod pace;
 mod player;
@@ -38,8 +40,9 @@ mod search;
 mod tiers;
 
 pub use calibration::{EVENTS, ModelError, model_error, model_errors};
-pub use candidate::{CANDIDATES, Candidate, Recording};
+pub use candidate::{CANDIDATES, Candidate, FEWEST_FAULTS, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation, percent};
+pub use clock::ClockError;
 pub use defaults::storage_named;
 pub use devices::{DeviceRole, OtherDevice};
 pub use effort::{EFFORTS, Effort};
@@ -168,6 +171,9 @@ pub struct Advice {
     pub configurations: Vec<Configuration>,
     /// The recommendation; absent when no size tried is safe.
     pub recommendation: Option<Recommendation>,
+    /// The error of the recording's clock; absent without a recommendation, or where it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockError>,
     /// Why a recommendation is withheld though a size was found: the recording says too little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
@@ -483,6 +489,9 @@ fn advice(
         rows,
         compared_bytes: compared.get(),
         configurations: configurations.collect(),
+        clock: recommendation
+            .as_ref()
+            .and_then(|best| Some(ClockError::of(meta.clock.error_percent?, best.runtime_ratio_ppm.high))),
         recommendation,
         withheld: None,
         other_devices: other_devices?,

@@ -4,6 +4,7 @@ use super::branches::Branches;
 use super::candidate::{CANDIDATES, Candidate, Recording};
 use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
 use super::families::{Family, families};
+use super::kernel_memory;
 use super::pace::{BurstBound, Pace};
 use super::pool::Pool;
 use super::replay_cache::{CacheLookup, ReplayCache};
@@ -93,8 +94,10 @@ pub(super) struct Player<'a> {
     pub(super) recording: Recording,
     /// The sizes asked for, ascending, each once.
     pub(super) sizes: Vec<Bytes>,
-    /// Highest charge.
+    /// Highest charge, the kernel's own memory included.
     pub(super) peak: Bytes,
+    /// Memory of the kernel for the program's threads, which a replay does not charge.
+    kernel_memory: Bytes,
     pub(super) unlimited: Unlimited,
     /// Pace without limits, by the hardware of a draw: processors and latency of devices in percent.
     free: BTreeMap<(u32, u64), Pace>,
@@ -129,9 +132,13 @@ impl<'a> Player<'a> {
             let reason = "it takes no memory: it only reads what was never written".to_owned();
             return Err(ScenarioError::NoPeak { workload: question.name.clone(), reason });
         }
-        let scale = Scale::of(base.machine.sample, played.peak, peak);
+        let meta = TraceReader::open(trace).map(|reader| reader.meta().clone()).unwrap_or_default();
+        let whole = Scale::of(base.machine.sample, played.peak, None).whole(played.peak);
+        let kernel_memory = kernel_memory::beyond_draws(&meta, peak.unwrap_or(whole));
+        let of_program = |peak: Bytes| Bytes::new(peak.get().saturating_sub(kernel_memory.get()));
+        let scale = Scale::of(base.machine.sample, played.peak, peak.map(of_program));
         let unlimited = played.clone().of_whole(&scale);
-        let peak = peak.unwrap_or(unlimited.peak);
+        let peak = peak.unwrap_or(Bytes::new(unlimited.peak.get().saturating_add(kernel_memory.get())));
         let sizes = sizes(question, peak)?;
         let largest = sizes.last().copied().unwrap_or_default().max(peak);
         base.machine.nodes = vec![NodeConfig { memory: roomy_for(scale.own(largest)), ..NodeConfig::default() }];
@@ -149,6 +156,7 @@ impl<'a> Player<'a> {
             recording: Recording { runtime },
             sizes,
             peak,
+            kernel_memory,
             unlimited,
             free,
             cache: Arc::clone(cache),
@@ -317,10 +325,15 @@ impl<'a> Player<'a> {
     fn prepared(&self, scenario: &Scenario, size: Bytes, draw: &Draw) -> Prepared {
         let (mut scenario, limit) = (scenario.clone(), draw.limit(size));
         draw.apply(&mut scenario, self.recording.runtime);
-        scenario.limit = Some(Amount::Absolute(self.scale.own(limit)));
+        scenario.limit = Some(Amount::Absolute(self.scale.own(self.left_for_program(limit))));
         let name = name_of(&scenario.policy, scenario.limit);
         let free = self.free.get(&self.hardware(draw)).unwrap_or(&self.unlimited.pace).clone();
         Prepared { variant: Variant { name, scenario, only: Vec::new() }, limit, free }
+    }
+
+    /// The part of a limit that is left when the kernel's own memory is charged.
+    pub(super) fn left_for_program(&self, limit: Bytes) -> Bytes {
+        Bytes::new(limit.get().saturating_sub(self.kernel_memory.get())).max(LIMIT_MIN)
     }
 
     fn run_of(&self, outcome: Outcome, draw: &Draw, prepared: &Prepared) -> Run {

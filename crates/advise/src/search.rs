@@ -5,7 +5,7 @@
 //! least the 15 steps above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide
 //! a size that is too slow.
 
-use super::candidate::CANDIDATES;
+use super::candidate::{CANDIDATES, FEWEST_FAULTS};
 use super::chance::LIMIT_MIN;
 use super::judge::{EQUAL_STEPS, Judge};
 use super::race;
@@ -35,7 +35,7 @@ pub(super) fn survey(judge: &mut Judge<'_>, configurations: &[usize]) -> Result<
     let can_win: Vec<usize> =
         configurations.iter().copied().filter(|&index| judge.model_error(index).is_some()).collect();
     // `opt`, the fewest faults that any policy could have, is shown next to each of the others.
-    let is_shape = |index: &usize| !is_race || can_win.contains(index) || CANDIDATES[*index].name == "opt";
+    let is_shape = |index: &usize| !is_race || can_win.contains(index) || CANDIDATES[*index].name == FEWEST_FAULTS;
     let (shape, shown): (Vec<usize>, Vec<usize>) = configurations.iter().partition(|&index| is_shape(index));
     let sizes = judge.player.sizes.clone();
     let mut places = at_each(&shape, &sizes);

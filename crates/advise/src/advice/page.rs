@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::platform::Platform;
 use super::{bursts, charts, tables, terms, views, words};
-use crate::{Advice, Question, percent};
+use crate::{Advice, FEWEST_FAULTS, Question, percent};
 use isotherm_report::{HtmlPage, PictureSize, Table, Verdict, traces};
 use isotherm_scenario::Scenario;
 use isotherm_sim::reclaim::baselines;
@@ -134,8 +134,7 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     let size = PictureSize { width: 960, height: 420 };
     page.section(&heading("Runtime by memory size"));
     page.paragraph(&format!(
-        "How much longer the program runs than with unlimited memory. `opt` (Belady's MIN) knows the future and is the \
-         floor of any policy; it cannot be built. {} are baselines. Where outcomes fall into two groups, both are points.",
+        "How much longer the program runs than with unlimited memory. {} are baselines. Where outcomes fall into two groups, both are points.",
         other_baselines()
     ));
     page.chart(&charts::runtime(advice), size);
@@ -148,6 +147,7 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     }
     let inside = "a chart of the faults that read from a device or decompress";
     page.fold(&heading("Major faults by memory size"), inside).chart(&charts::faults(advice), size);
+    page.paragraph("`opt` (Belady's MIN) knows the future: no policy has fewer faults, and none can be built like it.");
     page.fold(&heading("Memory held, by memory size"), "a chart of the mean memory charge at each size");
     page.paragraph("The charge of the program, mean over time: what lies below the limit is free for others.");
     page.chart(&charts::charge(advice), size);
@@ -196,7 +196,7 @@ fn explained(page: &mut HtmlPage, table: &Table) {
 /// The baselines except `opt`, as `a`, `b` and `c`.
 fn other_baselines() -> String {
     let names: Vec<_> =
-        baselines().filter(|entry| entry.name != "opt").map(|entry| format!("`{}`", entry.name)).collect();
+        baselines().filter(|entry| entry.name != FEWEST_FAULTS).map(|entry| format!("`{}`", entry.name)).collect();
     let (last, others) = names.split_last().expect("several baselines");
     format!("{} and {last}", others.join(", "))
 }

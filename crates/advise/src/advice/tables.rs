@@ -1,6 +1,6 @@
 //! The advice in tables.
 
-use crate::{Advice, AdviceRow, CANDIDATES, HugePages, percent};
+use crate::{Advice, AdviceRow, CANDIDATES, FEWEST_FAULTS, HugePages, percent};
 use isotherm_report::{Align, Cell, Column, Table, Unit};
 use isotherm_units::Bytes;
 
@@ -146,8 +146,8 @@ pub fn evidence(advice: &Advice) -> Table {
     let whole = side_by_side(advice);
     let has_note = |row: &Vec<Cell>, wanted: &str| matches!(row.last(), Some(Cell::Text(note)) if note == wanted);
     let is_first = |row: &Vec<Cell>| has_note(row, "recommended");
-    let is_floor = |row: &Vec<Cell>| matches!(row.first(), Some(Cell::Text(name)) if name == "opt");
-    let is_kept = |row: &Vec<Cell>| !has_note(row, "baseline") || is_floor(row);
+    let is_floor = |row: &Vec<Cell>| matches!(row.first(), Some(Cell::Text(name)) if name == FEWEST_FAULTS);
+    let is_kept = |row: &Vec<Cell>| !has_note(row, "baseline");
     let mut table = Table::new(whole.title.clone(), whole.columns.clone());
     let (first, others): (Vec<_>, Vec<_>) = whole.rows.into_iter().filter(is_kept).partition(is_first);
     let left = LINES.saturating_sub(first.len() + 1);

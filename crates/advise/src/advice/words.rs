@@ -2,7 +2,9 @@
 
 use super::bursts::waits_mostly;
 use super::platform::{Line, Platform};
-use crate::{Advice, AdviceRow, DeviceRole, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent};
+use crate::{
+    Advice, AdviceRow, DeviceRole, FEWEST_FAULTS, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent,
+};
 use isotherm_sim::machine::Ending;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
@@ -48,14 +50,15 @@ fn answer(advice: &Advice) -> String {
             releases(advice),
         ),
         Some(best) => format!(
-            "Recommendation: {} for {}, {} of its peak of {}: {} slower than with unlimited memory, at worst {} (allowed: {allowed}).{} \
+            "Recommendation: {} for {}, {} of its peak of {}: {} slower than with unlimited memory, at worst {} (allowed: {allowed}).{}{} \
              It holds as memory.max = {} with {} on {}.",
             Bytes::new(best.memory_bytes).approx(),
             advice.program,
             percent(best.memory_share_ppm),
             Bytes::new(advice.peak_bytes).approx(),
             signed_percent(best.runtime_ratio_ppm.median),
-            signed_percent(best.runtime_ratio_ppm.high),
+            signed_percent(advice.clock.map_or(best.runtime_ratio_ppm.high, |clock| clock.runtime_ratio_at_most_ppm)),
+            clock(advice, best.runtime_ratio_ppm.high).unwrap_or_default(),
             cliff(advice).unwrap_or_default(),
             Bytes::new(best.memory_bytes).approx(),
             best.candidate,
@@ -69,6 +72,26 @@ fn answer(advice: &Advice) -> String {
         ),
     }
 }
+
+/// What the recording's clock has to do with the figure at worst.
+fn clock(advice: &Advice, high_ppm: u64) -> Option<String> {
+    let clock = advice.clock.filter(|clock| clock.error_percent > CLOCK_ERROR_SMALL)?;
+    let (percent, without) = (clock.error_percent, signed_percent(high_ppm));
+    let is_allowed = clock.runtime_ratio_at_most_ppm.saturating_sub(1_000_000) <= advice.slowdown_allowed_ppm;
+    Some(if is_allowed {
+        format!(
+            " That is with the recording's clock {percent} % off, as far as clocks of its kind were; with an exact one it is {without}."
+        )
+    } else {
+        format!(
+            " The recording's clock may be that far off, {percent} %, and then it is more than allowed; with an exact one it is {without}. \
+             Record with --native-first to be sure."
+        )
+    })
+}
+
+/// An error of a clock that needs no words, in percent: that of a native run.
+const CLOCK_ERROR_SMALL: u32 = 10;
 
 /// That a little less memory costs many times as much.
 fn cliff(advice: &Advice) -> Option<String> {
@@ -404,6 +427,7 @@ pub fn note(advice: &Advice, row: &AdviceRow) -> String {
 fn plain_note(advice: &Advice, row: &AdviceRow) -> &'static str {
     match row.ending {
         Ending::Finished if is_recommended(advice, row) => "recommended",
+        Ending::Finished if row.candidate == FEWEST_FAULTS => "fewest faults",
         Ending::Finished if !row.runs_on_linux => "baseline",
         Ending::Finished if row.gamble.is_some() => "gamble",
         Ending::Finished => "",
