@@ -18,7 +18,8 @@ pub(super) fn scenario_for(judge: &Judge<'_>, index: usize, size: Bytes) -> Scen
     let scenario = player.whole_scenario(&CANDIDATES[index], size);
     let (runtime, cpus) = (player.recording.runtime, player.question.cpus);
     let runs = player.pool.around(index, size);
-    let worlds = runs.iter().map(|run| Draw::of(run.draw, cpus).world(judge.player.left_for_program(run.limit), runtime));
+    let worlds =
+        runs.iter().map(|run| Draw::of(run.draw, cpus).world(judge.player.left_for_program(run.limit), runtime));
     let own = name_of(&scenario.policy, scenario.limit);
     let is_fast_enough = ExpectationSpec {
         workload: player.question.name.clone(),
