@@ -2,8 +2,8 @@
 
 use crate::error::{Error, argument};
 use crate::waiting::interruptible;
-use isotherm_sim::reclaim::conformance::{self, Candidate};
-use isotherm_sim::reclaim::external_policy::{Outside, PageEvents, PolicyMaker, VictimPicker};
+use isotherm_kernel::reclaim::conformance::{self, Candidate};
+use isotherm_kernel::reclaim::external_policy::{Outside, PageEvents, PolicyMaker, VictimPicker};
 use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -125,7 +125,7 @@ fn conform(py: Python<'_>, name: String, make: Py<PyAny>, histories: u32) -> PyR
     let found = interruptible(py, None, |_| {
         let make = || {
             let chooser = maker.make().unwrap_or_else(|why| panic!("{why}"));
-            Box::new(Outside::new(&maker.name, chooser)) as Box<dyn isotherm_sim::reclaim::ReclaimPolicy>
+            Box::new(Outside::new(&maker.name, chooser)) as Box<dyn isotherm_kernel::reclaim::ReclaimPolicy>
         };
         conformance::check(Candidate { name: &maker.name, make: &make }, histories)
     })?;

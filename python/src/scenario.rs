@@ -5,9 +5,9 @@ use crate::error::{self, argument};
 use crate::extensions::Registered;
 use crate::waiting::interruptible;
 use isotherm_answers::{Asked, results};
+use isotherm_kernel::memory::KernelRelease;
 use isotherm_report::TermStyle;
 use isotherm_scenario::{BUNDLED, METRICS, RunOptions, ScenarioError, ScenarioResult, Spread, data_file};
-use isotherm_sim::memory::KernelRelease;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 

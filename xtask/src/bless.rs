@@ -18,7 +18,7 @@ enum By {
 const MADE: &[(&str, By)] = &[
     ("keys", By::Step(keys::run)),
     ("words", By::Step(|| tidy::words::write(&workspace::root()))),
-    ("costs", By::Cases("isotherm-sim", "the_documented_table_is_this_table")),
+    ("costs", By::Cases("isotherm-kernel", "the_documented_table_is_this_table")),
     ("results", By::Cases("isotherm-scenario", "the_page_of_results_has_all_metrics")),
     ("digests", By::Cases("isotherm-scenario", "results_are_the_bytes_of_every_build")),
     ("damo", By::Cases("isotherm-scenario", "checked_in_files_are_what_damo_makes")),

@@ -11,7 +11,7 @@ use crate::{Findings, workspace};
 const PAGE: &str = "docs/keys.md";
 const BEGIN: &str = "<!-- keys: made by cargo xtask bless keys -->\n";
 /// Crates whose types a configuration holds.
-const CRATES: [&str; 6] = ["scenario", "daemon", "sim", "core", "workload", "units"];
+const CRATES: [&str; 7] = ["scenario", "daemon", "sim", "kernel", "core", "workload", "units"];
 
 /// Writes the page.
 pub(crate) fn run() -> Findings {

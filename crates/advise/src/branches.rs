@@ -90,9 +90,9 @@ impl Branches<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_kernel::counters::Counter;
+    use isotherm_kernel::reclaim::POLICIES;
     use isotherm_scenario::{Scenario, WorkloadEntry};
-    use isotherm_sim::counters::Counter;
-    use isotherm_sim::reclaim::POLICIES;
     use isotherm_trace::{EventKind, MapKind, MapRange, TraceMeta, TraceRow, TraceWriter};
     use isotherm_units::{Bytes, Duration};
     use isotherm_workload::replay::TraceStore;

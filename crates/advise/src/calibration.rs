@@ -4,7 +4,7 @@
 //! The factors are fitted to real runs of programs on which nothing is judged (`docs/evidence/fidelity.md#recommendations`). A
 //! configuration whose policy, release or parts were never compared with a kernel has no factor: it is shown, and never recommended.
 
-use isotherm_sim::memory::KernelRelease;
+use isotherm_kernel::memory::KernelRelease;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 

@@ -5,11 +5,11 @@ use super::Question;
 use isotherm_core::generations::{ReclaimerConfig, Swappiness};
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::presets::{LruSort, Preset, Reclaim};
+use isotherm_kernel::reclaim::{POLICIES, PolicyEntry, policy_by_name};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_scenario::monitoring::MonitorSpec;
 use isotherm_scenario::single::group_path;
 use isotherm_scenario::{GenerationsSpec, Scenario};
-use isotherm_sim::reclaim::{POLICIES, PolicyEntry, policy_by_name};
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 use std::sync::LazyLock;
 

@@ -1,9 +1,9 @@
 //! Questions with their defaults, and names of their parts.
 
 use super::{EFFORTS, Effort, Question, Sampling};
-use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::swap::DeviceConfig;
-use isotherm_sim::swap::device::DeviceKind;
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::swap::DeviceConfig;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::{Amount, Ratio};
 use std::path::PathBuf;
 use std::str::FromStr;

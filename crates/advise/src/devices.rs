@@ -2,9 +2,9 @@
 
 use super::judge::Judge;
 use super::player::Devices;
+use isotherm_kernel::swap::DeviceConfig;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_scenario::ScenarioError;
-use isotherm_sim::swap::DeviceConfig;
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::Bytes;
 use rayon::prelude::*;
 use serde::Serialize;

@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(cost, FaultCost { excess_ppm: 40_000, faults: 4000 });
         let error = ModelError {
             policy: String::new(),
-            kernel: isotherm_sim::memory::KernelRelease::V7_2,
+            kernel: isotherm_kernel::memory::KernelRelease::V7_2,
             counter: String::new(),
             runs: 1,
             programs: 1,

@@ -5,12 +5,12 @@
 use super::HugePages;
 use super::replay_cache::ReplayCache;
 use isotherm_core::compaction::{DESIGNS, Design, Proactiveness};
+use isotherm_kernel::compaction::{BlockTaken, HugePath};
+use isotherm_kernel::memory::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_scenario::single::{Limits, Peaks, Variant, check_ended};
 use isotherm_scenario::{CompactionSpec, Progress, RunMode, Scenario, ScenarioError, WorkloadEntry};
-use isotherm_sim::compaction::{BlockTaken, HugePath};
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
-use isotherm_sim::memory::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration};
 use isotherm_workload::{BuildContext, Effort, FragmenterSpec, HugePagesSpec, WorkloadSpec};
 use rayon::prelude::*;

@@ -58,10 +58,10 @@ pub use scout::{SAMPLE_PEAK_MIN, Sampling};
 pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow, advise_on_tiers};
 
 use forecast::Forecast;
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::swap::DeviceConfig;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_scenario::{Progress, Scenario, ScenarioError};
-use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::swap::DeviceConfig;
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::analysis::{check_for_replay, page_cache_pages};
 use isotherm_trace::{TraceError, TraceMeta, TraceReader};
 use isotherm_units::{Amount, Bytes, Duration, Ratio};

@@ -4,8 +4,8 @@ use super::candidate::CANDIDATES;
 use super::choice::{self, Recommendation};
 use super::expected::Interval;
 use super::{Question, in_pool, releases, search};
+use isotherm_kernel::memory::KernelRelease;
 use isotherm_scenario::{Progress, ScenarioError};
-use isotherm_sim::memory::KernelRelease;
 use isotherm_units::{Bytes, Ratio};
 use serde::Serialize;
 

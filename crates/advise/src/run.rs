@@ -5,7 +5,7 @@ use super::pace::{BurstBound, Pace, SlowdownOf};
 use super::scale::Scale;
 use isotherm_core::generations::GenerationWhy;
 use isotherm_core::schemes::SchemeReport;
-use isotherm_sim::counters::Counter;
+use isotherm_kernel::counters::Counter;
 use isotherm_sim::machine::{Ending, Outcome};
 use isotherm_units::{Bytes, PAGE_BYTES};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 use isotherm_advise::{
     Advice, AdviceRow, CANDIDATES, EFFORTS, Effort, Question, Recommendation, Sampling, advise, predict, recommend_each,
 };
-use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::swap::device::DeviceKind;
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_trace::{EventKind, MapKind, MapRange, TraceMeta, TraceRow, TraceWriter};
 use isotherm_units::{Amount, Bytes, Ratio};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::advise::{advice, question, recording};
 use isotherm_advise::advice::page::{Occasion, html};
 use isotherm_advise::advice::platform::Platform;
-use isotherm_sim::memory::KernelRelease;
+use isotherm_kernel::memory::KernelRelease;
 use std::path::Path;
 
 fn page(date: &str, platform: &str) -> String {

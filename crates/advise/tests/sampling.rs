@@ -1,9 +1,9 @@
 //! Advice on samples, next to that on the whole (`docs/use/advise.md#samples`).
 
 use isotherm_advise::{Advice, Effort, Question, Sampling, advise};
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_scenario::{Progress, ScenarioError};
-use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::sample::SampleRate;
 use isotherm_units::{Amount, Bytes, Duration, Ratio};
 use isotherm_workload::synthetic::{MadeTrace, write_made};

@@ -1,9 +1,9 @@
 //! A scenario with the user's changes: other seeds, repeats, kernel releases and metrics than its own.
 
+use isotherm_kernel::memory::KernelRelease;
 use isotherm_scenario::{
     Extensions, METRICS, Progress, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side, unknown_metric,
 };
-use isotherm_sim::memory::KernelRelease;
 
 /// Options that override or add to the scenario; `None` each: not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

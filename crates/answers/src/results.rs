@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use isotherm_kernel::memory::KernelRelease;
 use isotherm_report::{Align, Cell, Column, Table, Unit};
 use isotherm_scenario::{METRICS, MetricUnit, RatioRow, ResultRow, ScenarioResult, Spread};
-use isotherm_sim::memory::KernelRelease;
 
 /// Columns of a table for people.
 const WIDTH: usize = 100;

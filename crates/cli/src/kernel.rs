@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use isotherm_sim::memory::KernelRelease;
+use isotherm_kernel::memory::KernelRelease;
 
 use crate::error::CliError;
 

@@ -272,7 +272,8 @@ fn json_rows_carry_integers_and_opt_is_the_floor() {
         found.unwrap_or_else(|| panic!("no row {candidate} {share}"))["major_faults"]["median"].as_u64().unwrap()
     };
     for share in [500_000, 800_000] {
-        for candidate in std::iter::once("classic").chain(isotherm_sim::reclaim::baselines().map(|entry| entry.name)) {
+        for candidate in std::iter::once("classic").chain(isotherm_kernel::reclaim::baselines().map(|entry| entry.name))
+        {
             assert!(faults("opt", share) <= faults(candidate, share), "{candidate} {share}");
         }
     }

@@ -1,6 +1,6 @@
 //! Scheduled events of a scenario.
 
-use isotherm_sim::reclaim::mglru::ControlFile;
+use isotherm_kernel::reclaim::mglru::ControlFile;
 use isotherm_units::{Amount, Duration};
 use serde::{Deserialize, Serialize};
 

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::result::ResultRow;
     use crate::stats::Summary;
-    use isotherm_sim::memory::KernelRelease;
+    use isotherm_kernel::memory::KernelRelease;
 
     #[test]
     fn they_are_met_at_the_bound_and_not_without_a_row() {

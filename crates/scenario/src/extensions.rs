@@ -1,6 +1,6 @@
 //! Policies and workloads that a program which embeds isotherm adds to the tables.
 
-use isotherm_sim::reclaim::AddedPolicies;
+use isotherm_kernel::reclaim::AddedPolicies;
 use isotherm_workload::RegisteredWorkloads;
 
 /// Policies and workloads in addition to the tables. Scenarios name the policies as any other, and the workloads by the kind `registered`.

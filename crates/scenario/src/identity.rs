@@ -2,7 +2,7 @@
 
 use crate::variant::ready_in_worlds;
 use crate::{Scenario, ScenarioError};
-use isotherm_sim::reclaim::AddedPolicies;
+use isotherm_kernel::reclaim::AddedPolicies;
 use isotherm_workload::WorkloadSpec;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 use crate::monitoring::{HotDefinition, MonitorReport, Scores};
 use crate::stats::Summary;
 use isotherm_core::compaction::COSTLY_ORDER;
-use isotherm_sim::compaction::{BlockTaken, HugePath};
-use isotherm_sim::counters::Counter;
+use isotherm_kernel::compaction::{BlockTaken, HugePath};
+use isotherm_kernel::counters::Counter;
 use isotherm_sim::machine::{
     CgroupOutcome, CompactionOutcome, Ending, GenerationsOutcome, LimitsOutcome, Outcome, ProgramOutcome,
 };

@@ -1,7 +1,7 @@
 //! One scenario by the rules of other releases of the kernel, and several releases side by side.
 
 use crate::{Scenario, ScenarioResult};
-use isotherm_sim::memory::KernelRelease;
+use isotherm_kernel::memory::KernelRelease;
 
 impl Scenario {
     /// The same scenario by the rules of `release`, in all its variants. A `[machine.mglru] baseline` stays.
@@ -102,7 +102,8 @@ mod tests {
     fn every_variant_gets_the_release_and_keeps_the_rest() {
         let scenario = crate::parse(TEXT, "x.toml").unwrap();
         let kernels = |scenario: &Scenario| -> Vec<(KernelRelease, u32)> {
-            let variants = crate::variant::expand(scenario, &isotherm_sim::reclaim::AddedPolicies::default()).unwrap();
+            let variants =
+                crate::variant::expand(scenario, &isotherm_kernel::reclaim::AddedPolicies::default()).unwrap();
             variants
                 .iter()
                 .map(|(_, variant)| (variant.scenario.machine.kernel, variant.scenario.machine.cpus))

@@ -4,7 +4,7 @@ use crate::config::Reference;
 use crate::expectations::ExpectationRow;
 use crate::monitoring::ExplainedRun;
 use crate::stats::Summary;
-use isotherm_sim::memory::KernelRelease;
+use isotherm_kernel::memory::KernelRelease;
 use serde::Serialize;
 
 /// The results of all variants and repeats of a scenario.

@@ -8,9 +8,9 @@ use crate::run::Unit;
 use crate::stats::Summary;
 use crate::variant::Variant;
 use crate::{Reference, RunMode, Scenario, expectations};
-use isotherm_sim::counters::Counter;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::KernelRelease;
 use isotherm_sim::machine::Outcome;
-use isotherm_sim::memory::KernelRelease;
 use std::collections::BTreeMap;
 
 /// Result of one run.

@@ -9,8 +9,8 @@ use crate::ScenarioError;
 use crate::assemble;
 use crate::monitoring::Watching;
 use crate::run::Unit;
+use isotherm_kernel::reclaim::AddedPolicies;
 use isotherm_sim::machine::{MachineBuilder, Outcome, SimError};
-use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::{Duration, Instant};
 use isotherm_workload::BuildContext;
 

@@ -5,7 +5,7 @@ use crate::validate::Refused;
 use crate::world::worlds_of;
 use crate::{Scenario, ScenarioError, VariantSpec};
 use isotherm_document::{KeyPath, culprit, from_value, to_table, with_suggestion};
-use isotherm_sim::reclaim::{AddedPolicies, POLICIES};
+use isotherm_kernel::reclaim::{AddedPolicies, POLICIES};
 use isotherm_units::Amount;
 use std::path::Path;
 

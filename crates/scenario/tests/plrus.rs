@@ -2,8 +2,8 @@
 //! `docs/evidence/plrus.md`.
 
 use isotherm_core::presets::Preset;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_scenario::{BUNDLED, LimitValue, RunOptions, Scenario, ScenarioResult, parse, run};
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Amount, Duration, Ratio};
 use isotherm_workload::{MasimSpec, WorkloadSpec};
 

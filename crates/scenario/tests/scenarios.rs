@@ -1,7 +1,7 @@
 //! Scenarios as users run them: from text to result.
 
+use isotherm_kernel::reclaim::baselines;
 use isotherm_scenario::{BUNDLED, RunOptions, Scenario, ScenarioResult, parse, print, run};
-use isotherm_sim::reclaim::baselines;
 use proptest::prelude::*;
 
 fn options(threads: usize) -> RunOptions {

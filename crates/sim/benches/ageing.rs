@@ -7,14 +7,14 @@ mod setup;
 
 use std::time::Instant as Clock;
 
-use isotherm_sim::cgroup::CgroupId;
-use isotherm_sim::fault::{self, FaultOutcome, FaultState};
-use isotherm_sim::memory::watermarks::WatermarkConfig;
-use isotherm_sim::memory::{Memory, NodeId, NodeSetup};
-use isotherm_sim::mmu::{Need, SpaceId};
-use isotherm_sim::reclaim::mglru::{Action, Command};
-use isotherm_sim::reclaim::{Mglru, ReclaimPolicy};
-use isotherm_sim::swap::device::{DeviceKind, DeviceModel};
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::fault::{self, FaultOutcome, FaultState};
+use isotherm_kernel::memory::watermarks::WatermarkConfig;
+use isotherm_kernel::memory::{Memory, NodeId, NodeSetup};
+use isotherm_kernel::mmu::{Need, SpaceId};
+use isotherm_kernel::reclaim::mglru::{Action, Command};
+use isotherm_kernel::reclaim::{Mglru, ReclaimPolicy};
+use isotherm_kernel::swap::device::{DeviceKind, DeviceModel};
 use isotherm_units::Pages;
 
 /// In which order the pages got their frames.

@@ -8,12 +8,12 @@ mod setup;
 use std::time::Instant as Clock;
 
 use isotherm_core::host::Stop;
-use isotherm_sim::compaction::{CompactResult, Request, RunStep, Until, ZoneRun};
-use isotherm_sim::fault::{self, FaultOutcome, FaultState};
-use isotherm_sim::memory::{Mark, Memory, NodeId, NodeSetup};
-use isotherm_sim::migrate::MigrateMode;
-use isotherm_sim::mmu::{Need, SpaceId};
-use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
+use isotherm_kernel::compaction::{CompactResult, Request, RunStep, Until, ZoneRun};
+use isotherm_kernel::fault::{self, FaultOutcome, FaultState};
+use isotherm_kernel::memory::{Mark, Memory, NodeId, NodeSetup};
+use isotherm_kernel::migrate::MigrateMode;
+use isotherm_kernel::mmu::{Need, SpaceId};
+use isotherm_kernel::reclaim::{ReclaimPolicy, policy_by_name};
 use isotherm_units::{Duration, Pages};
 
 /// Pages of 2 MiB, and those of them that are in use.

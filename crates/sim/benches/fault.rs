@@ -10,10 +10,10 @@
 
 use std::process::Command;
 
-use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
-use isotherm_sim::counters::Counter;
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, NodeConfig};
-use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::access::{
     After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };

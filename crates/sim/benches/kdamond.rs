@@ -12,10 +12,10 @@ use std::time::Instant as Clock;
 
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{LruSort, Preset, Reclaim};
-use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_sim::machine::{MachineBuilder, MachineConfig, MonitorTarget, NodeConfig, SwapConfig, Watched};
-use isotherm_sim::reclaim::policy_by_name;
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::access::{
     After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };

@@ -9,9 +9,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
-use isotherm_sim::cgroup::CgroupId;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, MemoryKind, NodeConfig};
-use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::access::{
     After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };

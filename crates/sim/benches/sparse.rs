@@ -11,14 +11,14 @@ use std::time::Instant as Clock;
 
 use isotherm_core::host::{Level, Probe, ProbeResult, Probing, TargetId, UnitRange};
 use isotherm_core::monitor::{MonitorConfig, Operations};
-use isotherm_sim::cgroup::CgroupId;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::mmu::{MmuConfig, TranslationConfig};
+use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_sim::host::MemoryHost;
 use isotherm_sim::machine::{
     DriverError, Ending, MachineBuilder, MachineConfig, MonitorDriver, MonitorTarget, NodeConfig, Outcome, ProgramId,
     TickSink, Watched,
 };
-use isotherm_sim::mmu::{MmuConfig, TranslationConfig};
-use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::access::{
     After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };

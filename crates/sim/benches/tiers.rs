@@ -9,13 +9,13 @@ use std::time::Instant as Clock;
 
 use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tiering};
 use isotherm_core::promotion::{Mode, Promotion, PromotionConfig, Thread};
-use isotherm_sim::fault::{self, FaultOutcome, FaultState};
+use isotherm_kernel::fault::{self, FaultOutcome, FaultState};
+use isotherm_kernel::memory::{Memory, NodeSetup};
+use isotherm_kernel::mmu::{Need, SpaceId};
+use isotherm_kernel::pressure::Pressure;
+use isotherm_kernel::reclaim::{ReclaimPolicy, policy_by_name};
+use isotherm_kernel::tick::TickRate;
 use isotherm_sim::host::{HostTarget, MemoryHost, ProbeCounts};
-use isotherm_sim::memory::{Memory, NodeSetup};
-use isotherm_sim::mmu::{Need, SpaceId};
-use isotherm_sim::pressure::Pressure;
-use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
-use isotherm_sim::tick::TickRate;
 use isotherm_units::{Instant, Pages};
 
 const GIB: u64 = 1 << 18;

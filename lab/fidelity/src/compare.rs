@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_sim::memory::KernelRelease;
+use isotherm_kernel::memory::KernelRelease;
 use isotherm_units::Pages;
 use rayon::prelude::*;
 use serde::Serialize;

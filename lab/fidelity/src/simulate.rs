@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::{Compressor, DeviceKind};
 use isotherm_rig::script::Script;
-use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
-use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{Incident, Machine, MachineBuilder, MachineConfig, NodeConfig, Outcome, Residency};
-use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::reclaim::policy_by_name;
-use isotherm_sim::swap::device::{Compressor, DeviceKind};
 use isotherm_units::{Bytes, Duration, Instant, PageRange, Pages};
 
 use crate::matrix::{METRICS, Workload};

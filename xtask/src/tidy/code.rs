@@ -1,4 +1,4 @@
-//! Rules for Rust code: what `sim` and `core` may not use, where `unsafe` is allowed, how long lines may be.
+//! Rules for Rust code: what `kernel`, `sim` and `core` may not use, where `unsafe` is allowed, how long lines may be.
 
 use super::text::COLUMNS_MAX;
 use super::{File, bare};
@@ -19,7 +19,7 @@ const BANNED_IN_DECISIONS: &[(&str, &str)] = &[
     ("println!", "no output"),
 ];
 
-const DECIDING: &[&str] = &["crates/sim/src/", "crates/core/src/"];
+const DECIDING: &[&str] = &["crates/kernel/src/", "crates/sim/src/", "crates/core/src/"];
 
 const UNSAFE_ALLOWED: &[&str] = &["lab/guest/src/sys.rs", "crates/recorder/src/sys.rs", "crates/linux/src/sys.rs"];
 

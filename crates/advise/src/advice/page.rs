@@ -5,9 +5,9 @@ use std::path::Path;
 use super::platform::Platform;
 use super::{bursts, charts, tables, terms, views, words};
 use crate::{Advice, FEWEST_FAULTS, Question, percent};
+use isotherm_kernel::reclaim::baselines;
 use isotherm_report::{HtmlPage, PictureSize, Table, Verdict, traces};
 use isotherm_scenario::Scenario;
-use isotherm_sim::reclaim::baselines;
 use isotherm_trace::{TraceMeta, TraceReader};
 use isotherm_units::{Bytes, Duration};
 

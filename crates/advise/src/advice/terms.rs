@@ -38,8 +38,8 @@ pub(super) fn in_table(table: &Table) -> Option<String> {
 mod tests {
     use super::*;
     use crate::CANDIDATES;
+    use isotherm_kernel::reclaim::baselines;
     use isotherm_report::Column;
-    use isotherm_sim::reclaim::baselines;
 
     #[test]
     fn whole_words_alone_are_terms() {

@@ -5,9 +5,9 @@ use super::platform::{Line, Platform};
 use crate::{
     Advice, AdviceRow, DeviceRole, FEWEST_FAULTS, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent,
 };
+use isotherm_kernel::swap::DeviceConfig;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_sim::machine::Ending;
-use isotherm_sim::swap::DeviceConfig;
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration};
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Makes advice from steps.
 
-use isotherm_sim::swap::device::DeviceKind;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::{Duration, PAGE_BYTES, Ratio};
 use serde::Serialize;
 

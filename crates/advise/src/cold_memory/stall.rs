@@ -1,7 +1,7 @@
 //! Cost of one refault: from the table of costs of the simulated machine, for given devices.
 
-use isotherm_sim::costs::Costs;
-use isotherm_sim::swap::device::DeviceKind;
+use isotherm_kernel::costs::Costs;
+use isotherm_kernel::swap::device::DeviceKind;
 use serde::Serialize;
 
 /// Time that a task waits for one refault.

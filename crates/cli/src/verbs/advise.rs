@@ -8,13 +8,13 @@ use isotherm_advise::advice::{bursts, document, page, tables, words};
 use isotherm_advise::{
     Advice, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers, storage_named,
 };
+use isotherm_kernel::reclaim::POLICIES;
+use isotherm_kernel::swap::DeviceConfig;
 use isotherm_linux::Root;
 use isotherm_recorder::cache_folder;
 use isotherm_report::Table;
 use isotherm_scenario::{Scenario, digest_of_file};
 use isotherm_sim::machine::MemoryKind;
-use isotherm_sim::reclaim::POLICIES;
-use isotherm_sim::swap::DeviceConfig;
 use isotherm_terminal::BarProgress;
 use isotherm_trace::TraceReader;
 use isotherm_trace::edit::Selection;

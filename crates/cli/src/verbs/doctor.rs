@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm_advise::advice::words::folded;
+use isotherm_kernel::memory::KernelRelease;
 use isotherm_linux::Root;
 use isotherm_linux::doctor::{Context, Finding, Part, State, WATCHES, child_main, examine, verdict};
 use isotherm_report::{Cell, Column, Table};
-use isotherm_sim::memory::KernelRelease;
 use serde::Serialize;
 
 use crate::error::CliError;

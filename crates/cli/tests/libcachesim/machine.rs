@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig};
-use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::access::{
     After, Batch, Future, Mapping, Owner, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };

@@ -5,7 +5,7 @@ use crate::monitoring::{MonitorSpec, RangeSpec};
 use crate::run::RunOptions;
 use crate::variant::ready;
 use crate::{Scenario, ScenarioError};
-use isotherm_sim::reclaim::AddedPolicies;
+use isotherm_kernel::reclaim::AddedPolicies;
 use isotherm_trace::region::kdamonds::{Kdamond, Kdamonds, Target};
 
 /// An exported file, and the values that its user has to fill in.

@@ -7,8 +7,8 @@ use crate::assemble::{self, Limits, Peaks};
 use crate::run::{RunOptions, Unit, peaks_of};
 use crate::variant::{Variant, ready_in_worlds};
 use crate::{Scenario, ScenarioError};
+use isotherm_kernel::reclaim::AddedPolicies;
 use isotherm_sim::machine::Outcome;
-use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::Instant;
 use isotherm_workload::BuildContext;
 

@@ -7,8 +7,8 @@ use crate::event::{EventSpec, GoalValueSpec, LimitValue, PromotionWrite, ScaleSp
 use isotherm_core::promotion::{MODES, SCALE_MAX};
 use isotherm_core::vocabulary::Metric;
 use isotherm_document::KeyPath;
-use isotherm_sim::cgroup::Knob;
-use isotherm_sim::reclaim::policy_by_name;
+use isotherm_kernel::cgroup::Knob;
+use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_units::Duration;
 use std::collections::BTreeMap;
 

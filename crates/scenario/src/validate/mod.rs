@@ -11,7 +11,7 @@ use crate::variant::{self, Variant};
 use crate::{RunMode, Scenario, daemons, monitoring, world};
 use isotherm_core::daemon::DAEMONS;
 use isotherm_document::{KeyPath, nearest};
-use isotherm_sim::reclaim::AddedPolicies;
+use isotherm_kernel::reclaim::AddedPolicies;
 use isotherm_units::Duration;
 use std::path::Path;
 

@@ -1,17 +1,17 @@
 //! Shared parts of benches of memories: memory and a policy with one process, and a line of results.
 //!
-//! Tests have a kit for it (`src/testkit`), which needs private items of the crate; benches use the public ones.
+//! Tests have a kit for it (`testkit` of `isotherm-kernel`), which needs private items; benches use the public ones.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
-use isotherm_sim::cgroup::CgroupId;
-use isotherm_sim::costs::Costs;
-use isotherm_sim::fault;
-use isotherm_sim::memory::watermarks::WatermarkConfig;
-use isotherm_sim::memory::{KernelRelease, Memory, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
-use isotherm_sim::mmu::SpaceId;
-use isotherm_sim::reclaim::ReclaimPolicy;
-use isotherm_sim::swap::device::{DeviceKind, DeviceModel};
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::costs::Costs;
+use isotherm_kernel::fault;
+use isotherm_kernel::memory::watermarks::WatermarkConfig;
+use isotherm_kernel::memory::{KernelRelease, Memory, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
+use isotherm_kernel::mmu::SpaceId;
+use isotherm_kernel::reclaim::ReclaimPolicy;
+use isotherm_kernel::swap::device::{DeviceKind, DeviceModel};
 use isotherm_units::access::Mapping;
 use isotherm_units::{PageRange, Pages};
 

@@ -1,17 +1,17 @@
 //! Actions, filters and gauges of the simulated machine, row by row of docs/spec/schemes.md#s10 and of the host's contract.
 
 use super::stage::{FRAMES, PHYSICAL, Stage};
-use crate::cgroup::CgroupId;
-use crate::counters::Counter;
-use crate::memory::{Flag, FrameId};
-use crate::mmu::SpaceId;
-use crate::pressure::TaskState;
-use crate::reclaim::{POLICIES, baselines};
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
     Action, AddressRange, FilterType, Gauge, Gauging, HostError, Metric, NodeId, PageFilter, PageFilters, PageTest,
     TargetId, Untreated,
 };
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::{Flag, FrameId};
+use isotherm_kernel::mmu::SpaceId;
+use isotherm_kernel::pressure::TaskState;
+use isotherm_kernel::reclaim::{POLICIES, baselines};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{Channel, FileKind, Run, Sharing};
 use isotherm_units::{Duration, Instant, PageRange};
 
@@ -167,8 +167,8 @@ fn dirty_file_pages_and_locked_ones_stay() {
     let locked = stage.frame(space, 0).unwrap();
     stage.bed.policy.removed(&mut stage.bed.memory, locked);
     stage.memory.frames.set(locked, Flag::Unevictable);
-    crate::reclaim::outcome::put_back(&mut stage.bed.memory, stage.bed.policy.as_mut(), locked);
-    let nr_file = stage.memory.files.get(crate::memory::FileId::from_index(0)).nr_cached;
+    isotherm_kernel::reclaim::outcome::put_back(&mut stage.bed.memory, stage.bed.policy.as_mut(), locked);
+    let nr_file = stage.memory.files.get(isotherm_kernel::memory::FileId::from_index(0)).nr_cached;
     assert_eq!(stage.apply(PHYSICAL, Action::Pageout, ALL), Ok((nr_file - 1) * PAGE), "all but the dirty one");
     let flags = [Flag::Active, Flag::Reclaim, Flag::OnList].map(|flag| stage.memory.frames.has(dirty, flag));
     assert_eq!(flags, [true; 3], "for the flusher");
@@ -277,7 +277,7 @@ fn one_accessed_bit_answers_for_all_of_a_huge_page() {
     assert_eq!((young(&mut stage), young(&mut stage)), (HUGE_PAGE, 0));
     let table = &mut stage.memory.space_mut(space).table;
     let dense = table.dense(4100).unwrap();
-    table.mark_touched(dense, crate::mmu::Need::Read);
+    table.mark_touched(dense, isotherm_kernel::mmu::Need::Read);
     assert_eq!((young(&mut stage), young(&mut stage)), (HUGE_PAGE, 0), "one use, and all of it is young");
     // In a process it is one folio, counted whole and once though regions cut it.
     let mut filter = only(PageTest::Anon, true);
@@ -523,20 +523,20 @@ fn work_is_paid_for() {
         let pages = PageRange::at(start, 100);
         stage.order(target, action, pages, &mut PageFilters::default(), &mut None).unwrap().spent.ns()
     };
-    let checks = costs.scheme_try_ns + 100 * costs.scheme_folio_ns;
+    let checks = costs.scheme_try_ns() + 100 * costs.scheme_folio_ns();
     assert_eq!(spent(PHYSICAL, Action::Stat, first), checks);
-    assert_eq!(spent(PHYSICAL, Action::LruPrio, first), checks + 100 * costs.lru_move_ns);
+    assert_eq!(spent(PHYSICAL, Action::LruPrio, first), checks + 100 * costs.lru_move_ns());
     assert_eq!(spent(PHYSICAL, Action::LruPrio, first), checks, "nothing moves");
-    let advice = costs.scheme_try_ns + costs.read_mapping_ns;
+    let advice = costs.scheme_try_ns() + costs.read_mapping_ns();
     assert_eq!(spent(target, Action::Hugepage, 0), advice);
-    let cold = 100 * (costs.pte_scan_ns + costs.lru_move_ns) + costs.tlb_flush_ns;
+    let cold = 100 * (costs.pte_scan_ns() + costs.lru_move_ns()) + costs.tlb_flush_ns();
     assert_eq!(spent(target, Action::Cold, 0), advice + cold);
-    let page = costs.lru_scan_page_ns
-        + costs.swap_out_page_ns
-        + costs.unmap_page_ns
-        + costs.lzo_rle_compress_ns
-        + costs.free_page_ns;
-    assert_eq!(spent(PHYSICAL, Action::Pageout, first), checks + 100 * page + 4 * costs.tlb_flush_ns);
+    let page = costs.lru_scan_page_ns()
+        + costs.swap_out_page_ns()
+        + costs.unmap_page_ns()
+        + costs.lzo_rle_compress_ns()
+        + costs.free_page_ns();
+    assert_eq!(spent(PHYSICAL, Action::Pageout, first), checks + 100 * page + 4 * costs.tlb_flush_ns());
 }
 
 #[test]

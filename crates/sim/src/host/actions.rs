@@ -5,14 +5,14 @@
 
 use super::folios::{Folio, YoungBlocks};
 use super::{HostTarget, MemoryHost};
-use crate::cgroup::CgroupId;
-use crate::memory::{Flag, FrameId};
-use crate::reclaim::outcome::{self, Fate};
-use crate::reclaim::{Hint, Reclaimer, SWAP_CLUSTER_MAX, Scan};
 use isotherm_core::host::{
     Action, AddressRange, Applied, FilterType, HostError, Order, PageFilters, SchemeCapabilities, Untreated,
 };
 use isotherm_core::schemes::ACTIONS;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::memory::{Flag, FrameId};
+use isotherm_kernel::reclaim::outcome::{self, Fate};
+use isotherm_kernel::reclaim::{Hint, Reclaimer, SWAP_CLUSTER_MAX, Scan};
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 
 /// Bytes of a page frame.
@@ -66,7 +66,7 @@ impl MemoryHost<'_> {
             return Err(HostError::NotHere(needs));
         }
         let before = self.memory.ledger.peek();
-        self.memory.ledger.spend(self.memory.costs.scheme_try_ns);
+        self.memory.ledger.spend(self.memory.costs.scheme_try_ns());
         // Charges are counted against the next thread that returns to user mode, which this one does not.
         let charged = self.memory.charged;
         let mut untreated = Untreated::default();
@@ -86,7 +86,7 @@ impl MemoryHost<'_> {
         let (mut young, mut free_until) = (YoungBlocks::default(), 0);
         let mut picked = Vec::new();
         for frame in self.frames_in(order.range) {
-            self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
+            self.memory.ledger.spend(self.memory.costs.scheme_folio_ns());
             let number = u64::from(frame.index_u32());
             if !self.is_listed(frame) {
                 if frame.index_u32() >= free_until {
@@ -146,7 +146,7 @@ impl MemoryHost<'_> {
         let swappiness = memory.config.swappiness;
         let mut scan = Scan::new(Reclaimer::Proactive, CgroupId::ROOT, frames.len() as u64, swappiness);
         for &frame in frames {
-            memory.ledger.spend(memory.costs.lru_scan_page_ns);
+            memory.ledger.spend(memory.costs.lru_scan_page_ns());
             memory.frames.clear(frame, Flag::Referenced);
             memory.frames.take_young(frame);
             if memory.frames.has(frame, Flag::Unevictable) {
@@ -163,7 +163,7 @@ impl MemoryHost<'_> {
             outcome::put_back(memory, self.policy, frame);
         }
         let nr_flushes = scan.taken.unmapped.div_ceil(SWAP_CLUSTER_MAX);
-        memory.ledger.spend(nr_flushes * memory.costs.tlb_flush_ns);
+        memory.ledger.spend(nr_flushes * memory.costs.tlb_flush_ns());
         memory.update_hidden();
         scan.nr_reclaimed
     }

@@ -3,11 +3,11 @@
 use super::MemoryHost;
 use super::actions::pages;
 use super::folios::{Folio, YoungBlocks};
-use crate::fault;
-use crate::memory::FrameId;
-use crate::mmu::{DensePage, Entry, SpaceId};
-use crate::reclaim::Hint;
 use isotherm_core::host::{Action, HostError, Order, Untreated};
+use isotherm_kernel::fault;
+use isotherm_kernel::memory::FrameId;
+use isotherm_kernel::mmu::{DensePage, Entry, SpaceId};
+use isotherm_kernel::reclaim::Hint;
 use isotherm_units::access::Advice;
 use isotherm_units::{PAGE_BYTES, PageRange};
 
@@ -25,7 +25,7 @@ impl MemoryHost<'_> {
         untreated: &mut Untreated,
     ) -> Result<u64, HostError> {
         let range = pages(order.range);
-        if self.memory.space(space).table.premapped().is_some_and(|premapped| premapped.overlaps(range)) {
+        if self.memory.space(space).table.is_premapped_in(range) {
             return Err(HostError::NotHere("memory from before the run has no frames; let the program touch its own"));
         }
         if order.action == Action::Stat {
@@ -48,7 +48,7 @@ impl MemoryHost<'_> {
         let vmas = self.memory.space(space).vmas.iter().filter(|vma| vma.pages().overlaps(range));
         let (nr_vmas, nr_mapped) = vmas
             .fold((0, 0), |(nr_vmas, nr_mapped), vma| (nr_vmas + 1, nr_mapped + vma.pages().intersection(range).len()));
-        self.memory.ledger.spend(nr_vmas * self.memory.costs.read_mapping_ns);
+        self.memory.ledger.spend(nr_vmas * self.memory.costs.read_mapping_ns());
         nr_mapped == range.len()
     }
 
@@ -76,12 +76,12 @@ impl MemoryHost<'_> {
         }
         let nr_present = populated.iter().filter(|&&dense| memory.space(space).table.is_present(dense)).count() as u64;
         let costs = &memory.costs;
-        let walk = populated.len() as u64 * costs.pte_scan_ns;
-        let flush = if nr_present > 0 { costs.tlb_flush_ns } else { 0 };
+        let walk = populated.len() as u64 * costs.pte_scan_ns();
+        let flush = if nr_present > 0 { costs.tlb_flush_ns() } else { 0 };
         let price = match advice {
             Advice::WillNeed => walk,
             Advice::Cold => flush, // the walk is paid page by page
-            _ => walk + flush + nr_present * costs.lru_scan_page_ns,
+            _ => walk + flush + nr_present * costs.lru_scan_page_ns(),
         };
         memory.ledger.spend(price);
         fault::advise(memory, *policy, space, range, advice);
@@ -106,7 +106,7 @@ impl MemoryHost<'_> {
         let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
         let mut bytes = 0;
         for dense in mapped {
-            self.memory.ledger.spend(self.memory.costs.pte_scan_ns + self.memory.costs.scheme_folio_ns);
+            self.memory.ledger.spend(self.memory.costs.pte_scan_ns() + self.memory.costs.scheme_folio_ns());
             let Entry::Frame(frame) = self.memory.space(space).table.entry(dense) else { continue };
             if self.is_listed(frame) {
                 if marks_accessed {
@@ -125,7 +125,7 @@ impl MemoryHost<'_> {
         let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
         let mut young = YoungBlocks::default();
         for dense in mapped {
-            self.memory.ledger.spend(self.memory.costs.pte_scan_ns);
+            self.memory.ledger.spend(self.memory.costs.pte_scan_ns());
             let Entry::Frame(frame) = self.memory.space(space).table.entry(dense) else { continue };
             if !self.is_listed(frame) {
                 continue;
@@ -139,7 +139,7 @@ impl MemoryHost<'_> {
                 continue;
             }
             *order.last_folio = Some(number);
-            self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
+            self.memory.ledger.spend(self.memory.costs.scheme_folio_ns());
             self.admit(order.filter, folio.bytes(), frame, &mut young);
         }
     }

@@ -1,17 +1,17 @@
 //! Requests of compaction designs: free blocks of zones, load of a node, and passes over a zone.
 
 use super::MemoryHost;
-use crate::cgroup::CgroupId;
-use crate::compaction::{CompactResult, Request, RunStep, Until, ZoneRun};
-use crate::counters::Counter;
-use crate::memory::buddy::MigrateType;
-use crate::memory::{NodeId, Zone};
-use crate::migrate::MigrateMode;
-use crate::pressure::{Resource, Severity};
 use isotherm_core::host::{
     CompactEnd, CompactMode, CompactStep, Compacted, CompactionSignals, HostError, NodeId as CoreNode, ZoneId,
     ZoneState,
 };
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::compaction::{CompactResult, Request, RunStep, Until, ZoneRun};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::buddy::MigrateType;
+use isotherm_kernel::memory::{NodeId, Zone};
+use isotherm_kernel::migrate::MigrateMode;
+use isotherm_kernel::pressure::{Resource, Severity};
 use isotherm_units::Duration;
 
 const fn migrate_mode(mode: CompactMode) -> MigrateMode {
@@ -26,8 +26,7 @@ type Place = (NodeId, usize);
 
 impl MemoryHost<'_> {
     fn place(&self, id: ZoneId) -> Result<Place, HostError> {
-        let node = u8::try_from(id.node.0).ok().map(NodeId).filter(|node| node.index() < self.memory.nodes.len());
-        let place = node.map(|node| (node, usize::from(id.zone)));
+        let place = self.memory.nodes.find(id.node.0).map(|node| (node, usize::from(id.zone)));
         place
             .filter(|&(node, zone)| zone < self.memory.nodes.get(node).zones.len())
             .ok_or_else(|| HostError::Failed(format!("there is no such zone: {id}")))
@@ -45,7 +44,10 @@ impl MemoryHost<'_> {
                 self.pause((node, at));
                 let zone = self.zone((node, at));
                 if zone.managed() > 0 {
-                    let id = ZoneId { node: CoreNode(u32::from(node.0)), zone: u8::try_from(at).expect("few zones") };
+                    let id = ZoneId {
+                        node: CoreNode(u32::try_from(node.index()).expect("few nodes")),
+                        zone: u8::try_from(at).expect("few zones"),
+                    };
                     let (blocks, movable) = (zone.buddy().blocks(), zone.buddy().blocks_of(MigrateType::Movable));
                     let (present, marks) = (zone.managed(), zone.core_marks());
                     // No kernel knows what its page blocks hold without reading every page.
@@ -56,18 +58,17 @@ impl MemoryHost<'_> {
     }
 
     fn pause(&mut self, (node, zone): Place) {
-        if let Some(mut run) = self.memory.nodes.zone_mut(node, zone).compaction.stepped.take() {
+        if let Some(mut run) = self.memory.nodes.take_stepped(node, zone) {
             run.pause(self.memory);
-            self.memory.nodes.zone_mut(node, zone).compaction.stepped = Some(run);
+            self.memory.nodes.keep_stepped(node, zone, run);
         }
     }
 
     pub(super) fn signals(&mut self, node: CoreNode) -> Result<CompactionSignals, HostError> {
-        let known = u8::try_from(node.0).ok().map(NodeId).filter(|node| node.index() < self.memory.nodes.len());
+        let known = self.memory.nodes.find(node.0);
         let id = known.ok_or_else(|| HostError::Failed(format!("there is no node {}", node.0)))?;
         let is_running = self.memory.is_kswapd_running(id);
-        let reclaim = &mut self.memory.reclaim;
-        let has_run = reclaim.kswapd_ran.get_mut(id.index()).is_some_and(std::mem::take);
+        let has_run = self.memory.take_kswapd_ran(id);
         let counters = &self.memory.counters;
         let average = self.pressure.sampled_average(CgroupId::ROOT, Resource::Cpu, Severity::Some);
         Ok(CompactionSignals {
@@ -87,7 +88,7 @@ impl MemoryHost<'_> {
         let mode = migrate_mode(step.mode);
         let CompactStep { stop, counts_in_flight, stops_for_reclaim, .. } = *step;
         let until = Until::Level { stop, counts_in_flight, stops_for_reclaim };
-        let kept = self.memory.nodes.zone_mut(node, zone).compaction.stepped.take();
+        let kept = self.memory.nodes.take_stepped(node, zone);
         let mut run = match kept {
             Some(run) if !step.is_first => run,
             kept => {
@@ -111,7 +112,7 @@ impl MemoryHost<'_> {
         };
         let work = *run.work();
         if end.is_none() {
-            self.memory.nodes.zone_mut(node, zone).compaction.stepped = Some(run);
+            self.memory.nodes.keep_stepped(node, zone, run);
         }
         Ok(Compacted {
             end,

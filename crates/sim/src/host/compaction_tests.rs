@@ -1,11 +1,11 @@
 //! Answers of hosts to compaction designs: the kernel's own results through the calls of a host.
 
 use super::stage::{FRAMES, Stage};
-use crate::memory::{Memory, NodeId};
-use crate::mmu::SpaceId;
-use crate::swap::device::DeviceKind;
 use isotherm_core::compaction::{CompactExtfrag, Request, Why};
 use isotherm_core::host::{CompactMode, CompactStep, Compacting, HostError, Stop, ZoneId};
+use isotherm_kernel::memory::{Memory, NodeId};
+use isotherm_kernel::mmu::SpaceId;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{Advice, LayoutChange};
 use isotherm_units::{Duration, Instant, PageRange};
 

@@ -1,11 +1,11 @@
 //! The simulated machine keeps the contract of hosts in every role, under both lists and generations.
 
 use super::stage::{FRAMES, PHYSICAL, Stage};
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::conformance::{
     Fixture, applying, compacting, gauging, generations, mappings, probing, tiering,
 };
 use isotherm_core::host::{AddressRange, TargetId};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::PageRange;
 
 const PAGE: u64 = 4096;

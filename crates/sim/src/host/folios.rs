@@ -1,9 +1,9 @@
 //! Facts about a folio that filters may ask for.
 
 use super::{MemoryHost, Wish};
-use crate::memory::{Flag, FrameId, Memory};
-use crate::mmu::{Level, SpaceId};
 use isotherm_core::host::{PageTest, Seen};
+use isotherm_kernel::memory::{Flag, FrameId, Memory};
+use isotherm_kernel::mmu::{Level, SpaceId};
 use isotherm_units::PAGE_SHIFT;
 use std::collections::BTreeMap;
 

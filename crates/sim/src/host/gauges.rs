@@ -1,11 +1,11 @@
 //! Numbers for goals and watermarks.
 
 use super::{HostTarget, MemoryHost};
-use crate::cgroup::CgroupId;
-use crate::memory::NodeId as MemoryNode;
-use crate::pressure::{Resource, Severity};
-use crate::reclaim::ListSizes;
 use isotherm_core::host::{AddressRange, Gauge, GaugeCapabilities, HostError, Metric, NodeId};
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::memory::NodeId as MemoryNode;
+use isotherm_kernel::pressure::{Resource, Severity};
+use isotherm_kernel::reclaim::ListSizes;
 use isotherm_units::PAGE_SHIFT;
 
 impl MemoryHost<'_> {
@@ -34,8 +34,8 @@ impl MemoryHost<'_> {
                 let stall = self.pressure.sampled_total(CgroupId::ROOT, Resource::Memory, Severity::Some);
                 return Ok(Some(stall.ns() / 1000));
             }
-            Gauge::TotalBytes(node) => self.of_nodes(node, crate::memory::Node::managed),
-            Gauge::FreeBytes(node) => self.of_nodes(node, crate::memory::Node::free),
+            Gauge::TotalBytes(node) => self.of_nodes(node, isotherm_kernel::memory::Node::managed),
+            Gauge::FreeBytes(node) => self.of_nodes(node, isotherm_kernel::memory::Node::free),
             Gauge::ActiveBytes | Gauge::InactiveBytes if !self.policy.knows_active() => {
                 return Err(HostError::NotHere("this policy has no active and inactive pages"));
             }
@@ -62,7 +62,7 @@ impl MemoryHost<'_> {
         self.memory.cgroups.ids().find(|group| group.index() as u64 == memcg)
     }
 
-    fn of_nodes(&self, node: Option<NodeId>, pages: impl Fn(&crate::memory::Node) -> u64) -> Option<u64> {
+    fn of_nodes(&self, node: Option<NodeId>, pages: impl Fn(&isotherm_kernel::memory::Node) -> u64) -> Option<u64> {
         let nodes = &self.memory.nodes;
         match node {
             None => Some(nodes.iter().map(|(_, node)| pages(node)).sum()),
@@ -96,7 +96,7 @@ impl MemoryHost<'_> {
         let mut bytes = vec![0; self.memory.nodes.len()];
         for &range in ranges {
             for frame in self.frames_in(range) {
-                self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
+                self.memory.ledger.spend(self.memory.costs.scheme_folio_ns());
                 if self.is_listed(frame) {
                     let start = u64::from(frame.index_u32()) << PAGE_SHIFT;
                     let end = start + (1 << PAGE_SHIFT);

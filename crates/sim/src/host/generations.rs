@@ -1,12 +1,12 @@
 //! Generations for tools of user space: the machine's `lru_gen`, read and written as a program does (docs/spec/mglru.md#s14).
 
 use super::MemoryHost;
-use crate::counters::Counter;
-use crate::memory::Memory;
-use crate::reclaim::LruvecId;
-use crate::reclaim::mglru::{self, Mglru};
 use isotherm_core::generations::{Ageing, Eviction, GenerationRow, Listing};
 use isotherm_core::host::{Answer, GenerationCapabilities, HostError, Lruvec, NodeId};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::Memory;
+use isotherm_kernel::reclaim::LruvecId;
+use isotherm_kernel::reclaim::mglru::{self, Mglru};
 use isotherm_units::PAGE_BYTES;
 
 /// The error of machines under other policies.
@@ -30,10 +30,10 @@ impl MemoryHost<'_> {
 
     pub(super) fn read_lru_gen(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
         let Some((mglru, memory)) = self.generations() else { return Err(HostError::NotHere(NEEDS_MGLRU)) };
-        memory.ledger.spend(memory.costs.syscall_ns);
-        for group in memory.cgroups.subtree(crate::cgroup::CgroupId::ROOT) {
+        memory.ledger.spend(memory.costs.syscall_ns());
+        for group in memory.cgroups.subtree(isotherm_kernel::cgroup::CgroupId::ROOT) {
             for node in memory.nodes.ids() {
-                memory.ledger.spend(memory.costs.lru_gen_read_ns);
+                memory.ledger.spend(memory.costs.lru_gen_read_ns());
                 let path = memory.cgroups.get(group).path.clone();
                 let rows = rows_of(mglru, memory, memory.lruvec(group, node));
                 let node = NodeId(u32::try_from(node.index()).expect("few nodes"));
@@ -64,7 +64,7 @@ impl MemoryHost<'_> {
     /// Writes a command as a program does. `None`: it was carried out.
     fn write_lru_gen(&mut self, text: &str) -> Option<Answer> {
         let Some((mglru, memory)) = self.generations() else { return Some(Answer::NotHere(NEEDS_MGLRU)) };
-        memory.ledger.spend(memory.costs.syscall_ns + memory.costs.lru_gen_write_ns);
+        memory.ledger.spend(memory.costs.syscall_ns() + memory.costs.lru_gen_write_ns());
         mglru.write_lru_gen(memory, text).err().map(|refusal| Answer::Failed(refusal.to_string()))
     }
 

@@ -1,11 +1,11 @@
 //! Numbers that a tool reads of the machine's generations, and the effects of its commands: the answers of docs/spec/mglru.md#s14-2.
 
 use super::stage::Stage;
-use crate::costs::Costs;
-use crate::reclaim::POLICIES;
-use crate::swap::device::DeviceKind;
 use isotherm_core::generations::Swappiness;
 use isotherm_core::host::{Ageing, Answer, Eviction, Gauge, Generational, HostError, Listing, Lruvec, NodeId};
+use isotherm_kernel::costs::Costs;
+use isotherm_kernel::reclaim::POLICIES;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_texts::lru_gen;
 use isotherm_units::{Duration, PAGE_BYTES, PageRange};
 
@@ -80,8 +80,8 @@ fn reads_and_commands_are_paid_for() {
         stage.memory.ledger.take()
     };
     let reading = spent(&mut stage, &mut |stage| drop(read(stage)));
-    assert_eq!(reading, costs.syscall_ns + 2 * costs.lru_gen_read_ns, "two groups on one node");
-    let command = costs.syscall_ns + costs.lru_gen_write_ns;
+    assert_eq!(reading, costs.syscall_ns() + 2 * costs.lru_gen_read_ns(), "two groups on one node");
+    let command = costs.syscall_ns() + costs.lru_gen_write_ns();
     let walk = spent(&mut stage, &mut |stage| drop(age(stage, ageing(3))));
     assert!(walk > command + 100, "{walk}: a walk over 100 pages comes on top");
     assert_eq!(spent(&mut stage, &mut |stage| drop(age(stage, ageing(99)))), command, "refused");

@@ -35,12 +35,6 @@ mod tiering_tests;
 mod untouched;
 mod virtual_space;
 
-use crate::cgroup::{CgroupId, Knob, Limit};
-use crate::memory::{Flag, FrameId, Memory};
-use crate::mmu::translation::Caches;
-use crate::mmu::{Level, SpaceId};
-use crate::pressure::Pressure;
-use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Applied, Applying, Area, Attribute, Capabilities, CompactStep, Compacted, Compacting,
     CompactionSignals, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, Granularity,
@@ -48,6 +42,12 @@ use isotherm_core::host::{
     ProbeResult, Probing, ScanFilter, Scanned, SchemeCapabilities, Seen, TargetId, Tiering, TieringCapabilities,
     ZoneState,
 };
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::memory::{Flag, FrameId, Memory};
+use isotherm_kernel::mmu::translation::Caches;
+use isotherm_kernel::mmu::{Level, SpaceId};
+use isotherm_kernel::pressure::Pressure;
+use isotherm_kernel::reclaim::ReclaimPolicy;
 use isotherm_units::{Bytes, Duration, PAGE_SHIFT};
 use physical::Found;
 use serde::Serialize;
@@ -230,7 +230,7 @@ impl Probing for MemoryHost<'_> {
             *out = self.attribute_at(attribute, address >> PAGE_SHIFT);
         }
         self.counts.attributes += addresses.len() as u64;
-        self.memory.ledger.spend(addresses.len() as u64 * self.memory.costs.probe_ns);
+        self.memory.ledger.spend(addresses.len() as u64 * self.memory.costs.probe_ns());
         Ok(())
     }
 }
@@ -245,7 +245,7 @@ impl Mappings for MemoryHost<'_> {
         out.extend(vmas.map(|pages| AddressRange::new(pages.start << PAGE_SHIFT, pages.end << PAGE_SHIFT)));
         let nr_read = (out.len() - before) as u64;
         self.counts.mappings += nr_read;
-        self.memory.ledger.spend(nr_read * self.memory.costs.read_mapping_ns);
+        self.memory.ledger.spend(nr_read * self.memory.costs.read_mapping_ns());
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! Probes of page frames through the reverse map (docs/spec/monitoring.md#s4).
 
 use super::{MemoryHost, Wish, seen};
-use crate::memory::{Flag, FrameId, Mapper, PageOwner};
-use crate::mmu::{Entry, Level, PremappedFrames, SpaceId};
 use isotherm_core::host::{Attribute, Level as HostLevel, Seen};
+use isotherm_kernel::memory::{Flag, FrameId, Mapper, PageOwner};
+use isotherm_kernel::mmu::{Entry, Level, PremappedFrames, SpaceId};
 
 /// Findings of one probe of a page frame.
 pub(super) struct Found {
@@ -79,7 +79,7 @@ impl MemoryHost<'_> {
         let is_huge = mappers.iter().any(|&mapper| self.is_huge(mapper));
         let leaf = if is_huge { Level::PMD } else { Level::LEAF };
         let further = mappers.len().saturating_sub(1) as u64;
-        self.memory.ledger.spend(further * self.memory.costs.rmap_walk_ns);
+        self.memory.ledger.spend(further * self.memory.costs.rmap_walk_ns());
         let was_idle = self.memory.frames.is_idle(frame);
         let mut young = false;
         let mut ended = None::<Level>;
@@ -108,7 +108,7 @@ impl MemoryHost<'_> {
                 Wish::Clear => {
                     // The walk to the leaf has fetched the entry: what is left is the exchange in a line that is at hand.
                     if table.take_entry_young(level, page) {
-                        self.memory.ledger.spend(self.memory.costs.probe_top_ns);
+                        self.memory.ledger.spend(self.memory.costs.probe_top_ns());
                     }
                 }
                 Wish::Test if !table.is_entry_young(level, page) => return level,
@@ -165,7 +165,7 @@ impl MemoryHost<'_> {
         let PremappedFrames { space, pages, first_frame } = *premapped[..after].last()?;
         let page = pages.start + (number - first_frame);
         let is_there = page < pages.end && self.memory.space(space).alive;
-        let leaf = is_there.then(|| self.memory.space(space).table.premapped()?.leaf_level(page))??;
+        let leaf = is_there.then(|| self.memory.space(space).table.premapped_leaf(page))??;
         Some((space, page, leaf))
     }
 

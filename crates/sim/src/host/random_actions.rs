@@ -2,12 +2,12 @@
 //! and in the end only pages and slots of files are left.
 
 use super::stage::{FRAMES, PHYSICAL, Stage};
-use crate::cgroup::CgroupId;
-use crate::mmu::{Need, SpaceId};
-use crate::reclaim::POLICIES;
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::{Action, AddressRange, Gauge, Gauging, HostError, NodeId, PageFilter, PageFilters, PageTest};
 use isotherm_core::schemes::ACTIONS;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::mmu::{Need, SpaceId};
+use isotherm_kernel::reclaim::POLICIES;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{FileKind, Sharing};
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;

@@ -4,11 +4,11 @@
 use super::random_actions::{Step, World, step};
 use super::stage::{FRAMES, PHYSICAL};
 use super::*;
-use crate::reclaim::POLICIES;
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::{Action, UnitRange};
 use isotherm_core::monitor::{Attributes, Monitor, MonitorConfig, Operations, Sampling, Tick};
 use isotherm_core::schemes::{Quotas, Scheme};
+use isotherm_kernel::reclaim::POLICIES;
+use isotherm_kernel::swap::device::DeviceKind;
 use proptest::prelude::*;
 
 /// The process that is there from the start.
@@ -122,7 +122,8 @@ impl Watched {
     /// The state after probes: each frame's marks, and the accessed bits of all pages.
     fn marks(&self) -> Vec<[bool; 3]> {
         let memory = &self.world.stage.memory;
-        let is_young = |mapper: &crate::memory::Mapper| memory.space(mapper.space).table.is_young(mapper.page);
+        let is_young =
+            |mapper: &isotherm_kernel::memory::Mapper| memory.space(mapper.space).table.is_young(mapper.page);
         let of_frame = |number| {
             let frame = FrameId::new(number);
             let is_used = memory.frames.has(frame, Flag::OnList) && memory.mappers(frame).iter().any(is_young);

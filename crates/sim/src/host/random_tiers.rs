@@ -2,12 +2,12 @@
 //! one node, results say what happened, and the counters are their sums.
 
 use super::stage::Stage;
-use crate::counters::Counter;
-use crate::memory::{FrameId, NodeId};
-use crate::mmu::{Need, SpaceId};
-use crate::reclaim::driver::Attempt;
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tiering};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::{FrameId, NodeId};
+use isotherm_kernel::mmu::{Need, SpaceId};
+use isotherm_kernel::reclaim::driver::Attempt;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{FileKind, Sharing};
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;

@@ -1,20 +1,20 @@
-//! A machine of the [kit](crate::testkit) with a host: requests of monitors and schemes, and their effects.
+//! A machine of the [kit](isotherm_kernel::testkit) with a host: requests of monitors and schemes, and their effects.
 
 use super::{HostTarget, MemoryHost, ProbeCounts};
-use crate::cgroup::CgroupId;
-use crate::memory::MemorySetup;
-use crate::mmu::translation::Caches;
-use crate::mmu::{Entry, MmuConfig, Need, PremappedFrames, SpaceId};
-use crate::pressure::Pressure;
-use crate::reclaim::driver::Attempt;
-use crate::reclaim::policy_by_name;
-use crate::swap::device::DeviceKind;
-use crate::testkit::{Testbed, setup};
-use crate::tick::TickRate;
 use isotherm_core::host::{
     Action, AddressRange, Applied, Applying, Destination, Gauge, GaugeCapabilities, Gauging, HostError, NodeId, Order,
     PageFilters, SchemeCapabilities, TargetId,
 };
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::memory::MemorySetup;
+use isotherm_kernel::mmu::translation::Caches;
+use isotherm_kernel::mmu::{Entry, MmuConfig, Need, PremappedFrames, SpaceId};
+use isotherm_kernel::pressure::Pressure;
+use isotherm_kernel::reclaim::driver::Attempt;
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::DeviceKind;
+use isotherm_kernel::testkit::{Testbed, setup};
+use isotherm_kernel::tick::TickRate;
 use isotherm_units::access::Mapping;
 use isotherm_units::{Instant, PageRange};
 use std::ops::{Deref, DerefMut};

@@ -2,11 +2,10 @@
 
 use super::stage::Stage;
 use super::*;
-use crate::fault::{FaultState, fault};
-use crate::mmu::translation::Off;
-use crate::mmu::{Cursor, MmuConfig, Need, Pace, Stop, TranslationConfig};
-use crate::swap::device::DeviceKind;
-use crate::testkit::{Trouble, setup};
+use isotherm_kernel::fault::{FaultState, fault};
+use isotherm_kernel::mmu::{Cursor, MmuConfig, Need, Pace, Stop, TranslationConfig};
+use isotherm_kernel::swap::device::DeviceKind;
+use isotherm_kernel::testkit::{Trouble, setup};
 use isotherm_units::PageRange;
 use isotherm_units::access::Run;
 use std::ops::{Deref, DerefMut};
@@ -48,13 +47,11 @@ impl Rig {
             let mut pace = Pace { until_ns: 9, page_ns: 1, ..Pace::default() };
             let owner = self.0.bed.memory.space_mut(space);
             let (table, huge) = (&mut owner.table, &owner.huge_blocks);
-            let stop = match self.0.caches.first_mut() {
-                None => table.play_in(&mut Off, huge, &[run], &mut Cursor::default(), &mut pace),
-                Some(caches) => {
-                    caches.switch_to(space);
-                    table.play_in(caches, huge, &[run], &mut Cursor::default(), &mut pace)
-                }
-            };
+            let mut caches = self.0.caches.first_mut();
+            if let Some(caches) = &mut caches {
+                caches.switch_to(space);
+            }
+            let stop = table.play_through(caches, huge, &[run], &mut Cursor::default(), &mut pace);
             let Stop::Fault { page, need } = stop else { return };
             assert!(self.fault(space, page, need, &mut Trouble::default()), "out of memory");
         }
@@ -256,7 +253,7 @@ fn a_page_that_is_being_read_is_locked() {
     let mut state = FaultState::default();
     fault(&mut rig.0.bed.memory, rig.0.bed.policy.as_mut(), space, 9000, Need::Read, &mut state);
     let cached = rig.memory.files.get(file).known_pages().next().unwrap().1;
-    let crate::memory::CachePage::Frame(frame) = cached else { panic!("{cached:?}") };
+    let isotherm_kernel::memory::CachePage::Frame(frame) = cached else { panic!("{cached:?}") };
     assert!(rig.memory.frames.has(frame, Flag::Reading));
     let number = u64::from(frame.index_u32());
     assert_eq!((rig.physical(number, Wish::Clear), rig.physical(number, Wish::Test)), (Seen::Unknown, Seen::Idle));

@@ -2,15 +2,15 @@
 
 use super::folios::{Folio, YoungBlocks};
 use super::{HostTarget, MemoryHost};
-use crate::memory::{Flag, FrameId, Memory, NodeId};
-use crate::migrate::NodeMove;
-use crate::mmu::{DensePage, Entry, Level, SpaceId, Vma};
 use isotherm_core::host::{
     AddressRange, Area, AreaKind, Flow, HostError, MoveOrder, NodeId as HostNode, NodeMemory, Order, PageMarks,
     PageMove, ScanFilter, Scanned, ScannedPage, TargetId, TierNode, TieringCapabilities,
 };
 use isotherm_core::promotion::Bit;
 use isotherm_core::schemes::{choose, interleave_index};
+use isotherm_kernel::memory::{Flag, FrameId, Memory, NodeId};
+use isotherm_kernel::migrate::NodeMove;
+use isotherm_kernel::mmu::{DensePage, Entry, Level, SpaceId, Vma};
 use isotherm_units::access::Backing;
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ impl MemoryHost<'_> {
         };
         out.extend(owner.vmas.iter().map(area));
         let nr_read = (out.len() - before) as u64;
-        self.memory.ledger.spend(nr_read * self.memory.costs.read_mapping_ns);
+        self.memory.ledger.spend(nr_read * self.memory.costs.read_mapping_ns());
     }
 
     /// Shows the pages of a range to the filter, table by table.
@@ -88,7 +88,7 @@ impl MemoryHost<'_> {
             let shown = PageRange::new(within.start, stop.unwrap_or(within.end));
             present.clear();
             present.extend(self.memory.space(space).table.present_in(shown));
-            self.memory.ledger.spend(shown.len() * self.memory.costs.pte_scan_ns);
+            self.memory.ledger.spend(shown.len() * self.memory.costs.pte_scan_ns());
             present.iter().for_each(|&dense| self.show(space, dense, filter));
             if let Some(stop) = stop {
                 next = stop << PAGE_SHIFT;
@@ -125,7 +125,7 @@ impl MemoryHost<'_> {
     /// A block of 2 MiB under one entry: its first frame represents the folio.
     fn show_huge(&mut self, space: SpaceId, block: u64, filter: &mut ScanFilter) {
         let first = block << Level::PMD.span_shift();
-        self.memory.ledger.spend(self.memory.costs.probe_huge_ns);
+        self.memory.ledger.spend(self.memory.costs.probe_huge_ns());
         let owner = self.memory.space(space);
         let Some(frame) = owner.table.frame_at(first) else { return };
         let page = ScannedPage {
@@ -147,7 +147,7 @@ impl MemoryHost<'_> {
         for (&address, node) in addresses.iter().zip(out) {
             *node = table.frame_at(address >> PAGE_SHIFT).map(|frame| host_node(self.memory.nodes.of(frame)));
         }
-        self.memory.ledger.spend(addresses.len() as u64 * self.memory.costs.probe_ns);
+        self.memory.ledger.spend(addresses.len() as u64 * self.memory.costs.probe_ns());
     }
 
     pub(super) fn migrate_pages(
@@ -219,14 +219,14 @@ impl MemoryHost<'_> {
         let mut by_node: BTreeMap<HostNode, Vec<Option<FrameId>>> = BTreeMap::new();
         let mut last = None;
         for dense in mapped {
-            self.memory.ledger.spend(self.memory.costs.pte_scan_ns);
+            self.memory.ledger.spend(self.memory.costs.pte_scan_ns());
             let Some(frame) = self.memory.space(space).table.frame_of(dense) else { continue };
             let first = self.memory.huge_page_of(frame).unwrap_or(frame);
             if !self.is_listed(frame) || last == Some(first) {
                 continue;
             }
             last = Some(first);
-            self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
+            self.memory.ledger.spend(self.memory.costs.scheme_folio_ns());
             let folio = Folio::of(self.memory, frame);
             if self.admit(order.filter, folio.bytes(), frame, &mut young)
                 && let Some(to) = self.destination(space, dense, folio.block.is_some(), order)

@@ -1,16 +1,16 @@
 //! The simulated machine as a host of promotion: facts of nodes and areas, scans, moves, and the daemon itself over it.
 
 use super::stage::{PHYSICAL, Stage};
-use crate::counters::Counter;
-use crate::memory::{Flag, Mark, NodeId};
-use crate::mmu::SpaceId;
-use crate::reclaim::driver::{Attempt, ReclaimStep};
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
     Action, AddressRange, Area, AreaKind, Destination, HostError, MoveOrder, NodeId as HostNode, NodeMemory, PageMove,
     TargetId, Tiering,
 };
 use isotherm_core::promotion::{Mode, Promotion, PromotionConfig};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::{Flag, Mark, NodeId};
+use isotherm_kernel::mmu::SpaceId;
+use isotherm_kernel::reclaim::driver::{Attempt, ReclaimStep};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{FileKind, Mapping, Sharing};
 use isotherm_units::{Duration, Instant, PageRange};
 
@@ -181,7 +181,7 @@ fn v0_takes_every_page_at_first_sight_up_to_the_first_hole() {
     stage.memory.frames.clear(frame, Flag::Referenced);
     let mut order = PageRange::new(512, 513);
     // MADV_DONTNEED leaves an empty entry inside the mapping.
-    crate::fault::advise(
+    isotherm_kernel::fault::advise(
         &mut stage.bed.memory,
         stage.bed.policy.as_mut(),
         sparse,
@@ -273,7 +273,7 @@ fn count(stage: &Stage, counter: Counter) -> u64 {
 fn reclaim_of_the_fast_node_demotes() {
     for policy in ["classic", "mglru"] {
         let (mut stage, space, target) = demoting(policy, DeviceKind::None, 8192, 3000);
-        let fast = NodeId(0);
+        let fast = NodeId::new(0);
         let free = stage.memory.nodes.get(fast).free();
         assert!(matches!(stage.run(Attempt::direct(fast)), ReclaimStep::Done { reclaimed: 32.. }), "{policy}");
         let demoted = count(&stage, Counter::PgDemoteDirect);
@@ -302,7 +302,7 @@ fn reclaim_of_the_fast_node_demotes() {
 fn kswapd_stops_at_the_high_or_at_the_promo_watermark() {
     for promo_watermark in [false, true] {
         let (mut stage, space, _) = demoting("classic", DeviceKind::None, 8192, 4000);
-        let fast = NodeId(0);
+        let fast = NodeId::new(0);
         stage.memory.nodes.set_promo_watermark(promo_watermark);
         let marks = stage.memory.nodes.get(fast).zones[0].marks;
         let step = marks.promo - marks.high;
@@ -326,7 +326,7 @@ fn kswapd_stops_at_the_high_or_at_the_promo_watermark() {
 #[test]
 fn with_no_room_below_pages_are_swapped_unless_reclaim_was_asked_for() {
     let (mut stage, space, target) = demoting("classic", DeviceKind::Zram, 1024, 3000);
-    let (slow, min) = (NodeId(1), stage.memory.nodes.get(NodeId(1)).min_marks());
+    let (slow, min) = (NodeId::new(1), stage.memory.nodes.get(NodeId::new(1)).min_marks());
     while stage.memory.nodes.get(slow).free() > min {
         stage.memory.take_target(slow, Mark::Min).expect("above the min watermark");
     }
@@ -334,7 +334,7 @@ fn with_no_room_below_pages_are_swapped_unless_reclaim_was_asked_for() {
     let mut attempt = Attempt::proactive(stage.cgroup, 32, 60);
     while attempt.step(&mut stage.bed.memory, stage.bed.policy.as_mut()) == ReclaimStep::Again {}
     assert_eq!((count(&stage, Counter::PgDemoteProactive), count(&stage, Counter::PswpOut)), (0, 0));
-    let mut attempt = Attempt::direct(NodeId(0));
+    let mut attempt = Attempt::direct(NodeId::new(0));
     while attempt.step(&mut stage.bed.memory, stage.bed.policy.as_mut()) == ReclaimStep::Again {}
     assert_eq!(count(&stage, Counter::PgDemoteDirect), 0);
     assert!(count(&stage, Counter::PgStealDirect) >= 32 && count(&stage, Counter::PgMigrateFail) == 0);

@@ -1,12 +1,12 @@
 //! Samples that need no test of every probe: the pages used since accessed bits were cleared are known, mostly none.
 //!
 //! A monitor clears bits at the end of a tick and tests them at the beginning of the next. If nothing
-//! [stirred](crate::memory::Memory::stir) memory in between, a test takes the same walks and pays for them as the clear did. It finds the
-//! cleared entries idle, except for the pages that programs [touched](crate::memory::Memory::note_touches).
+//! [stirred](isotherm_kernel::memory::Memory::stir) memory in between, a test takes the same walks and pays for them as the clear did. It finds the
+//! cleared entries idle, except for the pages that programs [touched](isotherm_kernel::memory::Memory::note_touches).
 
 use super::{HostTarget, MemoryHost, Wish};
-use crate::mmu::SpaceId;
 use isotherm_core::host::{HostError, Level, Probe, Seen, TargetId};
+use isotherm_kernel::mmu::SpaceId;
 use isotherm_units::{PAGE_SHIFT, PageRange};
 
 /// The samples of one monitor that are under way, one a target at most.
@@ -57,14 +57,14 @@ impl MemoryHost<'_> {
         let has_arithmetic_frames = is_physical && !self.memory.premapped.is_empty();
         samples.push(Sample {
             target,
-            nr_stirs: self.memory.nr_stirs,
-            nr_touches: self.memory.touches.len(),
+            nr_stirs: self.memory.nr_stirs(),
+            nr_touches: self.memory.touches().len(),
             nr_probes: probes.len(),
             is_by_page: ascends && !looks.is_upper && highest == Level::LEAF && !has_arithmetic_frames,
             ns: self.memory.ledger.peek() - ns,
             tests,
         });
-        self.memory.notes_touches = true;
+        self.memory.want_touches();
     }
 
     /// Books the test of a remembered sample, if all later touches are known: adds the places of the probes that were accessed.
@@ -75,10 +75,10 @@ impl MemoryHost<'_> {
         accessed: &mut Vec<usize>,
     ) -> Result<bool, HostError> {
         let Some(Samples(samples)) = &self.samples else { return Ok(false) };
-        let is_it = |sample: &&Sample| sample.target == target && sample.nr_stirs == self.memory.nr_stirs;
+        let is_it = |sample: &&Sample| sample.target == target && sample.nr_stirs == self.memory.nr_stirs();
         let Some(&sample) = samples.iter().find(is_it) else { return Ok(false) };
         debug_assert_eq!(sample.nr_probes, probes.len(), "what was cleared is tested");
-        if self.memory.touches.len() > sample.nr_touches {
+        if self.memory.touches().len() > sample.nr_touches {
             let before = accessed.len();
             if !sample.is_by_page || !self.find_touched(target, probes, sample.nr_touches, accessed)? {
                 accessed.truncate(before);
@@ -101,8 +101,8 @@ impl MemoryHost<'_> {
         let target = self.target(id)?;
         let spent = self.memory.ledger;
         let mut is_known = true;
-        for index in nr_touches..self.memory.touches.len() {
-            let (space, pages): (SpaceId, PageRange) = self.memory.touches[index];
+        for index in nr_touches..self.memory.touches().len() {
+            let (space, pages): (SpaceId, PageRange) = self.memory.touches()[index];
             if matches!(target, HostTarget::Space(own) if own != space) {
                 continue;
             }

@@ -1,14 +1,14 @@
 //! Probes of a process's page table (docs/spec/monitoring.md#s4; docs/spec/page-table-profiling.md#s4-4).
 
 use super::{MemoryHost, Wish, seen};
-use crate::mmu::{DensePage, Entry, Found, Level, SpaceId};
 use isotherm_core::host::{Level as HostLevel, Seen};
+use isotherm_kernel::mmu::{DensePage, Entry, Found, Level, SpaceId};
 
 impl MemoryHost<'_> {
     /// Whether base pages with frames are all that the space has.
     pub(super) fn is_plain(&self, space: SpaceId) -> bool {
         let owner = self.memory.space(space);
-        owner.huge_blocks.is_empty() && owner.table.premapped().is_none()
+        owner.huge_blocks.is_empty() && !owner.table.has_premapped()
     }
 
     /// Probes the leaf at `page` of a [plain](Self::is_plain) space. The result, and the level where the walk ended, are those of

@@ -1,8 +1,8 @@
 //! The cost of accesses in each class of memory, with and without load.
 
 use super::{MachineConfig, NodeOutcome};
-use crate::memory::{CLASSES_MAX, Node, NodeId, Nodes};
-use crate::mmu::{Hits, Pace};
+use isotherm_kernel::memory::{CLASSES_MAX, Node, NodeId, Nodes};
+use isotherm_kernel::mmu::{Hits, Pace};
 use isotherm_units::access::Timing;
 use isotherm_units::{Instant, PAGE_BYTES};
 
@@ -44,7 +44,7 @@ struct Load {
 impl AccessCosts {
     pub(super) fn new(config: &MachineConfig, nodes: &Nodes) -> Self {
         let mut idle_ns = [config.nodes[0].latency.ns(); CLASSES_MAX];
-        let held_ns = crate::costs::Costs::default().dram_latency_ns;
+        let held_ns = isotherm_kernel::costs::Costs::default().dram_latency_ns();
         let Some(classes) = nodes.classes() else {
             return Self {
                 nr_classes: 1,
@@ -192,7 +192,7 @@ mod tests {
             [MemoryKind::Dram, MemoryKind::Cxl].map(|kind| NodeConfig::of_kind(kind, Bytes::from_mib(16))).to_vec();
         let tiering = TieringConfig { loaded_latency, ..TieringConfig::default() };
         let config = MachineConfig { nodes, tiering, ..MachineConfig::default() };
-        let memory = crate::memory::Memory::assemble(&config.memory_setup()).unwrap();
+        let memory = isotherm_kernel::memory::Memory::assemble(&config.memory_setup()).unwrap();
         AccessCosts::new(&config, &memory.nodes)
     }
 

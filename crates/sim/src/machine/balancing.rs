@@ -3,10 +3,10 @@
 use super::Machine;
 use super::task::{TaskId, UserTask};
 use crate::host::{HostTarget, MemoryHost, ProbeCounts};
-use crate::memory::NodeId;
-use crate::mmu::SpaceId;
 use crate::tiering::Where;
 use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tiering};
+use isotherm_kernel::memory::NodeId;
+use isotherm_kernel::mmu::SpaceId;
 use isotherm_units::{Duration, Instant, PAGE_SHIFT};
 
 impl Machine {
@@ -18,7 +18,7 @@ impl Machine {
         if asked == 0 {
             return;
         }
-        let ns = asked * self.memory.costs.tlb_answer_ns;
+        let ns = asked * self.memory.costs.tlb_answer_ns();
         user.time.interrupted_ns += ns;
         *now += Duration::from_ns(ns);
         let [in_faults, all] = user.last_stretch_ns.map(u128::from);
@@ -72,7 +72,7 @@ impl Machine {
     }
 
     /// Moves the folio at `page` in the running thread's time. Returns its new frame.
-    fn move_one(&mut self, space: SpaceId, page: u64, to: NodeId) -> Option<crate::memory::FrameId> {
+    fn move_one(&mut self, space: SpaceId, page: u64, to: NodeId) -> Option<isotherm_kernel::memory::FrameId> {
         let order = MoveOrder {
             pages: &[page << PAGE_SHIFT],
             to: HostNode(u32::try_from(to.index()).expect("a few nodes")),

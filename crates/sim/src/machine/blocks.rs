@@ -3,9 +3,9 @@
 use super::schedule::Verdict;
 use super::task::{KernelTask, TaskId, UserTask, Work};
 use super::{Machine, SimError};
-use crate::compaction::{AllocateStep, HugeAllocation, HugeEffort, HugePath, Kcompactd, Persistence};
-use crate::memory::buddy::{BLOCK_ORDER, MAX_ORDER, MigrateType};
-use crate::memory::{Memory, NodeId};
+use isotherm_kernel::compaction::{AllocateStep, HugeAllocation, HugeEffort, HugePath, Kcompactd, Persistence};
+use isotherm_kernel::memory::buddy::{BLOCK_ORDER, MAX_ORDER, MigrateType};
+use isotherm_kernel::memory::{Memory, NodeId};
 use isotherm_units::access::{BlockEffort, BlockKind, BlockRequest, KernelCall};
 use isotherm_units::{Duration, Instant};
 

@@ -2,10 +2,10 @@
 
 use super::tests::{config, program, script};
 use super::*;
-use crate::compaction::{CompactionConfig, Defrag, HugePath};
-use crate::counters::Counter;
-use crate::reclaim::policy_by_name;
-use crate::swap::device::DeviceKind;
+use isotherm_kernel::compaction::{CompactionConfig, Defrag, HugePath};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{
     Advice, After, BlockEffort, BlockKind, BlockRequest, KernelCall, LayoutChange, Mapping, Run,
 };

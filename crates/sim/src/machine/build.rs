@@ -7,15 +7,15 @@ use super::{
     Action, ConfigError, Cpu, CpuId, Ending, KernelTime, Machine, MachineConfig, Plan, ProcessTime, ProgramState,
     ThreadTime, TieringOutcome,
 };
-use crate::cgroup::{CgroupId, Knob, Limit};
-use crate::compaction::Kcompactd;
-use crate::fault::{self, FaultState};
-use crate::memory::Memory;
-use crate::mmu::Cursor;
-use crate::pressure::{Pressure, Resource, Severity, TaskState};
-use crate::reclaim::mglru::Refusal;
-use crate::reclaim::{ListSizes, PolicyError, ReclaimPolicy};
 use isotherm_core::daemon::Kind;
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::compaction::Kcompactd;
+use isotherm_kernel::fault::{self, FaultState};
+use isotherm_kernel::memory::Memory;
+use isotherm_kernel::mmu::Cursor;
+use isotherm_kernel::pressure::{Pressure, Resource, Severity, TaskState};
+use isotherm_kernel::reclaim::mglru::Refusal;
+use isotherm_kernel::reclaim::{ListSizes, PolicyError, ReclaimPolicy};
 use isotherm_units::access::{After, Batch, Forks, Program, Stream, StreamError, ThreadStart};
 use isotherm_units::{Duration, Instant};
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ pub enum SimError {
     Config(#[from] ConfigError),
     /// A device of the machine.
     #[error("the machine cannot be built: {0}")]
-    Device(#[from] crate::swap::device::DeviceError),
+    Device(#[from] isotherm_kernel::swap::device::DeviceError),
     /// The policy refuses the workload.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -342,7 +342,7 @@ impl Machine {
                 program,
                 process,
                 thread: index,
-                space: crate::mmu::SpaceId(0), // known when it starts
+                space: isotherm_kernel::mmu::SpaceId::from_index(0), // known when it starts
                 stream,
                 batch: Batch::default(),
                 cursor: Cursor::default(),
@@ -407,7 +407,12 @@ impl Machine {
         Ok(())
     }
 
-    fn start_process(&mut self, program: usize, process: usize, now: Instant) -> Result<crate::mmu::SpaceId, SimError> {
+    fn start_process(
+        &mut self,
+        program: usize,
+        process: usize,
+        now: Instant,
+    ) -> Result<isotherm_kernel::mmu::SpaceId, SimError> {
         self.memory.now = now;
         let spec = self.programs[program].program.processes[process].clone();
         let cgroup = self.programs[program].cgroup;

@@ -3,11 +3,11 @@
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{MachineBuilder, MachineConfig, Outcome, SimError};
-use crate::memory::buddy::{BLOCK_ORDER, MAX_ORDER};
-use crate::memory::{Memory, Zone};
 use isotherm_core::compaction::{CompactionDaemon, CompactionError, Design, Why, ZoneReport};
 use isotherm_core::daemon::{Account, Kind, Report};
 use isotherm_core::host::NodeId;
+use isotherm_kernel::memory::buddy::{BLOCK_ORDER, MAX_ORDER};
+use isotherm_kernel::memory::{Memory, Zone};
 use isotherm_units::Instant;
 use serde::Serialize;
 

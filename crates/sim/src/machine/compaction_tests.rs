@@ -1,8 +1,8 @@
 //! Daemons that compact, in machines.
 
 use crate::machine::{MachineBuilder, MachineConfig, NodeConfig};
-use crate::reclaim::policy_by_name;
 use isotherm_core::compaction::{ControllerConfig, DESIGNS, Design, ExplicitConfig, OrderMarks, RfcConfig};
+use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_units::Bytes;
 
 fn config(nodes: usize) -> MachineConfig {

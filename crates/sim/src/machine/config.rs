@@ -1,13 +1,13 @@
 //! Configuration of the simulated machine: hardware and tunables, as written in a scenario's `[machine]` table.
 
 use super::nodes::{self, NodeConfig, TieringConfig};
-use crate::compaction::CompactionConfig;
-use crate::memory::KernelRelease;
-use crate::mmu::MmuConfig;
-use crate::reclaim::{MglruConfig, PolicySettings};
-use crate::swap::DeviceConfig;
-use crate::swap::device::{Compressor, DeviceKind};
-use crate::tick::TickRate;
+use isotherm_kernel::compaction::CompactionConfig;
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::mmu::MmuConfig;
+use isotherm_kernel::reclaim::{MglruConfig, PolicySettings};
+use isotherm_kernel::swap::DeviceConfig;
+use isotherm_kernel::swap::device::{Compressor, DeviceKind};
+use isotherm_kernel::tick::TickRate;
 use isotherm_units::{Bytes, Duration, Ratio};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

@@ -9,16 +9,16 @@
 use super::schedule::Verdict;
 use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
 use super::{DriverError, Machine, MonitorTarget, Outcome, SimError};
-use crate::cgroup::CgroupId;
-use crate::counters::Counter;
 use crate::host::{HostTarget, MemoryHost, ProbeCounts, Samples};
-use crate::memory::Memory;
-use crate::migrate::Mover;
-use crate::mmu::SpaceId;
-use crate::mmu::translation::Caches;
-use crate::pressure::{Resource, Severity};
 use isotherm_core::daemon::{Control, Daemon, DaemonError, Kind, Report};
 use isotherm_core::host::TargetId;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::Memory;
+use isotherm_kernel::migrate::Mover;
+use isotherm_kernel::mmu::SpaceId;
+use isotherm_kernel::mmu::translation::{Caches, drop_stale};
+use isotherm_kernel::pressure::{Resource, Severity};
 use isotherm_units::{Duration, Instant};
 
 /// A daemon that this machine can run.
@@ -239,8 +239,8 @@ impl Machine {
                 targets.len() == watched.len()
             }
             Watches::Spaces => {
-                let spaces = u16::try_from(self.memory.spaces.len()).expect("at most 65535 spaces");
-                targets.extend((0..spaces).map(|space| HostTarget::Space(SpaceId(space))));
+                let spaces = (0..self.memory.spaces.len()).map(SpaceId::from_index);
+                targets.extend(spaces.map(HostTarget::Space));
                 true
             }
         }
@@ -271,14 +271,15 @@ impl Machine {
         if has_slept || !new.habits.goes_by_steps {
             let costs = &self.memory.costs;
             self.memory.ledger.spend(match new.habits.wakeup {
-                Wakeup::Thread => costs.monitor_wakeup_ns,
-                Wakeup::Program => costs.context_switch_ns,
+                Wakeup::Thread => costs.monitor_wakeup_ns(),
+                Wakeup::Program => costs.context_switch_ns(),
             });
             ledger.wakeups += 1;
             ledger.late_ns += now.since(due).ns();
         }
         if new.habits.asks_for_stalls {
-            self.memory.migration.mover = Mover::Daemon(u32::try_from(index).expect("a few daemons"));
+            let mover = Mover::Daemon(u32::try_from(index).expect("a few daemons"));
+            self.memory.migration.set_mover(mover);
         }
         let caches: &mut [Caches] = match new.watches {
             Watches::Machine | Watches::Group(_) => &mut [],
@@ -295,7 +296,7 @@ impl Machine {
         }
         let ran = new.daemon.handle_timeout(worker, *now, &mut host);
         *targets = listed;
-        self.memory.migration.mover = Mover::Anybody;
+        self.memory.migration.set_mover(Mover::Anybody);
         let has_written = self.memory.counters.get(Counter::PswpOut) > nr_written;
         let ns = self.memory.ledger.take();
         ledger.cpu_ns += ns;
@@ -332,8 +333,7 @@ impl Machine {
             if let HostTarget::Space(space) = target
                 && (self.memory.space(space).alive || !passes_over_ended)
             {
-                let stale = self.memory.space_mut(space).table.take_stale();
-                super::mmu::drop_stale(&mut self.caches, space, stale);
+                drop_stale(&mut self.caches, space, &mut self.memory.space_mut(space).table);
             }
         }
     }
@@ -347,5 +347,5 @@ impl SimError {
 }
 
 pub(super) fn target_of(space: SpaceId) -> TargetId {
-    TargetId(u32::from(space.0))
+    TargetId(u32::try_from(space.index()).expect("at most 65535 spaces"))
 }

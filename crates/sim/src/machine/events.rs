@@ -1,8 +1,8 @@
 //! Future events, in order of time.
 
 use super::task::TaskId;
-use crate::cgroup::{CgroupId, Knob, Limit};
-use crate::reclaim::mglru::ControlFile;
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::reclaim::mglru::ControlFile;
 use isotherm_units::{Duration, Instant, Pages};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

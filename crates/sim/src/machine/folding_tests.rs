@@ -3,15 +3,15 @@
 
 use super::tests::config;
 use super::*;
-use crate::cgroup::Limit;
-use crate::mmu::{MmuConfig, TranslationConfig};
-use crate::reclaim::policy_by_name;
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::Action as Act;
 use isotherm_core::monitor::{
     Activity, Attributes, FlushPolicy, MonitorConfig, Operations, Region, STRATEGIES, Sampling, Snapshot, Tick,
 };
 use isotherm_core::schemes::{Quotas, Scheme, SchemeReport, Watermarks};
+use isotherm_kernel::cgroup::Limit;
+use isotherm_kernel::mmu::{MmuConfig, TranslationConfig};
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{After, Backing, Mapping, Run, Sharing};
 use isotherm_units::{Bytes, PageRange, Pages};
 use proptest::prelude::*;

@@ -3,12 +3,12 @@
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{MachineBuilder, Outcome, SimError};
-use crate::cgroup::CgroupId;
-use crate::memory::{GroundTruth, Memory, Used};
 use isotherm_core::daemon::{Account, Kind, Report};
 use isotherm_core::generations::{
     Estimate, GenerationReason, GenerationWhy, Pass, Reading, Sample, Tool, ToolAccount, ToolConfig,
 };
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::memory::{GroundTruth, Memory, Used};
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
 

@@ -3,8 +3,8 @@
 use super::kdamond_tests::hot_set;
 use super::tests::config;
 use super::*;
-use crate::swap::device::DeviceKind;
 use isotherm_core::generations::{EstimatorConfig, GenerationReason, ReclaimerConfig, Swappiness, ToolConfig};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
 
 const ALL: PageRange = PageRange { start: 70_001, end: 73_001 };
@@ -20,7 +20,7 @@ fn play(policy: &str, tools: &[(&str, ToolConfig)], run: Duration) -> Outcome {
 fn play_on(cpus: u32, policy: &str, tools: &[(&str, ToolConfig)], run: Duration) -> Outcome {
     let nodes = vec![NodeConfig { memory: Bytes::from_mib(64), ..NodeConfig::default() }];
     let config = MachineConfig { cpus, nodes, ..config(Bytes::from_mib(64), DeviceKind::Zram) };
-    let policy = crate::reclaim::policy_by_name(policy).unwrap().build();
+    let policy = isotherm_kernel::reclaim::policy_by_name(policy).unwrap().build();
     let mut builder = MachineBuilder::new(&config, policy).unwrap();
     builder.ground_truth();
     let group = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
@@ -132,7 +132,7 @@ fn without_generations_it_says_so_and_changes_nothing() {
 
 #[test]
 fn a_set_up_that_makes_no_sense_is_refused() {
-    let policy = crate::reclaim::policy_by_name("mglru").unwrap().build();
+    let policy = isotherm_kernel::reclaim::policy_by_name("mglru").unwrap().build();
     let mut builder = MachineBuilder::new(&MachineConfig::default(), policy).unwrap();
     let error = builder.generations("g", reclaimer(|config| config.budget = Bytes::ZERO)).unwrap_err().to_string();
     assert_eq!(error, "generations `g`: `budget` is 0B; allowed: a page (4KiB) and more");

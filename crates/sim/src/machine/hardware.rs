@@ -1,11 +1,11 @@
 //! Builds the memory from the description of a machine.
 
 use super::MachineConfig;
-use crate::costs::Costs;
-use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{MemoryConfig, MemorySetup};
-use crate::swap::DeviceConfig;
-use crate::swap::device::{DeviceKind, DeviceModel, ZramModel};
+use isotherm_kernel::costs::Costs;
+use isotherm_kernel::memory::watermarks::WatermarkConfig;
+use isotherm_kernel::memory::{MemoryConfig, MemorySetup};
+use isotherm_kernel::swap::DeviceConfig;
+use isotherm_kernel::swap::device::{DeviceKind, DeviceModel, ZramModel};
 
 impl MachineConfig {
     /// The description of this machine's memory. One zone per node.

@@ -2,10 +2,10 @@
 
 use super::tests::config;
 use super::*;
-use crate::mmu::{MmuConfig, TranslationConfig};
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::{Event, FlushPolicy, MonitorConfig, Operations, Snapshot};
+use isotherm_kernel::mmu::{MmuConfig, TranslationConfig};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{After, Batch, Mapping, Process, Run, Stream, StreamError, Thread, ThreadStart, Timing};
 use isotherm_units::{Bytes, Duration, PageRange};
 use rand_core::{Rng, SeedableRng};
@@ -92,7 +92,8 @@ fn precision_and_recall(seen: &Seen, hot: PageRange) -> (u64, u64) {
 fn watch(case: Case) -> Result<Seen, SimError> {
     let nodes = vec![NodeConfig { memory: Bytes::from_mib(64), ..NodeConfig::default() }];
     let config = MachineConfig { nodes, mmu: case.mmu, ..config(Bytes::from_mib(64), DeviceKind::None) };
-    let mut builder = MachineBuilder::new(&config, crate::reclaim::policy_by_name("classic").unwrap().build()).unwrap();
+    let mut builder =
+        MachineBuilder::new(&config, isotherm_kernel::reclaim::policy_by_name("classic").unwrap().build()).unwrap();
     let stream = HotSet {
         all: case.all,
         hot: case.hot,
@@ -247,7 +248,8 @@ fn what_a_machine_cannot_do_ends_the_run_with_a_reason() {
     let error = watch(small(MonitorConfig { flush: FlushPolicy::Batched, ..strategy("leaf") })).err().unwrap();
     assert!(error.to_string().contains("drop cached translations"), "{error}");
 
-    let mut builder = MachineBuilder::new(&MachineConfig::default(), crate::reclaim::POLICIES[0].build()).unwrap();
+    let mut builder =
+        MachineBuilder::new(&MachineConfig::default(), isotherm_kernel::reclaim::POLICIES[0].build()).unwrap();
     let mut add = |config, target| {
         let watched = vec![Watched { target, ranges: Vec::new() }];
         builder.kdamond("k", config, 1, watched, Box::new(|_, _| {})).unwrap_err().to_string()

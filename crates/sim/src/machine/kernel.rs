@@ -4,11 +4,11 @@ use super::oom::VICTIM_WAIT;
 use super::schedule::Verdict;
 use super::task::{Blocked, KernelTask, TaskId, Work, WriterJob};
 use super::{Action, Machine, SimError};
-use crate::cgroup::proactive::ProactiveStep;
-use crate::cgroup::{CgroupId, Limit};
-use crate::memory::NodeId;
-use crate::reclaim::driver::{Attempt, ReclaimStep};
-use crate::reclaim::mglru::Refusal;
+use isotherm_kernel::cgroup::proactive::ProactiveStep;
+use isotherm_kernel::cgroup::{CgroupId, Limit};
+use isotherm_kernel::memory::NodeId;
+use isotherm_kernel::reclaim::driver::{Attempt, ReclaimStep};
+use isotherm_kernel::reclaim::mglru::Refusal;
 use isotherm_units::{Duration, Instant};
 
 impl Machine {
@@ -63,7 +63,7 @@ impl Machine {
         let ns = self.memory.ledger.take();
         self.kernel.kswapd_ns += ns;
         *now += Duration::from_ns(ns);
-        if std::mem::take(&mut self.memory.reclaim.kill_wanted) && !self.has_dying(CgroupId::ROOT) {
+        if self.memory.reclaim.take_kill_wanted() && !self.has_dying(CgroupId::ROOT) {
             self.kill_for_memory(CgroupId::ROOT, None, *now);
         }
         match step {

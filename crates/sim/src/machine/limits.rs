@@ -4,10 +4,10 @@
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::task::WriterJob;
 use super::{Machine, MachineBuilder, Outcome, SimError};
-use crate::memory::Memory;
-use crate::reclaim::driver::MAX_RECLAIM_RETRIES;
 use isotherm_core::daemon::{Account, Kind, Report};
 use isotherm_core::limits::{LimitsConfig, LimitsDaemon, LimitsStep, LimitsWhy};
+use isotherm_kernel::memory::Memory;
+use isotherm_kernel::reclaim::driver::MAX_RECLAIM_RETRIES;
 use isotherm_units::Instant;
 use serde::Serialize;
 

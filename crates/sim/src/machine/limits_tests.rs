@@ -3,8 +3,8 @@
 use super::kdamond_tests::hot_set;
 use super::tests::config;
 use super::*;
-use crate::swap::device::DeviceKind;
 use isotherm_core::limits::{LimitAction, LimitsConfig};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange, Ratio};
 
 const ALL: PageRange = PageRange { start: 70_001, end: 73_001 };
@@ -25,7 +25,7 @@ fn limits(target: &str) -> LimitsConfig {
 /// 12 MiB in the group `/app`, for four seconds.
 fn play(policy: &str, limits: Option<LimitsConfig>) -> Outcome {
     let config = MachineConfig { cpus: 2, ..config(Bytes::from_mib(64), DeviceKind::Zram) };
-    let policy = crate::reclaim::policy_by_name(policy).unwrap().build();
+    let policy = isotherm_kernel::reclaim::policy_by_name(policy).unwrap().build();
     let mut builder = MachineBuilder::new(&config, policy).unwrap();
     let group = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
     let id = builder.add_program(hot_set(ALL, HOT, 10_000), group).unwrap();

@@ -2,9 +2,9 @@
 
 use super::Machine;
 use super::task::{Cause, HighDebt, OwnReclaim, TaskId, UserTask};
-use crate::cgroup::CgroupId;
-use crate::cgroup::high::{self, HighStep, HighThrottle};
-use crate::reclaim::driver::Attempt;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::cgroup::high::{self, HighStep, HighThrottle};
+use isotherm_kernel::reclaim::driver::Attempt;
 use isotherm_units::{Duration, Instant};
 
 impl Machine {
@@ -36,7 +36,7 @@ impl Machine {
         now: Instant,
     ) -> Option<Duration> {
         let own = self.memory.space(user.space).cgroup;
-        let worst = |of: fn(&crate::cgroup::Cgroup) -> u64| {
+        let worst = |of: fn(&isotherm_kernel::cgroup::Cgroup) -> u64| {
             self.memory.cgroups.lineage(own).map(|id| of(self.memory.cgroups.get(id))).max().unwrap_or(0)
         };
         let memory = worst(|group| high::overage(group.usage, group.high));

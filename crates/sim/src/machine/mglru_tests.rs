@@ -2,12 +2,12 @@
 
 use super::tests::{config, program, script, sweeps};
 use super::*;
-use crate::cgroup::CgroupId;
-use crate::counters::Counter;
-use crate::memory::KernelRelease;
-use crate::reclaim::mglru::Baseline;
-use crate::reclaim::{Mglru, MglruConfig};
-use crate::swap::device::DeviceKind;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::reclaim::mglru::Baseline;
+use isotherm_kernel::reclaim::{Mglru, MglruConfig};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::Bytes;
 use isotherm_units::access::{After, Run};
 
@@ -89,10 +89,10 @@ fn without_accessed_bits_faults_are_few_and_spread() {
 fn switched_off_it_is_the_two_lists() {
     let machine = config(Bytes::from_mib(12), DeviceKind::Nvme);
     let outcome = |policy: &str, text: &str| {
-        let policy = crate::reclaim::policy_by_name(policy).unwrap().build();
+        let policy = isotherm_kernel::reclaim::policy_by_name(policy).unwrap().build();
         let mut builder = MachineBuilder::new(&machine, policy).unwrap();
         if !text.is_empty() {
-            let action = Action::WriteMglru(crate::reclaim::mglru::ControlFile::Enabled, text.to_owned());
+            let action = Action::WriteMglru(isotherm_kernel::reclaim::mglru::ControlFile::Enabled, text.to_owned());
             builder.plan(Plan { at: Instant::START, every: None, action });
         }
         let programs: Vec<_> =

@@ -2,10 +2,9 @@
 
 use super::task::{TaskId, UserTask};
 use super::{Machine, MachineBuilder, MachineConfig, ProgramId};
-use crate::memory::Memory;
-use crate::mmu::translation::{Caches, Off};
-use crate::mmu::{MmuConfig, Pace, PremappedFrames, SpaceId, Stale, Stop};
-use crate::reclaim::ReclaimPolicy;
+use isotherm_kernel::mmu::translation::{Caches, drop_stale};
+use isotherm_kernel::mmu::{MmuConfig, Pace, PremappedFrames, SpaceId, Stop};
+use isotherm_kernel::reclaim::ReclaimPolicy;
 use isotherm_units::Instant;
 use isotherm_units::access::{Backing, Mapping};
 
@@ -62,12 +61,12 @@ impl Machine {
         let (table, huge) = (&mut space.table, &space.huge_blocks);
         let (runs, cursor) = (&user.batch.runs[..end], &mut user.cursor);
         if self.caches.is_empty() {
-            return table.play_in(&mut Off, huge, runs, cursor, pace);
+            return table.play_through(None, huge, runs, cursor, pace);
         }
-        drop_stale(&mut self.caches, user.space, table.take_stale());
+        drop_stale(&mut self.caches, user.space, table);
         let caches = &mut self.caches[self.tasks[id.0].last_cpu.0];
         caches.switch_to(user.space);
-        table.play_in(caches, huge, runs, cursor, pace)
+        table.play_through(Some(caches), huge, runs, cursor, pace)
     }
 
     /// Makes the [premapped](MachineBuilder::premap) mappings of a program at its start.
@@ -86,25 +85,5 @@ impl Machine {
         self.memory.premapped.push(PremappedFrames { space, pages, first_frame });
         self.memory.space_mut(space).table.premap(pages, huge);
         Ok(())
-    }
-}
-
-impl Memory {
-    /// Page frame numbers in use so far: frames, then memory without frames.
-    pub fn nr_page_frames(&self) -> u64 {
-        self.frames.len() as u64 + self.premapped.iter().map(|premapped| premapped.pages.len()).sum::<u64>()
-    }
-}
-
-/// Drops translations that the kernel's changes of a table made void.
-pub(super) fn drop_stale(caches: &mut [Caches], space: SpaceId, stale: Option<Stale>) {
-    match stale {
-        None => {}
-        Some(Stale::All) => caches.iter_mut().for_each(|caches| caches.flush(space)),
-        Some(Stale::Pages(pages)) => {
-            for caches in caches {
-                pages.iter().for_each(|&page| caches.invalidate_page(space, page));
-            }
-        }
     }
 }

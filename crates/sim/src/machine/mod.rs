@@ -75,20 +75,20 @@ pub use residency::{Residency, ResidentFile, ResidentProcess};
 pub use running::Running;
 pub use tiering::TieringOutcome;
 
-use crate::cgroup::proactive::ProactiveReclaim;
-use crate::cgroup::{CgroupId, Knob};
-use crate::compaction::BlockTaken;
-use crate::fault;
-use crate::memory::{FileId, FrameId, Memory, NodeId};
-use crate::mmu::SpaceId;
-use crate::mmu::translation::Caches;
-use crate::pressure::Pressure;
-use crate::reclaim::driver::MAX_RECLAIM_RETRIES;
-use crate::reclaim::{ReclaimPolicy, Touches};
 use access::AccessCosts;
 use daemon::target_of;
 use events::{CpuId, Event, Events};
 use isotherm_core::daemon::{Control, Kind};
+use isotherm_kernel::cgroup::proactive::ProactiveReclaim;
+use isotherm_kernel::cgroup::{CgroupId, Knob};
+use isotherm_kernel::compaction::BlockTaken;
+use isotherm_kernel::fault;
+use isotherm_kernel::memory::{FileId, FrameId, Memory, NodeId};
+use isotherm_kernel::mmu::SpaceId;
+use isotherm_kernel::mmu::translation::Caches;
+use isotherm_kernel::pressure::Pressure;
+use isotherm_kernel::reclaim::driver::MAX_RECLAIM_RETRIES;
+use isotherm_kernel::reclaim::{ReclaimPolicy, Touches};
 use isotherm_units::access::Program;
 use isotherm_units::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
@@ -411,7 +411,7 @@ impl Machine {
         SeriesRow {
             at_ns: at.ns(),
             free_pages: self.memory.nodes.iter().map(|(_, node)| node.free()).sum(),
-            major_faults: self.memory.counters.get(crate::counters::Counter::PgMajFault),
+            major_faults: self.memory.counters.get(isotherm_kernel::counters::Counter::PgMajFault),
             usage_pages: cgroups.ids().map(|id| cgroups.get(id).usage).collect(),
             memory_some_ns,
             touches: self.tiering.policy.and_then(|policy| self.touches(policy.memory)),

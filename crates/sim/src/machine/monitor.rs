@@ -3,10 +3,10 @@
 use super::daemon::{AnyDaemon, Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{MachineBuilder, Outcome, ProgramId, SimError};
 use crate::host::{MemoryHost, ProbeCounts};
-use crate::memory::Memory;
 use isotherm_core::daemon::{Account, Daemon, DaemonError, Kind, Report};
 use isotherm_core::monitor::Tick;
 use isotherm_core::schemes::SchemeReport;
+use isotherm_kernel::memory::Memory;
 use isotherm_units::Instant;
 use serde::Serialize;
 

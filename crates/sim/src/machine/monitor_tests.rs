@@ -3,9 +3,9 @@
 use super::tests::{Rig, config, program, script, sweeps};
 use super::*;
 use crate::host::MemoryHost;
-use crate::mmu::{MmuConfig, TranslationConfig};
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::{AddressRange, HostError, Level, Mappings, Probe, ProbeResult, Probing, Seen, TargetId};
+use isotherm_kernel::mmu::{MmuConfig, TranslationConfig};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{After, Mapping, Run};
 use isotherm_units::{Bytes, Duration, PageRange};
 use std::sync::{Arc, Mutex};
@@ -137,7 +137,11 @@ fn premapped_memory_costs_no_frames_and_no_faults() {
     rig.builder.monitor("m", vec![MonitorTarget::Process(id, 0)], Box::new(driver)).unwrap();
     let outcome = rig.builder.build().run(Instant::START + Duration::from_secs(1)).unwrap();
     assert_eq!(outcome.programs[0].ending, Ending::Finished, "{:?}", outcome.incidents);
-    assert_eq!(outcome.system().counters.get(crate::counters::Counter::PgFault), 0, "not even at 20 pages of the heap");
+    assert_eq!(
+        outcome.system().counters.get(isotherm_kernel::counters::Counter::PgFault),
+        0,
+        "not even at 20 pages of the heap"
+    );
     assert_eq!((outcome.programs[0].peak_resident_pages, outcome.cgroups[1].peak_pages), (0, 0));
     let seen = seen.lock().unwrap();
     assert_eq!(seen[1].1, Ok(vec![Seen::Accessed, Seen::Idle, Seen::NotMapped]));
@@ -193,14 +197,14 @@ fn mappings_of_a_target_are_read_through_the_host() {
 /// Caches, premapped memory, monitor and reclaim at once, under every policy: invariants hold, and the run ends.
 #[test]
 fn every_policy_bears_monitors_caches_and_ground() {
-    for entry in crate::reclaim::POLICIES.iter().filter(|entry| !entry.build().needs_future()) {
+    for entry in isotherm_kernel::reclaim::POLICIES.iter().filter(|entry| !entry.build().needs_future()) {
         let run = |translation: Option<TranslationConfig>| {
             let mmu = MmuConfig { translation, ..MmuConfig::default() };
             let config = MachineConfig { mmu, ..config(Bytes::from_mib(12), DeviceKind::Zram) };
             let mut builder = MachineBuilder::new(&config, entry.build()).unwrap();
             builder.strict();
             let app = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
-            builder.set(app, Knob::Max, crate::cgroup::Limit::At(isotherm_units::Pages::new(200)));
+            builder.set(app, Knob::Max, isotherm_kernel::cgroup::Limit::At(isotherm_units::Pages::new(200)));
             let over = builder.add_program(program("over", vec![sweeps(260, 4, 2000)]), app).unwrap();
             let premapped: Vec<Run> = (0..500).map(|page| Run::write(page * 7, 3).after_ns(2000)).collect();
             let premapped = vec![script(vec![(premapped, After::Continue); 4])];

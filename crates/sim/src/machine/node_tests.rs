@@ -2,9 +2,9 @@
 
 use super::tests::{Rig, program, sweeps};
 use super::*;
-use crate::counters::Counter;
-use crate::reclaim::policy_by_name;
-use crate::swap::device::DeviceKind;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::Bytes;
 use isotherm_units::access::Timing;
 
@@ -73,8 +73,8 @@ fn equal_nodes_cost_what_one_costs() {
 fn a_full_fast_node_sends_new_pages_to_the_slow_one() {
     let config = machine(&[MemoryKind::Dram, MemoryKind::Cxl], DeviceKind::None);
     let outcome = play(&config, Timing::Modelled, 3000, None);
-    let memory = crate::memory::Memory::assemble(&config.memory_setup()).unwrap();
-    let on_fast = 2048 - memory.nodes.get(NodeId(0)).zones[0].marks.low;
+    let memory = isotherm_kernel::memory::Memory::assemble(&config.memory_setup()).unwrap();
+    let on_fast = 2048 - memory.nodes.get(NodeId::new(0)).zones[0].marks.low;
     assert_eq!(compute_ns(&outcome), 3 * (on_fast * 200 + (3000 - on_fast) * 350));
     assert_eq!(outcome.system().counters.get(Counter::PgScanKswapd), 0, "nobody was short");
 }

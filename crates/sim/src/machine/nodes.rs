@@ -1,8 +1,8 @@
 //! The nodes of a machine as written in a scenario: kinds of memory, who has processors, distances, tiering.
 
 use super::config::{ConfigError, NODE_MAX, NODE_MIN};
-use crate::costs::Costs;
-use crate::memory::{
+use isotherm_kernel::costs::Costs;
+use isotherm_kernel::memory::{
     CLASSES_MAX, DRAM_ADISTANCE, LOCAL_DISTANCE, NodeSetup, Performance, TieringSetup, UNKNOWN_ADISTANCE, adistance,
 };
 use isotherm_units::{Bytes, Duration};
@@ -40,17 +40,17 @@ impl MemoryKind {
     pub fn latency(self) -> Duration {
         let costs = Costs::default();
         Duration::from_ns(match self {
-            Self::Dram => costs.dram_latency_ns,
-            Self::CxlNear => costs.cxl_near_latency_ns,
-            Self::Cxl => costs.cxl_latency_ns,
-            Self::CxlFar => costs.cxl_far_latency_ns,
+            Self::Dram => costs.dram_latency_ns(),
+            Self::CxlNear => costs.cxl_near_latency_ns(),
+            Self::Cxl => costs.cxl_latency_ns(),
+            Self::CxlFar => costs.cxl_far_latency_ns(),
         })
     }
 
     /// Bytes a second.
     pub fn bandwidth(self) -> Bytes {
         let costs = Costs::default();
-        let mb = if self == Self::Dram { costs.dram_bandwidth_mb_per_s } else { costs.cxl_bandwidth_mb_per_s };
+        let mb = if self == Self::Dram { costs.dram_bandwidth_mb_per_s() } else { costs.cxl_bandwidth_mb_per_s() };
         Bytes::new(mb * 1_000_000)
     }
 }
@@ -249,7 +249,7 @@ fn check_distances(nr_nodes: usize, distances: &[Vec<u8>]) -> Result<(), ConfigE
 mod tests {
     use super::super::MachineConfig;
     use super::*;
-    use crate::memory::{NodeId, Tiers};
+    use isotherm_kernel::memory::{NodeId, Tiers};
 
     fn two(fast: NodeConfig, slow: NodeConfig) -> MachineConfig {
         MachineConfig { nodes: vec![fast, slow], ..MachineConfig::default() }
@@ -279,8 +279,8 @@ mod tests {
         assert_eq!((NodeConfig::default().latency.ns(), NodeConfig::default().bandwidth_per_s()), (80, None));
         let setups = node_setups(&[node(MemoryKind::Dram), node(MemoryKind::Cxl)], TieringConfig::default());
         let tiers = Tiers::new(&setups, &TieringSetup::default());
-        assert_eq!([0, 1].map(|node| tiers.tier(NodeId(node))), [4, 90], "576·500/200·400000/50000 = 11520");
-        assert!(tiers.is_top(NodeId(0)) && !tiers.is_top(NodeId(1)));
+        assert_eq!([0, 1].map(|node| tiers.tier(NodeId::new(node))), [4, 90], "576·500/200·400000/50000 = 11520");
+        assert!(tiers.is_top(NodeId::new(0)) && !tiers.is_top(NodeId::new(1)));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::task::{RunState, TaskId, UserTask, Work};
 use super::{Ending, Incident, Machine};
-use crate::cgroup::CgroupId;
-use crate::counters::Counter;
-use crate::fault;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::fault;
 use isotherm_units::{Duration, Instant};
 use std::cmp::Reverse;
 
@@ -25,7 +25,7 @@ impl Machine {
             .iter()
             .filter(|space| space.alive && self.memory.cgroups.is_within(space.cgroup, cgroup));
         // The oldest of equals.
-        let size = |space: &crate::mmu::AddressSpace| space.nr_resident + space.nr_swapped;
+        let size = |space: &isotherm_kernel::mmu::AddressSpace| space.nr_resident + space.nr_swapped;
         let victim = candidates.enumerate().max_by_key(|(age, space)| (size(space), Reverse(*age)));
         let Some((program, process, resident_pages, victim_cgroup)) =
             victim.map(|(_, space)| (space.process.0, space.process.1, space.nr_resident, space.cgroup))

@@ -2,10 +2,10 @@
 
 use super::bursts::ProcessTime;
 use super::{CompactionOutcome, GenerationsOutcome, LimitsOutcome, MonitorOutcome, Residency, TieringOutcome};
-use crate::cgroup::MemoryEvents;
-use crate::compaction::BlockTaken;
-use crate::counters::Counters;
-use crate::reclaim::{ListSizes, Work};
+use isotherm_kernel::cgroup::MemoryEvents;
+use isotherm_kernel::compaction::BlockTaken;
+use isotherm_kernel::counters::Counters;
+use isotherm_kernel::reclaim::{ListSizes, Work};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 

@@ -5,11 +5,11 @@ use super::oom::VICTIM_WAIT;
 use super::schedule::Verdict;
 use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
 use super::{Incident, Machine, SimError};
-use crate::cgroup::CgroupId;
-use crate::fault::{self, FaultOutcome, Shortage};
-use crate::mmu::{Cursor, DensePage, Need, Stop};
-use crate::reclaim::Touches;
-use crate::reclaim::driver::{Attempt, ReclaimStep};
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::fault::{self, FaultOutcome, Shortage};
+use isotherm_kernel::mmu::{Cursor, DensePage, Need, Stop};
+use isotherm_kernel::reclaim::Touches;
+use isotherm_kernel::reclaim::driver::{Attempt, ReclaimStep};
 use isotherm_units::access::{After, Run};
 use isotherm_units::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! Resident pages at the end of a run: the basis for comparing two runs.
 
 use super::Machine;
-use crate::memory::{CachePage, PageOwner};
-use crate::mmu::Entry;
+use isotherm_kernel::memory::{CachePage, PageOwner};
+use isotherm_kernel::mmu::Entry;
 use isotherm_units::PageRange;
 use serde::Serialize;
 

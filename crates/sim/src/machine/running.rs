@@ -5,12 +5,12 @@
 //! [`ASKED_MAX`] pages at most. So as long as the highest charge is that far below the limit, any larger limit would have given the same
 //! answers.
 //!
-//! [`Cgroups::room`]: crate::cgroup::Cgroups::room
-//! [`Cgroups::over_limit`]: crate::cgroup::Cgroups::over_limit
+//! [`Cgroups::room`]: isotherm_kernel::cgroup::Cgroups::room
+//! [`Cgroups::over_limit`]: isotherm_kernel::cgroup::Cgroups::over_limit
 
 use super::task::{KernelTask, Task, UserTask, Work};
 use super::{Machine, Outcome, ProgramState, SimError};
-use crate::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
 use isotherm_units::access::{Forks, Program, Thread};
 use isotherm_units::{Instant, Pages};
 

@@ -2,11 +2,11 @@
 
 use super::tests::{config, parent_and_child, program, sweeps};
 use super::*;
-use crate::cgroup::Limit;
-use crate::mmu::{MmuConfig, TranslationConfig};
-use crate::reclaim::{POLICIES, policy_by_name};
-use crate::swap::device::DeviceKind;
 use isotherm_core::monitor::MonitorConfig;
+use isotherm_kernel::cgroup::Limit;
+use isotherm_kernel::mmu::{MmuConfig, TranslationConfig};
+use isotherm_kernel::reclaim::{POLICIES, policy_by_name};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{Advice, After, Backing, Batch, LayoutChange, Mapping, Run, Sharing, Stream, StreamError};
 use isotherm_units::{Bytes, PageRange, Pages};
 use proptest::prelude::*;
@@ -166,7 +166,7 @@ fn limits_that_are_met_late_share_what_comes_before() {
         let case = growing(policy);
         let (outcomes, nr_forks) = case.forked();
         assert_eq!(nr_forks, 3, "{policy}");
-        let evicted = |outcome: &Outcome| outcome.system().counters.get(crate::counters::Counter::PswpOut);
+        let evicted = |outcome: &Outcome| outcome.system().counters.get(isotherm_kernel::counters::Counter::PswpOut);
         assert!(evicted(&outcomes[0]) > evicted(&outcomes[1]) && evicted(&outcomes[3]) == 0, "{policy}");
         for (outcome, &limit) in outcomes.iter().zip(&case.limits) {
             assert_eq!(*outcome, case.machine(limit).0.run(UNTIL).unwrap(), "{policy}, {limit}");

@@ -3,8 +3,8 @@
 use super::events::{CpuId, Event};
 use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
 use super::{Machine, SimError};
-use crate::mmu::SpaceId;
-use crate::pressure::{Activity, TaskState};
+use isotherm_kernel::mmu::SpaceId;
+use isotherm_kernel::pressure::{Activity, TaskState};
 use isotherm_units::Instant;
 
 /// How a stretch on a CPU ended.

@@ -3,15 +3,15 @@
 use super::kdamond_tests::HotSet;
 use super::tests::config;
 use super::*;
-use crate::cgroup::Limit;
-use crate::counters::Counter;
-use crate::reclaim::policy_by_name;
-use crate::swap::device::DeviceKind;
 use isotherm_core::host::Action as Act;
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::schemes::{
     AccessPattern, Age, Bounds, Filter, FilterType, Frequency, Quotas, Reason, Scheme, SchemeReport, Watermarks,
 };
+use isotherm_kernel::cgroup::Limit;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{Mapping, Process, Thread, ThreadStart, Timing};
 use isotherm_units::{Bytes, PageRange, Pages};
 use proptest::prelude::*;

@@ -3,15 +3,15 @@
 use super::events::CpuId;
 use super::outcome::ThreadTime;
 use super::schedule::Stall;
-use crate::cgroup::CgroupId;
-use crate::cgroup::high::HighThrottle;
-use crate::cgroup::proactive::{ProactiveReclaim, ProactiveStep};
-use crate::compaction::Kcompactd;
-use crate::fault::FaultState;
-use crate::memory::NodeId;
-use crate::mmu::{Cursor, Need, SpaceId};
-use crate::pressure::TaskState;
-use crate::reclaim::driver::Attempt;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::cgroup::high::HighThrottle;
+use isotherm_kernel::cgroup::proactive::{ProactiveReclaim, ProactiveStep};
+use isotherm_kernel::compaction::Kcompactd;
+use isotherm_kernel::fault::FaultState;
+use isotherm_kernel::memory::NodeId;
+use isotherm_kernel::mmu::{Cursor, Need, SpaceId};
+use isotherm_kernel::pressure::TaskState;
+use isotherm_kernel::reclaim::driver::Attempt;
 use isotherm_units::Instant;
 use isotherm_units::access::{After, Batch, Stream};
 

@@ -1,11 +1,11 @@
 //! Small whole machines: properties that a user of the simulator relies on.
 
 use super::*;
-use crate::cgroup::CgroupId;
-use crate::cgroup::Limit;
-use crate::counters::Counter;
-use crate::reclaim::{POLICIES, policy_by_name};
-use crate::swap::device::DeviceKind;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::cgroup::Limit;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::reclaim::{POLICIES, policy_by_name};
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{
     After, Backing, Batch, FileKind, FileSpec, Forks, LayoutChange, Mapping, Process, Run, Sharing, Stream,
     StreamError, Thread, ThreadStart, Timing,

@@ -5,13 +5,13 @@
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{Machine, MachineBuilder, MonitorTarget, Outcome, ProgramId, SimError, Watched};
-use crate::counters::Counter;
 use crate::host::{MemoryHost, ProbeCounts};
-use crate::memory::Memory;
-use crate::mmu::SpaceId;
 use crate::tiering::{Balancer, MemoryView, Mover, TieringSpec};
 use isotherm_core::daemon::{Account, Kind, Report};
 use isotherm_core::promotion::{Promotion, PromotionConfig};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::Memory;
+use isotherm_kernel::mmu::SpaceId;
 use isotherm_units::Instant;
 use serde::Serialize;
 
@@ -186,7 +186,8 @@ impl Machine {
                 let classes = self.memory.nodes.classes()?;
                 let tiers = &self.memory.tiers;
                 let is_fast = |class: usize| {
-                    let of_class = |node: &crate::memory::NodeId| usize::from(classes.of_node(*node)) == class;
+                    let of_class =
+                        |node: &isotherm_kernel::memory::NodeId| usize::from(classes.of_node(*node)) == class;
                     self.memory.nodes.ids().filter(of_class).all(|node| tiers.is_top(node))
                 };
                 let fast = (0..classes.len()).filter(|&class| is_fast(class)).map(|class| hits[class]).sum();

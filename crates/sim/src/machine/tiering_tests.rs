@@ -2,9 +2,9 @@
 
 use super::tests::script;
 use super::*;
-use crate::reclaim::policy_by_name;
 use crate::tiering::{BalancingConfig, TIERING_POLICIES, TieringSpec, tiering_policy};
 use isotherm_core::promotion::PromotionConfig;
+use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_units::access::{After, Batch, Mapping, Process, Run, Stream, StreamError, Thread, ThreadStart, Timing};
 use isotherm_units::{Bytes, PageRange};
 
@@ -75,7 +75,7 @@ fn built(spec: &TieringSpec, machine: &MachineConfig, programs: Vec<(Program, Du
     let machine = tiering_policy(&spec.policy).unwrap().applied_to(machine.clone());
     let mut builder = MachineBuilder::new(&machine, policy_by_name("classic").unwrap().build()).unwrap();
     for (program, at) in programs {
-        let id = builder.add_program(program, crate::cgroup::CgroupId::ROOT).unwrap();
+        let id = builder.add_program(program, isotherm_kernel::cgroup::CgroupId::ROOT).unwrap();
         builder.take_memory_of(id, 1).unwrap();
         builder.start_at(id, Instant::START + at);
     }
@@ -242,7 +242,7 @@ fn promotions_in_vain_are_counted_with_a_witness() {
 #[test]
 fn what_a_machine_cannot_do_is_refused_in_words() {
     let mut builder = MachineBuilder::new(&machine(), policy_by_name("classic").unwrap().build()).unwrap();
-    let id = builder.add_program(hot_program(1, 1, 1), crate::cgroup::CgroupId::ROOT).unwrap();
+    let id = builder.add_program(hot_program(1, 1, 1), isotherm_kernel::cgroup::CgroupId::ROOT).unwrap();
     let message = builder.take_memory_of(id, 2).unwrap_err().to_string();
     assert_eq!(message, "node 2 is not on this machine; allowed: 0 to 1");
     let promotion = Some(PromotionConfig { target_node: 1, ..PromotionConfig::default() });

@@ -5,15 +5,15 @@
 //! the counts of faults.
 
 use super::PageMemory;
-use crate::counters::Counter;
 use crate::machine::ConfigError;
-use crate::memory::{Flag, FrameId, Memory, NodeId};
-use crate::mmu::{DensePage, SpaceId, Vma};
 use isotherm_core::host::{AddressRange, NodeId as HostNode, NodeMemory};
 use isotherm_core::promotion::hint_fault::{
     Balancing, FaultStats, Faulter, Headroom, HotControls, HotFilter, LastFault, ScanBudget, ScanPeriod, SpaceClock,
     TaskClock, two_references,
 };
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::memory::{Flag, FrameId, Memory, NodeId};
+use isotherm_kernel::mmu::{DensePage, SpaceId, Vma};
 use isotherm_units::access::Backing;
 use isotherm_units::{Duration, Instant, PAGE_SHIFT, PageRange};
 use serde::{Deserialize, Serialize};
@@ -257,7 +257,7 @@ impl Balancer {
     ) -> HintFault {
         let from = memory.nodes.of(frame);
         let pages = restore(memory, who.space, dense);
-        memory.ledger.spend(memory.costs.hint_fault_ns);
+        memory.ledger.spend(memory.costs.hint_fault_ns());
         let cgroup = memory.space(who.space).cgroup;
         memory.count(Counter::NumaHintFaults, cgroup, 1);
         if from == who.node {
@@ -446,7 +446,7 @@ impl Marks {
         });
         let flush = if marked > 0 { memory.shoot_down([who.space]) } else { 0 };
         let costs = &memory.costs;
-        memory.ledger.spend(seen * costs.pte_scan_ns + marked * costs.hint_mark_ns + flush);
+        memory.ledger.spend(seen * costs.pte_scan_ns() + marked * costs.hint_mark_ns() + flush);
         let cgroup = memory.space(who.space).cgroup;
         memory.count(Counter::NumaPteUpdates, cgroup, marked);
         marked > 0
@@ -486,9 +486,9 @@ fn host_node(node: NodeId) -> HostNode {
 /// Free memory of a node and its marks, all zones together.
 fn node_memory(memory: &Memory, node: NodeId) -> NodeMemory {
     let node = memory.nodes.get(node);
-    let sum = |take: fn(&crate::memory::Zone) -> u64| node.zones.iter().map(take).sum();
+    let sum = |take: fn(&isotherm_kernel::memory::Zone) -> u64| node.zones.iter().map(take).sum();
     NodeMemory {
-        present: sum(crate::memory::Zone::managed),
+        present: sum(isotherm_kernel::memory::Zone::managed),
         free: node.free(),
         high: sum(|zone| zone.marks.high),
         promo: sum(|zone| zone.marks.promo),

@@ -1,8 +1,8 @@
 //! The history of hint faults of each page, in the word in which the kernel keeps the last processor and thread.
 
-use crate::memory::FrameId;
 use isotherm_core::host::NodeId;
 use isotherm_core::promotion::hint_fault::LastFault;
+use isotherm_kernel::memory::FrameId;
 use isotherm_units::Instant;
 
 /// Bits for the time of a mark: as many as a kernel for many processors has left in the word. It wraps after 35 minutes.

@@ -4,15 +4,15 @@ use isotherm_core::compaction::{Compactor, FreeBlocks, Leeway, Merged, MergedCon
 use isotherm_core::host::{Compacting, NodeId};
 use isotherm_guest::fragmenting::Holes;
 use isotherm_guest::monitoring::ARENA_PAGE;
-use isotherm_sim::cgroup::CgroupId;
-use isotherm_sim::compaction::Defrag;
-use isotherm_sim::counters::Counter;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::compaction::Defrag;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_sim::host::MemoryHost;
 use isotherm_sim::machine::{
     DriverError, MachineBuilder, MachineConfig, MonitorDriver, NodeConfig, Outcome, SwapConfig,
 };
-use isotherm_sim::reclaim::policy_by_name;
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::access::{
     Advice, After, Batch, BlockEffort, BlockKind, BlockRequest, KernelCall, LayoutChange, Mapping, Process, Program,
     Run, Stream, StreamError, Thread, ThreadStart, Timing,

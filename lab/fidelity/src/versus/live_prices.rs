@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_guest::pricing::{Act, Price, PricedMemory, Pricing};
+use isotherm_kernel::costs::Costs;
 use isotherm_rig::job::{Job, Setting};
 use isotherm_rig::{Clock, Extras, Machine, Report, Task};
-use isotherm_sim::costs::Costs;
 use serde::Serialize;
 
 use super::{Rig, quiet, reports};

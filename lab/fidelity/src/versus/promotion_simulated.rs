@@ -3,13 +3,13 @@
 use isotherm_core::host::{NodeId, TargetId, Tiering};
 use isotherm_guest::monitoring::ARENA_PAGE;
 use isotherm_guest::patterns::Pattern;
-use isotherm_sim::cgroup::CgroupId;
-use isotherm_sim::counters::Counter;
+use isotherm_kernel::cgroup::CgroupId;
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_sim::host::MemoryHost;
 use isotherm_sim::machine::{
     DriverError, Ending, MachineBuilder, MachineConfig, MemoryKind, MonitorDriver, MonitorTarget, NodeConfig,
 };
-use isotherm_sim::reclaim::policy_by_name;
 use isotherm_sim::tiering::{BalancingConfig, TieringSpec, tiering_policy};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_SHIFT};
 use std::collections::BTreeMap;

@@ -6,13 +6,13 @@ use isotherm_core::presets::{LruSort, Preset};
 use isotherm_guest::monitoring::ARENA_PAGE;
 use isotherm_guest::patterns::{Motion, Part, Pattern};
 use isotherm_guest::sorting::{Pressure, Sort, Sorted, Sorts};
-use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
-use isotherm_sim::counters::Counter;
+use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::counters::Counter;
+use isotherm_kernel::reclaim::policy_by_name;
+use isotherm_kernel::swap::device::Compressor;
 use isotherm_sim::machine::{
     Action, Ending, MachineBuilder, MachineConfig, MonitorTarget, NodeConfig, Plan, SwapConfig, TickSink, Watched,
 };
-use isotherm_sim::reclaim::policy_by_name;
-use isotherm_sim::swap::device::Compressor;
 use isotherm_units::{Bytes, Duration, Instant, PAGE_SHIFT, Ratio};
 use serde::{Deserialize, Serialize};
 

@@ -2,10 +2,10 @@
 
 use super::Args;
 use isotherm_advise::Question;
+use isotherm_kernel::swap::DeviceConfig;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_linux::Root;
 use isotherm_linux::found::{self, BlockDevice, BlockKind, SwapFound};
-use isotherm_sim::swap::DeviceConfig;
-use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::Bytes;
 use std::path::Path;
 

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use isotherm_advise::{Advice, Interval};
+use isotherm_kernel::memory::KernelRelease;
 use isotherm_report::{Cell, Column, Table, Unit};
-use isotherm_sim::memory::KernelRelease;
 use serde::Deserialize;
 
 use crate::error::CliError;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use isotherm_core::monitor::FlushPolicy;
+use isotherm_kernel::mmu::{MmuConfig, TranslationConfig};
 use isotherm_scenario::monitoring::{MonitorSpec, Watch};
 use isotherm_scenario::{BUNDLED, RunOptions, Scenario, WorkloadEntry};
 use isotherm_sim::machine::{MachineConfig, NodeConfig};
-use isotherm_sim::mmu::{MmuConfig, TranslationConfig};
 use isotherm_trace::{TraceError, TraceMeta, TraceReader};
 use isotherm_units::{Bytes, Duration};
 use isotherm_workload::{TraceSpec, WorkloadSpec};

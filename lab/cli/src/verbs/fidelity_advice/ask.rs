@@ -6,8 +6,8 @@ use std::path::Path;
 use isotherm_advise::{Effort, Question, Recommendation, Sampling, predict, recommend_each};
 use isotherm_fidelity::advice::answer::HOLD_PERCENT;
 use isotherm_fidelity::advice::{Answer, Answers, Interval, Listed, Prediction, Recommended, StoredPlay};
-use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::swap::device::DeviceKind;
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_terminal::{BarProgress, CliError, Ui};
 use isotherm_units::{Amount, Bytes, PAGE_BYTES, Ratio};
 

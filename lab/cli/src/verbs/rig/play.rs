@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::swap::device::Compressor;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_rig::job::{Play, Setting};
 use isotherm_rig::{Extras, Job, Machine, Observation, Run, Task, script_of};
 use isotherm_scenario::{RunOptions, Scenario, ScenarioResult, WorkloadEntry};
 use isotherm_sim::machine::{MachineConfig, NodeConfig};
-use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::swap::device::Compressor;
 use isotherm_terminal::{BarProgress, CliError, FormatArg, Ui, render};
 use isotherm_units::{Amount, Bytes};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};

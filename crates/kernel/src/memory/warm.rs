@@ -1,0 +1,94 @@
+//! Reading data before it is needed, so that the misses of the host's caches overlap.
+//!
+//! A fault and an eviction each read a handful of records, every one at the end of a chain: the log names a frame, the frame
+//! names a page, the page's entry names a slot. Followed one page after the other, each link waits for main memory. Where
+//! the next pages are known (the old end of a list, the next accesses of a batch, all pages of a process that ends), their
+//! chains are followed link by link together. Only time depends on it.
+
+use super::{FrameId, Memory, PageOwner};
+use crate::mmu::{DensePage, Entry, SpaceId};
+
+/// Pages whose chains are followed together: their records fit the first-level cache.
+const TOGETHER: usize = 64;
+
+/// Name of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Warm {
+    Frame(FrameId),
+    /// Place of the page in an address space.
+    Page(SpaceId, DensePage),
+}
+
+impl Memory {
+    /// Reads the data for taking `pages`, at most 64, off their lists and freeing them.
+    pub(crate) fn warm_up(&self, space: SpaceId, pages: &[DensePage]) {
+        let mut frames = [FrameId::new(0); TOGETHER];
+        let mut len = 0;
+        let table = &self.space(space).table;
+        let mut sum = pages.iter().fold(0, |sum, &page| sum ^ table.read_all(page));
+        for &page in pages.iter().take(TOGETHER) {
+            sum ^= match table.entry(page) {
+                Entry::Frame(frame) => {
+                    frames[len] = frame;
+                    len += 1;
+                    self.frames.read_all(frame)
+                }
+                Entry::Swap(slot) => self.slots.read_all(slot),
+                Entry::None | Entry::Zero => 0,
+            };
+        }
+        for &frame in &frames[..len] {
+            let (previous, next) = self.frames.link(frame);
+            sum ^= previous.into_iter().chain(next).fold(0, |sum, frame| sum ^ self.frames.read_all(frame));
+        }
+        std::hint::black_box(sum);
+    }
+
+    /// Reads the data for faults at `pages`, none of which is present.
+    #[inline]
+    pub fn warm_up_absent(&self, space: SpaceId, pages: &[DensePage]) {
+        let table = &self.space(space).table;
+        let sum = pages.iter().fold(0, |sum, &page| sum ^ table.read_all(page));
+        let of_slot = |page| if let Entry::Swap(slot) = table.entry(page) { self.slots.read_all(slot) } else { 0 };
+        std::hint::black_box(pages.iter().fold(sum, |sum, &page| sum ^ of_slot(page)));
+    }
+
+    /// Reads the data for evicting pages of lists without links.
+    pub(crate) fn warm_up_named(&self, pages: impl Iterator<Item = Warm> + Clone) {
+        let mut sum = pages.clone().fold(0, |sum, page| sum ^ self.read_first(page));
+        for page in pages {
+            sum ^= match page {
+                Warm::Frame(frame) => match self.frames.owner(frame) {
+                    PageOwner::Anonymous { space, page } => self.space(space).table.read_all(page),
+                    PageOwner::File { .. } => 0,
+                },
+                Warm::Page(space, page) => {
+                    self.space(space).table.frame_of(page).map_or(0, |frame| self.frames.read_all(frame))
+                }
+            };
+        }
+        std::hint::black_box(sum);
+    }
+
+    /// Reads the data for judging and evicting `frames`, which are off their lists.
+    pub(crate) fn warm_up_isolated(&self, frames: &[FrameId]) {
+        let mut sum = 0;
+        for together in frames.chunks(TOGETHER) {
+            sum = together.iter().fold(sum, |sum, &frame| sum ^ self.frames.read_all(frame));
+            for &frame in together {
+                if let PageOwner::Anonymous { space, page } = self.frames.owner(frame) {
+                    sum ^= self.space(space).table.read_all(page);
+                }
+            }
+        }
+        std::hint::black_box(sum);
+    }
+
+    #[inline]
+    fn read_first(&self, page: Warm) -> u64 {
+        match page {
+            Warm::Frame(frame) => self.frames.read_all(frame),
+            Warm::Page(space, page) => self.space(space).table.read_all(page),
+        }
+    }
+}

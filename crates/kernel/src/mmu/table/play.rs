@@ -1,0 +1,302 @@
+//! The hit path: a batch of accesses against the words of the table.
+
+use super::{ACCESSED, CHUNK_MASK, CHUNK_SHIFT, DIRTY, Hits, Need, PLANES_MAX, PRESENT, PageTable, WRITABLE};
+use crate::mmu::Level;
+use isotherm_units::access::Run;
+
+/// Where [`PageTable::play_through`] stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// All runs are done.
+    Done,
+    /// The time is up; the run at the cursor has not begun or is partly done.
+    TimeUp,
+    /// The page needs the kernel.
+    Fault {
+        /// Virtual page number.
+        page: u64,
+        /// Entry that the access needs.
+        need: Need,
+    },
+    /// The run at the cursor goes through a file descriptor.
+    Descriptor,
+}
+
+/// How far a thread has come in its batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// Runs finished.
+    pub run: usize,
+    /// Pages finished of the run at `run`.
+    pub page: u32,
+    /// Whether the think time of the run at `run` has passed.
+    pub thought: bool,
+}
+
+/// The clock of a playing thread; times in ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// Current time in ns.
+    pub now_ns: u64,
+    /// Stop when `now_ns` reaches this.
+    pub until_ns: u64,
+    /// Cost of each page touched, in the fastest memory.
+    pub page_ns: u64,
+    /// Additional cost of a page in each slower class of memory, by class - 1. Wraps: under load the fastest memory may cost more than
+    /// others.
+    pub slower_ns: [u64; PLANES_MAX],
+    /// Pages touched in each class. Counted only where there are classes.
+    pub hits: Hits,
+}
+
+impl Pace {
+    /// Books `pages` of class `class`.
+    #[inline]
+    pub(super) fn pay(&mut self, pages: u64, class: usize) {
+        let slower_ns = if class == 0 { 0 } else { self.slower_ns[class - 1] };
+        self.now_ns += pages * self.page_ns.wrapping_add(slower_ns);
+        self.hits[class] += pages;
+    }
+
+    /// The earliest pages of `hits` that begin before the time is up when the first begins at `now_ns`, and their cost.
+    #[inline]
+    fn afford<const PLANES: usize>(&self, now_ns: u64, hits: u64, planes: [u64; PLANES]) -> (u64, u64) {
+        let whole = self.cost(hits, planes);
+        if now_ns.saturating_add(whole) <= self.until_ns {
+            return (hits, whole);
+        }
+        let (mut left, mut taken, mut ns) = (hits, 0, 0);
+        while left != 0 && now_ns + ns < self.until_ns {
+            let bit = left & left.wrapping_neg();
+            ns += self.cost(bit, planes);
+            taken |= bit;
+            left ^= bit;
+        }
+        (taken, ns)
+    }
+
+    #[inline(always)]
+    fn cost<const PLANES: usize>(&self, hits: u64, planes: [u64; PLANES]) -> u64 {
+        let mut ns = u64::from(hits.count_ones()) * self.page_ns;
+        for (plane, slower_ns) in planes.into_iter().zip(self.slower_ns) {
+            ns = ns.wrapping_add(u64::from((hits & plane).count_ones()).wrapping_mul(slower_ns));
+        }
+        ns
+    }
+
+    #[inline(always)]
+    fn count<const PLANES: usize>(&mut self, hits: u64, planes: [u64; PLANES]) {
+        let mut fast = u64::from(hits.count_ones());
+        for (plane, nr) in planes.into_iter().zip(&mut self.hits[1..]) {
+            let slow = u64::from((hits & plane).count_ones());
+            *nr += slow;
+            fast -= slow;
+        }
+        self.hits[0] += fast;
+    }
+}
+
+impl PageTable {
+    /// Plays runs until one needs the kernel, the time is up or all are done: the hit path.
+    ///
+    /// Sets accessed bits (and dirty bits for stores) of resident pages and advances `cursor` and `pace.now_ns`.
+    pub(crate) fn play(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
+        match self.extension.nr_planes {
+            0 => self.play_tiers::<0>(runs, cursor, pace),
+            1 => self.play_tiers::<1>(runs, cursor, pace),
+            2 => self.play_tiers::<2>(runs, cursor, pace),
+            _ => self.play_tiers::<PLANES_MAX>(runs, cursor, pace),
+        }
+    }
+
+    /// Not inlined: together they would have too few registers for the hot loop.
+    #[inline(never)]
+    fn play_tiers<const PLANES: usize>(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
+        debug_assert!(cursor.run <= runs.len(), "the cursor is one of this batch");
+        let mut now_ns = pace.now_ns;
+        let stop = loop {
+            if !cursor.thought && cursor.page == 0 {
+                cursor.run += self.touch_singles::<PLANES>(&runs[cursor.run..], &mut now_ns, pace);
+            }
+            let Some(&run) = runs.get(cursor.run) else { break Stop::Done };
+            if now_ns >= pace.until_ns {
+                break Stop::TimeUp;
+            }
+            if !cursor.thought {
+                now_ns += u64::from(run.think_ns);
+                cursor.thought = true;
+                if now_ns >= pace.until_ns {
+                    break Stop::TimeUp;
+                }
+            }
+            if run.is_single_page() {
+                match self.touch_one(run.page(), run.is_write()) {
+                    Ok(()) if PLANES == 0 => now_ns += pace.page_ns,
+                    Ok(()) => {
+                        pace.now_ns = now_ns;
+                        pace.pay(1, self.class_at(run.page()));
+                        now_ns = pace.now_ns;
+                    }
+                    Err(stop) => break stop,
+                }
+            } else {
+                match self.touch_rest::<PLANES>(run, cursor, &mut now_ns, pace) {
+                    Ok(()) => {}
+                    Err(stop) => break stop,
+                }
+            }
+            cursor.run += 1;
+            cursor.page = 0;
+            cursor.thought = false;
+        };
+        pace.now_ns = now_ns;
+        stop
+    }
+
+    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns the number of pages; the caller
+    /// finds out why it stopped.
+    ///
+    /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
+    /// their cache misses overlap.
+    #[inline(always)]
+    fn touch_singles<const PLANES: usize>(&mut self, runs: &[Run], now_ns: &mut u64, pace: &mut Pace) -> usize {
+        let mut now = *now_ns;
+        let mut nr_done = 0;
+        let mut slower = [0; PLANES];
+        for run in runs {
+            let begin = now + u64::from(run.think_ns);
+            if !run.is_single_page() || begin >= pace.until_ns {
+                break;
+            }
+            let page = run.page();
+            let Some(&slot) = self.directory.get((page >> CHUNK_SHIFT) as usize) else { break };
+            let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { break };
+            let within = (page & CHUNK_MASK) as usize;
+            let bit = 1u64 << (within % 64);
+            let group = &mut chunk.groups[within / 64];
+            if run.is_write() {
+                let stores = &mut chunk.stores[within / 64];
+                if stores[WRITABLE] & bit == 0 {
+                    break;
+                }
+                debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
+                stores[DIRTY] |= bit;
+            } else if group[PRESENT] & bit == 0 {
+                break;
+            }
+            group[ACCESSED] |= bit;
+            let block = within >> Level::PMD.span_shift();
+            if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+                chunk.upper.settle(within);
+            }
+            now = begin + pace.page_ns;
+            if PLANES > 0 {
+                for (plane, word) in chunk.planes_at::<PLANES>(within).into_iter().enumerate() {
+                    let is_slower = word >> (within % 64) & 1;
+                    slower[plane] += is_slower;
+                    now = now.wrapping_add(is_slower.wrapping_mul(pace.slower_ns[plane]));
+                }
+            }
+            nr_done += 1;
+        }
+        *now_ns = now;
+        if PLANES > 0 {
+            pace.hits[0] += nr_done as u64 - slower.iter().sum::<u64>();
+            pace.hits[1..].iter_mut().zip(slower).for_each(|(hits, nr)| *hits += nr);
+        }
+        nr_done
+    }
+
+    pub(super) fn touch_one(&mut self, page: u64, write: bool) -> Result<(), Stop> {
+        let need = if write { Need::Write } else { Need::Read };
+        let fault = Stop::Fault { page, need };
+        let slot = *self.directory.get((page >> CHUNK_SHIFT) as usize).ok_or(fault)?;
+        let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { return Err(fault) };
+        let within = (page & CHUNK_MASK) as usize;
+        let group = &mut chunk.groups[within / 64];
+        let bit = 1u64 << (within % 64);
+        if write {
+            let stores = &mut chunk.stores[within / 64];
+            if stores[WRITABLE] & bit == 0 {
+                return Err(fault);
+            }
+            debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
+            stores[DIRTY] |= bit;
+        } else if group[PRESENT] & bit == 0 {
+            return Err(fault);
+        }
+        group[ACCESSED] |= bit;
+        let block = within >> 9;
+        if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+            chunk.upper.settle(within);
+        }
+        Ok(())
+    }
+
+    /// Touches the rest of a run of several pages, 64 at a time by mask.
+    fn touch_rest<const PLANES: usize>(
+        &mut self,
+        run: Run,
+        cursor: &mut Cursor,
+        now_ns: &mut u64,
+        pace: &mut Pace,
+    ) -> Result<(), Stop> {
+        if run.channel() == isotherm_units::access::Channel::FileDescriptor {
+            return Err(Stop::Descriptor);
+        }
+        let need = if run.is_write() { Need::Write } else { Need::Read };
+        while cursor.page < run.pages {
+            if *now_ns >= pace.until_ns {
+                return Err(Stop::TimeUp);
+            }
+            let page = run.page() + u64::from(cursor.page);
+            let fault = Stop::Fault { page, need };
+            let dense = self.dense(page).ok_or(fault)?;
+            let affordable = match pace.page_ns {
+                _ if PLANES > 0 => u64::MAX, // found page by page
+                0 => u64::MAX,
+                page_ns => (pace.until_ns - *now_ns).div_ceil(page_ns),
+            };
+            let wanted = u64::from(run.pages - cursor.page).min(64 - (page % 64)).min(affordable) as u32;
+            debug_assert!(wanted > 0, "pages and time are left");
+            let within = dense.within();
+            let chunk = &mut self.chunks[dense.slot()];
+            let planes = chunk.planes_at::<PLANES>(within);
+            let (group, stores) = (&mut chunk.groups[within / 64], &mut chunk.stores[within / 64]);
+            let mask = (u64::MAX >> (64 - wanted)) << (within % 64);
+            let permitted = if need == Need::Write { stores[WRITABLE] } else { group[PRESENT] };
+            let mut missing = mask & !permitted;
+            // Pages before the first missing one are hits.
+            let mut hits = if missing == 0 { mask } else { mask & ((1 << missing.trailing_zeros()) - 1) };
+            if PLANES > 0 {
+                let (afforded, ns) = pace.afford(*now_ns, hits, planes);
+                *now_ns += ns;
+                if afforded != hits || *now_ns >= pace.until_ns {
+                    missing = 0; // not reached
+                }
+                hits = afforded;
+                pace.count(hits, planes);
+            }
+            debug_assert!(hits & !group[PRESENT] == 0, "a writable page is present");
+            group[ACCESSED] |= hits;
+            if need == Need::Write {
+                stores[DIRTY] |= hits;
+            }
+            if hits != 0 {
+                let block = within >> 9;
+                if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+                    chunk.upper.settle(within);
+                }
+            }
+            let nr_hits = hits.count_ones();
+            cursor.page += nr_hits;
+            if PLANES == 0 {
+                *now_ns += u64::from(nr_hits) * pace.page_ns;
+            }
+            if missing != 0 {
+                return Err(Stop::Fault { page: page + u64::from(nr_hits), need });
+            }
+        }
+        Ok(())
+    }
+}
