@@ -18,6 +18,7 @@ use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, NodeConfig};
 use isotherm_units::access::{
     After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };
+use isotherm_units::random::Random;
 use isotherm_units::{Bytes, Instant, PageRange, Pages};
 
 /// Name, pages, requests, required speed relative to libCacheSim's LRU.
@@ -75,7 +76,7 @@ fn root() -> PathBuf {
 /// Every power of two of ranks has the same weight; ranks are scattered over the pages.
 fn write_trace(path: &Path, pages: u64, requests: u64) {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path).expect("writable"));
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = Random::new(0x2545_f491_4f6c_dd1d);
     let levels = u64::from(pages.ilog2()) + 1;
     for _ in 0..requests {
         let rank = loop {
@@ -174,19 +175,6 @@ impl Stream for Records {
             Run::write(BASE + page, 1)
         }));
         Ok(After::Continue)
-    }
-}
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let product = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(bound);
-        u64::try_from(product >> 64).expect("a high half")
     }
 }
 

@@ -13,6 +13,7 @@ use isotherm_kernel::memory::buddy::{BLOCK_ORDER, Buddy, Fallback, MigrateType, 
 use isotherm_kernel::memory::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
 use isotherm_kernel::memory::{FrameId, Frames, Mark, NodeId, NodeSetup, Nodes};
 use isotherm_units::Pages;
+use isotherm_units::random::Random;
 
 fn main() {
     let measuring = std::env::args().any(|argument| argument == "--bench");
@@ -92,11 +93,11 @@ impl Memory for AtHand {
 
 /// Nanoseconds for a block given back and one taken, the best round.
 fn measure(mut memory: Box<dyn Memory>, order: u32, pages: u32, exchanges: u32, rounds: u32) -> f64 {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let mut used: Vec<FrameId> = std::iter::from_fn(|| memory.take(order)).collect();
     assert_eq!(used.len(), (pages >> order) as usize, "all of it");
     for at in (1..used.len()).rev() {
-        used.swap(at, random.below(at + 1));
+        used.swap(at, usize::try_from(random.below(at as u64 + 1)).expect("below a length"));
     }
     let kept = used.len() / 4;
     used.drain(kept..).for_each(|frame| memory.give(frame, order));
@@ -118,17 +119,4 @@ fn measure(mut memory: Box<dyn Memory>, order: u32, pages: u32, exchanges: u32, 
 
 fn report(name: &str, unit: &str, value: f64) {
     println!(r#"{{"name": "{name}", "unit": "{unit}", "bar": null, "value": {value:.3}, "pass": true}}"#);
-}
-
-/// xorshift64*: only spreads.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        usize::try_from((high * end as u64) >> 32).expect("below end")
-    }
 }

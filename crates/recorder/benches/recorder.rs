@@ -14,6 +14,7 @@ use std::process::Command;
 
 use isotherm_recorder::trace_from_stream;
 use isotherm_units::Duration;
+use isotherm_units::random::Random;
 
 /// Bar for CPU time, in ns a touch.
 const TOUCH_BAR: f64 = 100.0;
@@ -22,18 +23,6 @@ const GROWTH_BAR: f64 = 1.25;
 /// Each stream runs in its own process, so that memory is measured separately. The variable names the stream.
 const SHAPE: &str = "BENCH_SHAPE";
 const RUNS: usize = 3;
-
-/// A small generator (xorshift64*), so every run makes the same stream.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(limit)) >> 64) as u64
-    }
-}
 
 /// One thread's chunks in the making.
 struct Thread {
@@ -99,7 +88,7 @@ impl Thread {
 fn scattered(path: &Path, touches: u64, nr_threads: u32) {
     let mut out = BufWriter::new(File::create(path).expect("a temporary folder is writable"));
     let mut threads: Vec<Thread> = (0..nr_threads).map(Thread::new).collect();
-    let mut random = Random(42);
+    let mut random = Random::new(42);
     let pages = (4 << 20) / u64::from(nr_threads);
     for index in 0..touches {
         // Threads take turns of an epoch.
@@ -113,7 +102,7 @@ fn scattered(path: &Path, touches: u64, nr_threads: u32) {
 
 fn local(path: &Path, touches: u64, _: u32) {
     let mut out = BufWriter::new(File::create(path).expect("a temporary folder is writable"));
-    let (mut thread, mut random) = (Thread::new(0), Random(42));
+    let (mut thread, mut random) = (Thread::new(0), Random::new(42));
     let (mut touched, mut index) = (0, 0);
     while touched < touches {
         // Each epoch of 40 rows sweeps on; every fourth row returns to a hot page.

@@ -15,6 +15,7 @@ use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, MemoryKind, N
 use isotherm_units::access::{
     After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };
+use isotherm_units::random::Random;
 use isotherm_units::{Bytes, Instant, PageRange};
 
 /// Order of the measured accesses.
@@ -130,7 +131,7 @@ fn play_on(nodes: Vec<NodeConfig>, mapped: u64, touched: u64, pattern: Pattern, 
         pattern,
         accesses,
         measured: measured.clone(),
-        random: Random(0x9e37_79b9_7f4a_7c15),
+        random: Random::new(0x9e37_79b9_7f4a_7c15),
         phase: Phase::Populate { done: 0 },
         handed_out: None,
     };
@@ -247,19 +248,6 @@ impl Toucher {
         let level = self.random.below(levels);
         let rank = (1 << level) + self.random.below(1 << level);
         rank * 2_654_435_761 % self.touched
-    }
-}
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let product = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(bound);
-        u64::try_from(product >> 64).expect("a high half")
     }
 }
 

@@ -22,6 +22,7 @@ use isotherm_sim::machine::{
 use isotherm_units::access::{
     After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };
+use isotherm_units::random::Random;
 use isotherm_units::{Bytes, Duration, Instant, PageRange};
 
 const GIB: u64 = 1 << 18;
@@ -151,7 +152,7 @@ fn play(setup: Setup) -> Measured {
     let toucher = Toucher {
         setup,
         measured: measured.clone(),
-        random: Random(0x9e37_79b9_7f4a_7c15),
+        random: Random::new(0x9e37_79b9_7f4a_7c15),
         touched: 0,
         round: 0,
         done: 0,
@@ -236,7 +237,7 @@ fn monitor(setup: Setup, strategy: &str, seconds: u64) -> (f64, u64) {
         }
     }
     let begun = Clock::now();
-    let stream = Steady(setup, Random(5));
+    let stream = Steady(setup, Random::new(5));
     let (mut builder, program) = machine(MmuConfig::default(), setup.mapped, (true, false), Box::new(stream));
     let mut config = MonitorConfig { operations: Operations::Fvaddr, ..MonitorConfig::default() };
     config.strategy = strategy.parse().expect("a strategy");
@@ -273,7 +274,7 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
     }
     impl MonitorDriver for Looker {
         fn run(&mut self, _now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
-            let mut random = Random(7);
+            let mut random = Random::new(7);
             let mut results = vec![ProbeResult::default(); 1000];
             let (mut best_ns, mut done) = (f64::INFINITY, 0);
             while done < self.looks {
@@ -298,19 +299,6 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
     builder.monitor("looker", vec![MonitorTarget::Process(program, 0)], Box::new(looker)).expect("a process");
     run(builder, program);
     *ns.lock().expect("one thread")
-}
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let product = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(bound);
-        u64::try_from(product >> 64).expect("a high half")
-    }
 }
 
 /// `VmRSS` of this process; 0 where the kernel does not say.

@@ -16,18 +16,7 @@ use flate2::write::ZlibEncoder;
 use isotherm_trace::region::{
     Intervals, RecordFormat, RecordMeta, Region, RegionReader, RegionStore, RegionWriter, Snapshot,
 };
-
-/// A small generator (xorshift64*), so that every run makes the same record.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(limit)) >> 64) as u64
-    }
-}
+use isotherm_units::random::Random;
 
 const REGIONS: usize = 1000;
 const INTERVALS: Intervals = Intervals::new(5_000_000, 100_000_000, 1_000_000_000);
@@ -53,7 +42,7 @@ fn advance(random: &mut Random, snapshot: &mut Snapshot) {
 }
 
 fn write(path: &Path, snapshots: u64) {
-    let mut random = Random(42);
+    let mut random = Random::new(42);
     let region = |index: u64| Region {
         start: 0x5555_0000_0000 + index * (10 << 20),
         end: 0x5555_0000_0000 + (index + 1) * (10 << 20),

@@ -14,18 +14,7 @@ use parquet::column::reader::ColumnReader;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use isotherm_trace::{EventKind, MapRange, RowBatch, TraceMeta, TraceReader, TraceRow, TraceWriter};
-
-/// A small generator (xorshift64*), so that every run makes the same trace.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(limit)) >> 64) as u64
-    }
-}
+use isotherm_units::random::Random;
 
 const EPOCH_NS: u64 = 1_000_000;
 
@@ -50,7 +39,7 @@ fn local(random: &mut Random, index: u64) -> TraceRow {
 }
 
 fn write(path: &Path, rows: u64, mut row: impl FnMut(&mut Random, u64) -> TraceRow) -> TraceMeta {
-    let mut random = Random(42);
+    let mut random = Random::new(42);
     let mut writer = TraceWriter::create_finished(path, TraceMeta { epoch_ns: EPOCH_NS, ..TraceMeta::single("bench") })
         .expect("a temporary folder is writable");
     let map = MapRange { start: 1, end: 1 << 36, ..MapRange::default() };

@@ -14,6 +14,7 @@ pub mod hash;
 mod node;
 mod page;
 mod quantity;
+pub mod random;
 mod ratio;
 mod runs;
 mod size;

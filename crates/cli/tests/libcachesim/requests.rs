@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use isotherm_trace::{RowBatch, TraceReader};
+use isotherm_units::random::Random;
 
 /// A trace as a cache simulator sees it: one page per request.
 pub(crate) struct Requests {
@@ -40,24 +41,24 @@ impl Requests {
 
     /// A loop over 1,000 pages (the worst case of LRU below that size), with every eighth request anywhere in 2,400 pages.
     fn loop_and_noise() -> Self {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        let page = |i: usize| if i % 8 == 7 { random.below(2400) } else { (i - i / 8) as u64 % 1000 };
+        let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
+        let page = |i: usize| if i % 8 == 7 { below(&mut random, 2400) } else { (i - i / 8) as u64 % 1000 };
         Self { name: "loop-and-noise", pages: (0..REQUESTS).map(page).collect() }
     }
 
     /// Three of four requests in 600 hot pages, the others in a cyclic scan over 5,000 pages.
     fn scan_and_hot() -> Self {
-        let mut random = Random(0xd1b5_4a32_d192_ed03);
-        let page = |i: usize| if i % 4 == 3 { 600 + (i / 4) as u64 % 5000 } else { random.below(600) };
+        let mut random = Random::new(0xd1b5_4a32_d192_ed03);
+        let page = |i: usize| if i % 4 == 3 { 600 + (i / 4) as u64 % 5000 } else { below(&mut random, 600) };
         Self { name: "scan-and-hot", pages: (0..REQUESTS).map(page).collect() }
     }
 
     /// Weights of about 1 / rank (equal for every power of two), over 4,096 scattered pages.
     fn zipf() -> Self {
-        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        let mut random = Random::new(0x2545_f491_4f6c_dd1d);
         let mut page = || {
-            let level = random.below(12);
-            let rank = (1 << level) + random.below(1 << level);
+            let level = below(&mut random, 12);
+            let rank = (1 << level) + below(&mut random, 1 << level);
             rank * 2_654_435_761 % 4096
         };
         Self { name: "zipf", pages: (0..REQUESTS).map(|_| page()).collect() }
@@ -98,14 +99,7 @@ pub(crate) fn digest(missed: &[bool]) -> u64 {
     isotherm_units::hash::fnv1a(missed.chunks(8).map(byte))
 }
 
-/// xorshift64*, high bits.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
+/// A number below `bound`, by the reduction that the golden file was made with.
+fn below(random: &mut Random, bound: u64) -> u64 {
+    (random.next() >> 33) % bound
 }
