@@ -24,6 +24,7 @@ mod root;
 mod smaps;
 mod stalls;
 mod sys;
+pub mod systemd;
 mod workers;
 
 pub use clear_refs::{ClearRefs, ClearedPages, Referenced, sweep_interval};

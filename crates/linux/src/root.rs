@@ -170,7 +170,7 @@ fn read_opened(path: &Path, opened: io::Result<fs::File>) -> Result<String, Live
 }
 
 /// Opens a file below a folder, to which no link leads.
-fn open_beneath(folder: &Path, path: &Path, access: OFlags) -> io::Result<fs::File> {
+pub(crate) fn open_beneath(folder: &Path, path: &Path, access: OFlags) -> io::Result<fs::File> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let inside = path.strip_prefix(folder).unwrap_or(path);
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -20,6 +20,8 @@ const CALLS: &[&str] = &[
     "fs::copy(",
     "File::create",
     "OpenOptions::new()",
+    "unlinkat(",
+    "renameat(",
     "DirBuilder::new()",
 ];
 
@@ -27,6 +29,7 @@ const CALLS: &[&str] = &[
 const WRITERS: &[&str] = &[
     "crates/linux/src/root.rs",
     "crates/linux/src/module/mod.rs",
+    "crates/linux/src/systemd/drop_in.rs",
     "crates/cli/src/live/private_file.rs",
     "crates/cli/src/live/knobs.rs",
     "crates/cli/src/live/daemon/audit.rs",

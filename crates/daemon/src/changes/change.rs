@@ -7,7 +7,7 @@ use super::line::{Open, is_rounded};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The knobs of a machine: small files that hold a value.
+/// The knobs of a machine: small files that hold a value, and properties of units ([`UnitKnob`](super::UnitKnob)).
 pub trait KnobStore {
     /// The value that a knob holds, without surrounding white space; for a choice, the chosen word. `None` if there is no such knob.
     ///
@@ -268,7 +268,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
     /// Undoes the changes of one knob, newest first. The knob is written once, with the value of the oldest change: a value in between
     /// could do harm.
     fn undo(&mut self, path: &str, chain: Vec<Open>, writes: bool) -> Vec<(Open, Returned)> {
-        let is_of_now = chain.iter().any(|open| open.boot == self.boot);
+        let is_of_now = chain.iter().any(|open| self.is_current(open));
         let is_knob = knob_table::is_knob(path);
         let held = match is_of_now && is_knob {
             true if self.machine.is_being_written(path) => Err(KnobError::Pending),
@@ -276,7 +276,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
             false => Ok(None),
         };
         let group = if is_knob { self.machine.group(path) } else { None };
-        let is_of_now = |open: &&Open| open.boot == self.boot && open.group == group;
+        let is_of_now = |open: &&Open| self.is_current(open) && open.group == group;
         let first = chain.iter().rev().find(is_of_now).map(|open| open.old.clone());
         // Undone already, by a restore that the journal could not note.
         let is_back = matches!(&held, Ok(Some(value)) if Some(value) == first.as_ref());
@@ -330,8 +330,13 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
         Ok(())
     }
 
+    /// Whether no reboot has reset the knob since the change.
+    fn is_current(&self, open: &Open) -> bool {
+        open.boot == self.boot || knob_table::outlives_boot(&open.path)
+    }
+
     fn judge(&self, open: &Open, group: Option<u64>, now: Result<Option<String>, KnobError>) -> Returned {
-        if open.boot != self.boot {
+        if !self.is_current(open) {
             return Returned::OtherBoot;
         }
         if let Some(words) = knob_table::refusal(&open.path, &open.old) {
@@ -349,7 +354,7 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
 
     /// The only place that writes a knob.
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
-        let is_noted = self.journal.open_of(path).rev().any(|open| open.boot == self.boot);
+        let is_noted = self.journal.open_of(path).rev().any(|open| self.is_current(open));
         assert!(is_noted, "{path} is written only while the journal holds its old value");
         self.machine.write(path, value)
     }
@@ -361,7 +366,10 @@ impl<S: Store, M: KnobStore> JournaledKnobs<S, M> {
 
     fn put_back(&mut self, path: &str, old: &str) -> Result<(), KnobError> {
         self.write(path, old)?;
-        let now = self.held(path)?;
-        if now == old { Ok(()) } else { Err(KnobError::holds(old, now)) }
+        match self.machine.value(path)? {
+            Some(now) if now != old => Err(KnobError::holds(old, now)),
+            // Its owner is gone, and the value with it.
+            _ => Ok(()),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Why a knob is not read, written or restored.
 
-use super::JournalError;
+use super::{JournalError, shown};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Why a knob could not be read or written.
@@ -43,7 +43,7 @@ impl KnobError {
     }
 
     pub(super) fn holds(written: &str, held: String) -> Self {
-        Self::Holds { written: written.to_owned(), held }
+        Self::Holds { written: shown(written).to_owned(), held: shown(&held).to_owned() }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The knobs that isotherm writes, and the values that may be written. A journal is a file, so its contents are checked: no other file is
 //! written.
 
+use super::unit::{DropIns, UnitKnob};
+
 /// Values of a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Values {
@@ -12,6 +14,8 @@ enum Values {
     Switch,
     /// `on` or `off`.
     State,
+    /// A property of a unit of systemd, with its drop-in ([`UnitKnob`]).
+    Property,
 }
 
 impl Values {
@@ -21,6 +25,7 @@ impl Values {
             Self::Limit => "a number or max",
             Self::Switch => "Y, N, true, false or a number",
             Self::State => "on or off",
+            Self::Property => "a number or infinity",
         }
     }
 
@@ -30,6 +35,7 @@ impl Values {
             Self::Limit => &["max"],
             Self::Switch => &["Y", "N", "y", "n", "true", "false"],
             Self::State => return ["on", "off"].contains(&value),
+            Self::Property => &["infinity"],
         };
         words.contains(&value) || value.parse::<i64>().is_ok() || value.parse::<u64>().is_ok() || is_hexadecimal(value)
     }
@@ -43,6 +49,9 @@ fn is_hexadecimal(value: &str) -> bool {
 const KNOBS: &[(&str, Values)] = &[
     ("/**/memory.high", Values::Limit),
     ("/**/memory.max", Values::Limit),
+    ("/etc/systemd/system.control/*/*", Values::Property),
+    ("/run/systemd/system.control/*/*", Values::Property),
+    ("/run/systemd/transient/*/*", Values::Property),
     ("/proc/sys/kernel/numa_balancing", Values::Number),
     ("/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps", Values::Number),
     ("/proc/sys/vm/compaction_proactiveness", Values::Number),
@@ -60,6 +69,9 @@ const KNOBS: &[(&str, Values)] = &[
 
 /// Refuses a path that is not a knob of ours, or a value that the knob does not take; the text names the allowed values.
 pub(super) fn refusal(path: &str, value: &str) -> Option<String> {
+    if let Some(unit) = UnitKnob::of(path) {
+        return unit.refusal(value);
+    }
     match values_of(path) {
         None => Some("isotherm writes no such knob, whatever its journal says".to_owned()),
         Some(values) if values.has(value) => None,
@@ -71,12 +83,18 @@ pub(super) fn is_knob(path: &str) -> bool {
     values_of(path).is_some()
 }
 
+/// Whether the value stays through a reboot.
+pub(super) fn outlives_boot(path: &str) -> bool {
+    UnitKnob::of(path).is_some_and(|unit| unit.place == DropIns::Persistent)
+}
+
 fn values_of(path: &str) -> Option<Values> {
     let names: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     if names.iter().any(|name| ["", ".", ".."].contains(name)) {
         return None;
     }
-    KNOBS.iter().find(|(pattern, _)| matches(pattern, &names)).map(|&(_, values)| values)
+    let values = KNOBS.iter().find(|(pattern, _)| matches(pattern, &names)).map(|&(_, values)| values)?;
+    (values != Values::Property || UnitKnob::of(path).is_some()).then_some(values)
 }
 
 fn matches(pattern: &str, names: &[&str]) -> bool {
@@ -105,6 +123,8 @@ mod tests {
             ("/sys/kernel/mm/lru_gen/enabled", "y"),
             ("/sys/module/damon_reclaim/parameters/enabled", "N"),
             ("/proc/sys/kernel/numa_balancing", "-1"),
+            ("/etc/systemd/system.control/a@b.service.d/50-MemoryMax.conf", "infinity"),
+            ("/run/systemd/transient/x.scope.d/50-MemoryHigh.conf", "4096\n[Scope]\nMemoryHigh=4096\n"),
         ] {
             assert_eq!(refusal(path, value), None, "{path} = {value}");
         }
@@ -116,6 +136,10 @@ mod tests {
             ("/memory.high", "1", "no such knob"),
             ("/sys/module/zswap/parameters/enabled", "Y", "no such knob"),
             ("/proc/sys/kernel/core_pattern", "|/tmp/x", "no such knob"),
+            ("/etc/systemd/system.control/a.service.d/50-ExecStart.conf", "1", "no such knob"),
+            ("/etc/systemd/system.control/a.service.d/evil.conf", "1", "no such knob"),
+            ("/etc/systemd/system.control/a.service.d/50-MemoryMax.conf", "max", "a number or infinity"),
+            ("/etc/systemd/system.control/a.service.d/50-MemoryMax.conf", "1\nExecStart=x", "the line `ExecStart=x`"),
             ("/sys/fs/cgroup/a/memory.high", "evil::0:0", "a number or max"),
             ("/sys/fs/cgroup/a/memory.high", "", "a number or max"),
             ("/sys/fs/cgroup/a/memory.high", "1\n2", "`1\\n2` is no value of it"),

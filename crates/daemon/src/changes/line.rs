@@ -1,5 +1,6 @@
 //! Lines of the journal, and the open changes that they make.
 
+use super::unit::UnitKnob;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Read as _};
@@ -71,6 +72,9 @@ impl Open {
     /// Whether a knob that holds `value` holds the value of this change. If the program ended before it noted the result, the kernel may
     /// have formatted the number differently, or rounded it down to a page.
     pub fn wrote(&self, value: &str) -> bool {
+        if let Some(unit) = UnitKnob::of(&self.path) {
+            return unit.is_of(self, value);
+        }
         match &self.holds {
             Some(holds) => value == holds,
             None => is_rounded(&self.new, value) || self.before.as_deref() == Some(value),

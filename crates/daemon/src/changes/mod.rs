@@ -11,9 +11,11 @@ mod line;
 mod protected;
 #[cfg(test)]
 mod tests;
+mod unit;
 
 pub use change::{Changed, JournaledKnobs, KnobStore, Restored, Returned};
 pub use error::{KnobError, NotRestored, Refusal};
 pub use journal::{Journal, JournalError, Store};
 pub use line::{Open, is_rounded, same_value};
 pub use protected::{is_protected_name, protected, protected_command};
+pub use unit::{DropIns, UnitKnob, is_unit, parts, shown};

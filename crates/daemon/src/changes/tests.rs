@@ -517,3 +517,23 @@ fn older_changes_wait_for_newer_ones() {
     };
     assert_eq!((knobs(&world)[TTL].as_str(), hands.journal().open().count()), ("6", 2));
 }
+
+/// A drop-in in `/etc` outlives a reboot, one in `/run` does not.
+#[test]
+fn a_limit_of_a_unit_is_taken_back_after_a_reboot_too() {
+    let kept = "/etc/systemd/system.control/web.service.d/50-MemoryHigh.conf";
+    let lost = "/run/systemd/system.control/web.service.d/50-MemoryMax.conf";
+    let world = System::new();
+    for path in [kept, lost] {
+        world.knobs.borrow_mut().insert(path.to_owned(), "infinity".to_owned());
+        let mut hands = hands(&world, "boot").unwrap();
+        let wanted = UnitKnob::wanted("4096");
+        hands.set("apply", path, &wanted, |now| shown(now) == "4096").unwrap();
+    }
+    let would = hands(&world, "later").unwrap().would_restore(|_| true);
+    let returned = hands(&world, "later").unwrap().restore().changes;
+    assert_eq!(would, returned);
+    let of = |path: &str| returned.iter().find(|(open, _)| open.path == path).map(|(_, what)| what.clone()).unwrap();
+    assert_eq!((of(kept), of(lost)), (Returned::Back, Returned::OtherBoot));
+    assert_eq!((knobs(&world)[kept].as_str(), shown(&knobs(&world)[lost])), ("infinity", "4096"));
+}
