@@ -32,4 +32,5 @@ mod simulate;
 mod sweep;
 mod trace;
 mod trial;
+mod units;
 mod verify;

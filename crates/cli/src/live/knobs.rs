@@ -5,11 +5,12 @@ use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use isotherm_daemon::changes::{Journal, JournaledKnobs, KnobError, KnobStore, Store, same_value};
+use isotherm_daemon::changes::{Journal, JournaledKnobs, KnobError, KnobStore, Store, UnitKnob, same_value};
 use isotherm_linux::Root;
 use isotherm_linux::knobs::selected;
 
 use super::to_cli;
+use super::unit_knob::{unit_value, write_unit};
 use crate::error::CliError;
 use crate::live::private_file;
 
@@ -136,12 +137,15 @@ impl Store for JournalFile {
     }
 }
 
-/// Knobs below a root.
+/// Knobs below a root: files, and properties of units.
 #[derive(Debug)]
 pub(crate) struct KnobFiles(pub(crate) Root);
 
 impl KnobStore for KnobFiles {
     fn value(&mut self, path: &str) -> Result<Option<String>, KnobError> {
+        if let Some(knob) = UnitKnob::of(path) {
+            return unit_value(&self.0, &knob);
+        }
         match self.0.read_knob(path) {
             Ok(text) => Ok(Some(selected(&text).to_owned())),
             Err(error) if error.is_missing() => Ok(None),
@@ -150,6 +154,9 @@ impl KnobStore for KnobFiles {
     }
 
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
+        if let Some(knob) = UnitKnob::of(path) {
+            return write_unit(&self.0, &knob, value);
+        }
         match self.0.write_knob(path, value) {
             // The new `memory.high` takes effect before the kernel has reclaimed the excess.
             Err(error)

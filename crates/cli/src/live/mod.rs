@@ -14,6 +14,7 @@ mod scanner;
 mod target;
 mod time;
 mod undo;
+mod unit_knob;
 
 pub(crate) use clear_refs::{COUNTS, Sweeping};
 pub(crate) use damon::{DamonSource, system_ram};
@@ -27,6 +28,7 @@ pub(crate) use scanner::LiveScanner;
 pub(crate) use target::{Target, TargetArgs};
 pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};
 pub(crate) use undo::{undo, watch_journal};
+pub(crate) use unit_knob::{refuse_unit, unit_value};
 
 use isotherm_linux::LiveError;
 

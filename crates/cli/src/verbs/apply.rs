@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_daemon::changes::{Changed, protected, same_value};
+use isotherm_daemon::changes::{Changed, UnitKnob, protected, same_value, shown};
 use isotherm_linux::cgroup::{Group, Hierarchy, Limit};
 use isotherm_linux::counters::{meminfo, memory_stat};
 use isotherm_linux::knobs::value_of;
@@ -15,17 +15,20 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{HandsArgs, Use, hands, policy_of, private_file, to_cli};
+use crate::live::{self, HandsArgs, Use, hands, policy_of, private_file, to_cli};
 use crate::ui::Ui;
 
 mod daemon_config;
 mod module;
+mod unit;
 
 /// Make settings of this machine out of a configuration that `isotherm advise --config` wrote.
 ///
 /// Shows the exact list of writes, and makes them only with --yes. Each write is recorded in a journal before it is made, is read back
 /// after it, and is undone by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel reclaims and kills no
-/// process; with --max it becomes memory.max, as in the simulation. The modules DAMON_RECLAIM and DAMON_LRU_SORT for the presets `reclaim`
+/// process; with --max it becomes memory.max, as in the simulation. Of a unit of systemd it becomes the property MemoryHigh or MemoryMax,
+/// through `systemctl set-property`, because systemd undoes what others write into the group of a unit: the limit stays through restarts and
+/// reboots, with --runtime through restarts alone. The modules DAMON_RECLAIM and DAMON_LRU_SORT for the presets `reclaim`
 /// and `lru-sort` are switches of the whole machine. So is the page-replacement policy: if the advice is for another policy than this
 /// machine runs, it is refused, or switches with --switch-policy.
 ///
@@ -38,6 +41,7 @@ Examples:
   isotherm advise traces/redis.parquet --config redis.toml
   sudo isotherm apply redis.toml --cgroup /system.slice/redis.service
   sudo isotherm apply redis.toml --cgroup /system.slice/redis.service --yes
+  sudo isotherm apply redis.toml --unit redis --runtime --yes
   sudo isotherm apply redis.toml --cgroup /system.slice/redis.service --age 2m --daemon-config isotherm.toml --yes
   sudo isotherm daemon run isotherm.toml
   sudo isotherm restore")]
@@ -46,10 +50,16 @@ pub(crate) struct Args {
     #[arg(value_name = "ADVICE.toml")]
     advice: PathBuf,
     /// The control group (version 2) that the limit is for: its path, or the name of a unit of systemd or the number of a container.
-    #[arg(long, value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP", group = "whose")]
     cgroup: Option<String>,
+    /// The unit of systemd that the limit is for: redis, redis.service, redis@1.service.
+    #[arg(long, value_name = "NAME", group = "whose")]
+    unit: Option<String>,
+    /// Keep the limit of a unit until the next reboot, in place of for good.
+    #[arg(long, requires = "whose")]
+    runtime: bool,
     /// Set memory.max, above which processes are killed, in place of memory.high.
-    #[arg(long, requires = "cgroup")]
+    #[arg(long, requires = "whose")]
     max: bool,
     /// Switch the page-replacement policy of the whole machine to the policy of the advice.
     #[arg(long)]
@@ -93,9 +103,19 @@ struct Write {
     result: &'static str,
 }
 
+impl Write {
+    /// The value as the knob takes it.
+    fn text(&self) -> String {
+        if UnitKnob::of(&self.path).is_some() { UnitKnob::wanted(&self.new) } else { self.new.clone() }
+    }
+}
+
 pub(crate) fn run(mut args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let root = args.hands.root();
-    args.cgroup = args.cgroup.map(|name| path_of(&root, name)).transpose()?;
+    args.cgroup = match (args.cgroup, &args.unit) {
+        (Some(name), _) => Some(path_of(&root, name)?),
+        (None, unit) => unit.as_ref().map(|name| unit::group_of(&root, name)).transpose()?,
+    };
     let acts = args.yes && !args.dry_run;
     let mut scenario = read(&args.advice, acts)?;
     if let Some(age) = args.age {
@@ -124,8 +144,8 @@ pub(crate) fn run(mut args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let hands = hands(&root, &args.hands.journal, Use::Write)?;
         let mut hands = hands.ok_or_else(|| CliError::failed("there is no journal"))?;
         for write in &mut writes {
-            let accepts = |now: &str| same_value(now, &write.new);
-            let Changed { was_so, .. } = hands.set("apply", &write.path, &write.new, accepts).map_err(|error| {
+            let accepts = |now: &str| same_value(shown(now), &write.new);
+            let Changed { was_so, .. } = hands.set("apply", &write.path, &write.text(), accepts).map_err(|error| {
                 CliError::failed(format!("{error}; `isotherm restore` takes back what was written before it"))
             })?;
             write.result = if was_so { "was so already" } else { "written" };
@@ -162,7 +182,6 @@ pub(crate) fn run(mut args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             ));
         }
     }
-    of_a_unit(&root, &writes).iter().for_each(|words| ui.warn(words));
     if acts {
         ui.say("`isotherm restore` takes back what was written");
     } else {
@@ -181,18 +200,6 @@ fn path_of(root: &Root, name: String) -> Result<String, CliError> {
         Err(error @ LiveError::Refused(_)) => Err(to_cli(error)),
         Err(_) => Ok(name),
     }
-}
-
-/// What takes a limit back that was written into the group of a unit.
-fn of_a_unit(root: &Root, writes: &[Write]) -> Option<String> {
-    let unit =
-        writes.iter().find_map(|write| write.scope.rsplit('/').next().filter(|name| name.ends_with(".service")))?;
-    root.has("/run/systemd/system").then(|| {
-        format!(
-            "{unit} is a unit of systemd, which writes its own value at the next start, reload or set-property; to stay: \
-             systemctl set-property {unit} MemoryHigh=SIZE"
-        )
-    })
 }
 
 /// The configuration for the daemon, and the number of its sections.
@@ -310,13 +317,14 @@ fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, Cli
                 "{place} has a `limit`: say which control group it is for, --cgroup PATH"
             )));
         }
-        (Some(limit), Some(path)) => writes.push(limit_of(root, path, limit, args.max)?),
+        (Some(limit), Some(path)) => writes.extend(limit_of(root, path, limit, args)?),
     }
     Ok(writes)
 }
 
-/// The write that limits a group, unless the group is protected or memory is guaranteed to it.
-fn limit_of(root: &Root, path: &str, limit: Bytes, max: bool) -> Result<Write, CliError> {
+/// The writes that limit a group, unless the group is protected or memory is guaranteed to it. That of a unit has two: the group's file
+/// first, so that the reclaim that this takes holds up this program and not systemd; then the property, so that the value stays.
+fn limit_of(root: &Root, path: &str, limit: Bytes, args: &Args) -> Result<Vec<Write>, CliError> {
     let hierarchy = Hierarchy::unified(root).map_err(to_cli)?;
     let group = hierarchy.group(path).map_err(to_cli)?;
     if let Some(why) = protected(group.path()) {
@@ -328,7 +336,7 @@ fn limit_of(root: &Root, path: &str, limit: Bytes, max: bool) -> Result<Write, C
             group.path()
         )));
     }
-    let file = if max { "memory.max" } else { "memory.high" };
+    let file = if args.max { "memory.max" } else { "memory.high" };
     let now = group.limit(file).map_err(to_cli)?;
     refuse_without_room(root, &group, limit)?;
     let bytes = limit.get() / page_bytes() * page_bytes();
@@ -336,8 +344,29 @@ fn limit_of(root: &Root, path: &str, limit: Bytes, max: bool) -> Result<Write, C
         Limit::Unlimited => "max".to_owned(),
         Limit::At(bytes) => bytes.get().to_string(),
     };
-    let path = group.folder().join(file).display().to_string();
-    Ok(Write { path, now, new: bytes.to_string(), scope: group.path().to_owned(), result: "to be written" })
+    let write = |path: String, now: String| Write {
+        path,
+        now,
+        new: bytes.to_string(),
+        scope: group.path().to_owned(),
+        result: "to be written",
+    };
+    let mut writes = vec![write(group.folder().join(file).display().to_string(), now)];
+    if let Some(knob) = unit::knob_of(root, group.path(), file, args.runtime)? {
+        let now = property_of(root, &knob)?;
+        writes.push(write(knob.path(), now));
+    }
+    Ok(writes)
+}
+
+/// The property as it is, unless its drop-in says other things, which could not be put back.
+fn property_of(root: &Root, knob: &UnitKnob) -> Result<String, CliError> {
+    let value = live::unit_value(root, knob).map_err(CliError::failed)?;
+    let value = value.ok_or_else(|| CliError::failed(format!("systemd has no unit {}", knob.unit)))?;
+    match knob.refusal(&value) {
+        Some(words) => Err(CliError::usage(format!("{}: {words}", knob.path()))),
+        None => Ok(shown(&value).to_owned()),
+    }
 }
 
 /// Anonymous memory has to go somewhere.

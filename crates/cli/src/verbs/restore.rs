@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use isotherm_daemon::changes::{Open, Restored, Returned};
+use isotherm_daemon::changes::{Open, Restored, Returned, shown};
 use isotherm_report::{Cell, Column, Table};
 use serde::Serialize;
 
@@ -15,7 +15,8 @@ use crate::ui::Ui;
 /// Take back every change that isotherm made to this machine and did not take back itself.
 ///
 /// Each change is in a journal before it is made, so this works after a crash, `kill -9` or a power cut. A knob that another program has
-/// written since is left alone, and reported. Changes of another boot vanished with it, and are closed. On a disk that is full, or that can
+/// written since is left alone, and reported. Changes of another boot vanished with it, and are closed, except limits of units of systemd,
+/// which outlive it. On a disk that is full, or that can
 /// only be read, knobs are put back all the same. Exit code 0: no change of ours is left; 4: a change was left alone, or could not be
 /// noted; 1: a change could not be restored, and stays in the journal.
 #[derive(clap::Args)]
@@ -59,10 +60,11 @@ impl Row {
             Returned::WasSo => ("was so already", None),
             Returned::OtherBoot => ("gone with another boot", None),
             Returned::Gone => ("gone with its group or module", None),
-            Returned::Foreign(now) => ("left alone", Some(format!("somebody else wrote `{now}` since"))),
+            Returned::Foreign(now) => ("left alone", Some(format!("somebody else wrote `{}` since", shown(&now)))),
             Returned::Failed(why) => ("failed", Some(why.to_string())),
         };
         let Open { path, section, old, new, .. } = open;
+        let [old, new] = [old, new].map(|value| shown(&value).to_owned());
         Self { path, section, old, new, result, why }
     }
 }
