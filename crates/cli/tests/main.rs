@@ -18,6 +18,7 @@ mod libcachesim;
 mod live;
 mod machine;
 mod metrics;
+mod min_ttl;
 mod monitor;
 mod page;
 mod prometheus;

@@ -34,7 +34,7 @@ pub use host::{LiveHost, LiveTarget, free_zones};
 pub use maps::{Mapping, maps};
 pub use module::{Bitmap, Look, Module, ScanResult};
 pub use pagemap::{Categories, PageRegion, PagemapEntry, pagemap, pagemap_scan};
-pub use process::{Changes, Family, Life, Member, Process, Running, largest, running, user_number};
+pub use process::{Changes, Family, Life, Member, Process, Running, Victim, largest, running, user_number, victim};
 pub use release::kernel_version;
 pub use root::Root;
 pub use smaps::{SmapsArea, VmFlags, smaps};

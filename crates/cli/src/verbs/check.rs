@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm_daemon::config::Config;
-use isotherm_daemon::control_loop::lacking;
+use isotherm_daemon::control_loop::{foretold, lacking};
 use isotherm_linux::cgroup::Hierarchy;
 use isotherm_linux::{Root, Stopwatch};
 
@@ -17,7 +17,8 @@ use crate::ui::Ui;
 ///
 /// Every error of the file and those of `conf.d` next to it names file, line and column, where two tables disagree both. Exit code 0:
 /// `isotherm daemon run` takes it. Sections that would do nothing on this machine now are named with the reason; for that groups and
-/// switches of the kernel are read, and nothing is changed. `--no-host` leaves it out.
+/// switches of the kernel are read, and nothing is changed. Of `min-ttl` it says whether it would have a process killed now, and which one.
+/// `--no-host` leaves both out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -49,15 +50,15 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     ))?;
     if !args.no_host {
         let root = args.root.map_or_else(Root::default, Root::below);
-        of_the_host(&config, &root, args.configuration.file)?
-            .iter()
-            .for_each(|words| ui.warn(format_args!("on this host: {words}")));
+        let (lacking, foretold) = of_the_host(&config, &root, args.configuration.file)?;
+        foretold.iter().for_each(|words| ui.say(format_args!("on this host: {words}")));
+        lacking.iter().for_each(|words| ui.warn(format_args!("on this host: {words}")));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why sections would do nothing here.
-fn of_the_host(config: &Config, root: &Root, file: PathBuf) -> Result<Vec<String>, CliError> {
+/// Why sections would do nothing here, and what others would do to the machine.
+fn of_the_host(config: &Config, root: &Root, file: PathBuf) -> Result<(Vec<String>, Vec<String>), CliError> {
     let clock = Stopwatch::start().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let in_force = InForce::new(checksum(config).into());
     let families = BTreeMap::new();
@@ -66,5 +67,5 @@ fn of_the_host(config: &Config, root: &Root, file: PathBuf) -> Result<Vec<String
     // Groups may be there, and their memory with another version.
     let of_memory = Hierarchy::find(root).err().filter(|_| !config.limits.is_empty());
     lacking.extend(of_memory.map(|error| format!("limits: {error}")));
-    Ok(lacking)
+    Ok((lacking, foretold(config, &mut machine)))
 }

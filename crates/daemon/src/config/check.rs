@@ -3,6 +3,7 @@
 use super::group_path;
 use super::{Config, LimitsConfig};
 use crate::changes::protected;
+use isotherm_texts::min_ttl::MinTtl;
 use isotherm_units::wildcard::{may_meet, reaches_below};
 use isotherm_units::{Bytes, Ratio};
 
@@ -19,6 +20,8 @@ pub struct Contradiction {
 
 /// The least resident memory that the program itself needs.
 const MEMORY_MIN: Bytes = Bytes::from_mib(16);
+/// Nanoseconds in a millisecond.
+const MS: u64 = 1_000_000;
 
 impl Config {
     /// Whether some section may act.
@@ -56,6 +59,7 @@ impl Config {
             if section.tool.targets().is_empty() {
                 return Err(wrong(&key("targets"), "it is empty; name a group".to_owned()));
             }
+            self.check_min_ttl(nth)?;
             let tool = section.tool.clone().with_targets(vec!["/".to_owned()]);
             tool.validate().map_err(|error| wrong(&key(error.key), error.to_string()))?;
             for (at, target) in section.tool.targets().iter().enumerate() {
@@ -84,6 +88,25 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// The kernel has one value for the machine.
+    fn check_min_ttl(&self, nth: usize) -> Result<(), Contradiction> {
+        let Some(min_ttl) = self.generations[nth].min_ttl else { return Ok(()) };
+        let key = |nth: usize| format!("generations[{nth}].min-ttl");
+        if min_ttl.ns() % MS != 0 || MinTtl::from_ms(min_ttl.ns() / MS).is_err() {
+            return Err(wrong(
+                &key(nth),
+                format!("it is {min_ttl}; allowed: 0 (off) to {} whole milliseconds", u32::MAX),
+            ));
+        }
+        let other =
+            self.generations[..nth].iter().position(|other| other.min_ttl.is_some_and(|other| other != min_ttl));
+        let Some(other) = other else { return Ok(()) };
+        let message = format!(
+            "it is {min_ttl}, and the kernel has one value for the whole machine; say the same in both, or once"
+        );
+        Err(Contradiction { key: key(nth), other: Some(key(other)), message })
     }
 
     fn check_daemon(&self) -> Result<(), Contradiction> {
@@ -179,12 +202,13 @@ pub(super) fn absolute(key: &str, path: &str) -> Result<(), Contradiction> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{GenerationsConfig, TargetConfig};
+    use crate::config::{GenerationsConfig, TargetConfig, TimeToLive};
     use isotherm_core::generations::{EstimatorConfig, ReclaimerConfig, ToolConfig};
+    use isotherm_units::Duration;
 
     fn reclaim(name: &str, target: &str) -> GenerationsConfig {
         let config = ReclaimerConfig { targets: vec![target.to_owned()], ..ReclaimerConfig::default() };
-        GenerationsConfig { name: name.to_owned(), enable: true, tool: ToolConfig::Reclaim(config) }
+        GenerationsConfig { name: name.to_owned(), enable: true, min_ttl: None, tool: ToolConfig::Reclaim(config) }
     }
 
     fn config(sections: Vec<GenerationsConfig>) -> Config {
@@ -198,8 +222,38 @@ mod tests {
         assert_eq!(config(vec![reclaim("a", "web"), reclaim("b", "/app.slice/db.service")]).check(), Ok(()));
         let watches =
             ToolConfig::Estimate(EstimatorConfig { targets: vec!["/".to_owned()], ..EstimatorConfig::default() });
-        let all = GenerationsConfig { name: "all".to_owned(), enable: true, tool: watches };
+        let all = GenerationsConfig { name: "all".to_owned(), enable: true, min_ttl: None, tool: watches };
         assert_eq!(config(vec![all]).check(), Ok(()), "who only watches may watch all");
+    }
+
+    #[test]
+    fn the_machine_has_one_time_to_live() {
+        let with = |times: [Option<Duration>; 3]| {
+            let sections = times.iter().zip(["a", "b", "c"]).map(|(min_ttl, name)| GenerationsConfig {
+                min_ttl: *min_ttl,
+                enable: name == "b",
+                ..reclaim(name, &format!("/{name}"))
+            });
+            config(sections.collect())
+        };
+        let of = |ms| Some(Duration::from_ms(ms));
+        let same = with([of(1000), of(1000), None]);
+        assert_eq!(same.check(), Ok(()));
+        let one = TimeToLive { section: "b".to_owned(), enable: true, min_ttl: Duration::from_secs(1) };
+        assert_eq!(TimeToLive::of(&same.generations), Some(one), "one that may act goes first");
+        assert_eq!(TimeToLive::of(&with([None; 3]).generations), None);
+        let watches = TimeToLive::of(&with([of(5), None, of(5)]).generations).unwrap();
+        assert_eq!((watches.section.as_str(), watches.enable), ("a", false));
+        let refused = with([of(1000), None, of(2000)]).check().unwrap_err();
+        assert_eq!(
+            (refused.key.as_str(), refused.other.as_deref()),
+            ("generations[2].min-ttl", Some("generations[0].min-ttl"))
+        );
+        for time in [Duration::from_us(1500), Duration::from_ms(1 << 32)] {
+            let refused = with([Some(time), None, None]).check().unwrap_err();
+            assert!(refused.message.contains("allowed: 0 (off) to 4294967295 whole milliseconds"), "{refused:?}");
+        }
+        assert_eq!(with([of(0), None, of(0)]).check(), Ok(()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub use compaction::CompactionConfig;
 pub use engine::Engine;
 pub(crate) use group_path::group_path;
 pub use metrics::{Listen, MetricsConfig};
-pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig};
+pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig, TimeToLive};
 pub use tables::{TABLES, Table};
 pub use targets::{ProcessConfig, Target, TargetConfig};
 pub use tiering::{BalancingKnobs, TieringConfig};

@@ -5,6 +5,7 @@ use isotherm_core::generations::ToolConfig;
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{KernelModule, Preset, PresetError, Setup, name_or_table};
 use isotherm_core::vocabulary::Action;
+use isotherm_units::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// A `[[generations]]` table: estimates the working set of groups, or evicts old generations
@@ -16,9 +17,32 @@ pub struct GenerationsConfig {
     /// Whether it may act. Default no: it decides, reports what it would do, and changes only what watching needs.
     #[serde(default)]
     pub enable: bool,
+    /// Thrashing prevention of the whole machine: `min_ttl_ms`, whole milliseconds up to 4294967295; 0 is off. If all that may be evicted is
+    /// younger than this, the kernel has a process killed. Default: left as it is. All sections that say it say the same.
+    #[serde(default, rename = "min-ttl", skip_serializing_if = "Option::is_none")]
+    pub min_ttl: Option<Duration>,
     /// The tool, as in a scenario. An entry of `targets` is a path or the name of a `[[targets]]` table.
     #[serde(flatten)]
     pub tool: ToolConfig,
+}
+
+/// `min-ttl` of the sections that say it: one value for the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeToLive {
+    /// Name of the `[[generations]]` table that it is taken from: one that may act, if there is one.
+    pub section: String,
+    /// Whether it may be written.
+    pub enable: bool,
+    pub min_ttl: Duration,
+}
+
+impl TimeToLive {
+    /// That of these sections.
+    pub fn of(sections: &[GenerationsConfig]) -> Option<Self> {
+        let says = || sections.iter().filter(|section| section.min_ttl.is_some());
+        let section = says().find(|section| section.enable).or_else(|| says().next())?;
+        Some(Self { section: section.name.clone(), enable: section.enable, min_ttl: section.min_ttl? })
+    }
 }
 
 impl GenerationsConfig {

@@ -54,7 +54,7 @@ macro_rules! tables {
 
 // The key and its type, how it is written, the name of a section, whether it ever acts, its checks.
 tables! {
-    generations: GenerationsConfig, "[[generations]]", |it| format!("generations.{}", it.name), |it| it.acts(), Self::check_generations;
+    generations: GenerationsConfig, "[[generations]]", |it| format!("generations.{}", it.name), |it| it.acts() || it.min_ttl.is_some(), Self::check_generations;
     monitors: MonitorsConfig, "[[monitors]]", |it| format!("monitors.{}", it.name), |_| true, Self::check_monitors;
     limits: LimitsConfig, "[[limits]]", |it| format!("limits.{}", it.name), |_| true, Self::check_limits;
     compaction: CompactionConfig, "[[compaction]]", |it| format!("compaction.{}", it.name), |_| true, Self::check_compaction;

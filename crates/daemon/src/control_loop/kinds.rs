@@ -17,12 +17,15 @@ pub(super) struct Entry {
     pub(super) take: fn(&mut Taking<'_>) -> Result<(), LoopError>,
     /// What they lack on this machine.
     lacks: fn(&Config, &mut dyn System) -> Vec<String>,
+    /// What they would do to the machine.
+    foretells: fn(&Config, &mut dyn System) -> Vec<String>,
 }
 
 const fn kind<K: Kind>() -> Entry {
     Entry {
         take: |taking| taking.take::<K>(),
         lacks: |config, world| K::specs(config).iter().filter_map(|spec| K::lacks(spec, config, world)).collect(),
+        foretells: |config, world| K::specs(config).iter().filter_map(|spec| K::foretells(spec, world)).collect(),
     }
 }
 
@@ -38,6 +41,11 @@ pub(super) const KINDS: &[Entry] = &[
 /// Why sections of a configuration would do nothing on this machine now: a sentence for each. Only reads.
 pub fn lacking(config: &Config, world: &mut dyn System) -> Vec<String> {
     KINDS.iter().flat_map(|kind| (kind.lacks)(config, world)).collect()
+}
+
+/// What sections of a configuration would do to this machine now, where that can be foretold: a sentence for each. Only reads.
+pub fn foretold(config: &Config, world: &mut dyn System) -> Vec<String> {
+    KINDS.iter().flat_map(|kind| (kind.foretells)(config, world)).collect()
 }
 
 /// Why a section over groups would do nothing now: none of its groups is there, or groups cannot be found.

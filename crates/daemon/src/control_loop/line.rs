@@ -92,6 +92,8 @@ pub enum Line {
         /// CPU time of the process that compacted.
         cpu_ns: u64,
     },
+    /// What the writes of a section would do to the machine, as of now.
+    Forecast { section: String, words: String },
     /// A knob is about to be written; the journal holds its current value.
     Writes { section: String, path: String, value: String },
     /// A knob would be written, if the section could act.
@@ -169,7 +171,9 @@ impl Line {
             Self::MoreLeftAlone { section, groups: _ } | Self::MoreMoved { section, came: _, went: _ } => {
                 texts.section(section);
             }
-            Self::Section { section, engine: _, enabled: _, why } | Self::Trouble { section, why } => {
+            Self::Section { section, engine: _, enabled: _, why }
+            | Self::Trouble { section, why }
+            | Self::Forecast { section, words: why } => {
                 texts.section(section);
                 texts.words(why);
             }

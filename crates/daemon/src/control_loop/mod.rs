@@ -8,6 +8,7 @@ mod gate;
 mod generations;
 mod guard;
 mod kernel;
+mod kill;
 mod kinds;
 mod limits;
 mod line;
@@ -23,7 +24,8 @@ mod trouble;
 
 pub(crate) use guard::Guard;
 pub use kernel::{EngineError, ModuleOnce};
-pub use kinds::lacking;
+pub use kill::{KillFacts, Victim};
+pub use kinds::{foretold, lacking};
 pub use line::{Act, Effect, Line, SectionStatus, Stalled, Status, Texts};
 pub use run::{Ended, Environment, LoopEnd, LoopError, steer};
 pub use trouble::{AuditError, SystemError, TargetError};
@@ -157,6 +159,12 @@ pub trait System {
 
     /// Groups from the top of the tree down, and how each waited for memory. Empty where groups do not tell it.
     fn group_stalls(&mut self) -> Vec<GroupStall>;
+
+    /// Facts from which it follows which process thrashing prevention would have killed now.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    fn kill_facts(&mut self) -> Result<KillFacts, SystemError>;
 
     /// Bytes of swap that are free; `None`: not known.
     fn swap_free(&mut self) -> Option<Bytes>;

@@ -168,6 +168,11 @@ pub(super) trait Kind: Section + Sized {
         None
     }
 
+    /// What a section of this configuration would do to the machine now, if that can be foretold.
+    fn foretells(_spec: &Self::Spec, _world: &mut dyn System) -> Option<String> {
+        None
+    }
+
     /// Whether this section matches `spec`, or is changed to match without losing its state.
     fn becomes(&mut self, spec: &Self::Spec, now: Instant) -> bool;
 }

@@ -2,14 +2,16 @@
 //! later.
 
 use super::guard::Reach;
-use super::kernel::{Counts, Kdamond, Kernel, Module, Proactive, Standing, Tiers};
+use super::kernel::{
+    Counts, Kdamond, Kernel, MIN_TTL, Module, Proactive, Standing, Thrashing, Tiers, foretold, refuse_off,
+};
 use super::line::{Line, SectionStatus};
 use super::run::LoopError;
 use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
 use super::trouble::{AuditError, Trouble};
 use super::{Log, System};
 use crate::changes::Refusal;
-use crate::config::{CompactionConfig, Config, MonitorsConfig, TieringConfig};
+use crate::config::{CompactionConfig, Config, MonitorsConfig, TieringConfig, TimeToLive};
 use isotherm_core::compaction::{Design, MergedConfig};
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant, Ratio};
@@ -30,6 +32,7 @@ pub(super) enum Spec {
     Monitors(MonitorsConfig),
     Compaction(CompactionConfig),
     Tiering(TieringConfig),
+    TimeToLive(TimeToLive),
 }
 
 impl Spec {
@@ -38,6 +41,7 @@ impl Spec {
             Self::Monitors(spec) => spec.enable,
             Self::Compaction(spec) => spec.enable,
             Self::Tiering(spec) => spec.enable,
+            Self::TimeToLive(spec) => spec.enable,
         }
     }
 
@@ -48,6 +52,7 @@ impl Spec {
             Self::Compaction(spec) => format!("compaction.{}", spec.name),
             // What the journal has of sections has a dot.
             Self::Tiering(_) => "tiering.kernel".to_owned(),
+            Self::TimeToLive(_) => "min-ttl.kernel".to_owned(),
         }
     }
 
@@ -63,6 +68,7 @@ impl Spec {
             // The check refuses other designs for kcompactd.
             Self::Compaction(_) => Box::new(Proactive::new(&MergedConfig::default())),
             Self::Tiering(spec) => Box::new(Tiers::new(spec)),
+            Self::TimeToLive(spec) => Box::new(Thrashing::new(spec)),
         })
     }
 }
@@ -99,7 +105,8 @@ impl Kind for KernelSection {
         let monitors = config.monitors.iter().filter(|section| !section.is_own()).cloned().map(Spec::Monitors);
         let compaction = config.compaction.iter().filter(|section| section.is_kernels());
         let tiering = config.tiering.iter().filter(|section| !section.is_own()).cloned().map(Spec::Tiering);
-        monitors.chain(compaction.cloned().map(Spec::Compaction)).chain(tiering).collect()
+        let time_to_live = TimeToLive::of(&config.generations).map(Spec::TimeToLive);
+        monitors.chain(compaction.cloned().map(Spec::Compaction)).chain(tiering).chain(time_to_live).collect()
     }
 
     fn begin(spec: &Spec, now: Instant, _: &mut Watched) -> Result<Self, LoopError> {
@@ -120,6 +127,17 @@ impl Kind for KernelSection {
             max_cpu: Ratio::ONE,
             spent: None,
         })
+    }
+
+    fn lacks(spec: &Spec, _: &Config, world: &mut dyn System) -> Option<String> {
+        let Spec::TimeToLive(_) = spec else { return None };
+        refuse_off(world).err().map(|why| format!("{}: {why}", spec.label()))
+    }
+
+    fn foretells(spec: &Spec, world: &mut dyn System) -> Option<String> {
+        let Spec::TimeToLive(time) = spec else { return None };
+        let is_there = world.value(MIN_TTL).is_ok_and(|value| value.is_some());
+        (is_there && refuse_off(world).is_ok()).then(|| foretold(time, world))
     }
 
     fn becomes(&mut self, spec: &Spec, _: Instant) -> bool {
@@ -208,6 +226,7 @@ impl KernelSection {
             Err(why) => return Ok(Some(why.into())),
         };
         self.is_told = true;
+        self.foretell(context.log)?;
         for write in writes {
             context.log.line(&Line::WouldWrite {
                 section: self.head.label.clone(),
@@ -218,11 +237,17 @@ impl KernelSection {
         Ok(None)
     }
 
+    fn foretell(&self, log: &mut dyn Log) -> Result<(), AuditError> {
+        let line = |words| Line::Forecast { section: self.head.label.clone(), words };
+        self.kernel.forecast().map(line).map_or(Ok(()), |line| log.line(&line))
+    }
+
     fn switch_on(&mut self, context: &mut Context<'_>) -> Result<Option<Trouble>, AuditError> {
         let writes = match self.kernel.writes(context.world) {
             Ok(writes) => writes,
             Err(why) => return Ok(Some(why.into())),
         };
+        self.foretell(context.log)?;
         let label = [self.head.label.clone()];
         let back = |context: &mut Context<'_>| context.knobs.put_back(&label).err().map(Box::new);
         for write in writes {

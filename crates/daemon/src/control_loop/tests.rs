@@ -9,6 +9,7 @@ mod probes;
 mod script;
 mod sizes;
 mod system;
+mod time_to_live;
 
 use super::*;
 use configs::*;

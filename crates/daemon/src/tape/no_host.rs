@@ -3,7 +3,7 @@
 use crate::changes::Refusal;
 use crate::config::{Config, Target};
 use crate::control_loop::{
-    AuditError, GroupStall, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError,
+    AuditError, GroupStall, KillFacts, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError,
 };
 use isotherm_core::host::{
     AddressRange, Adopting, Applying, Compacting, Gauging, Generational, Mappings, Probing, Tiering,
@@ -49,6 +49,9 @@ impl System for NoHost {
     }
     fn group_stalls(&mut self) -> Vec<GroupStall> {
         Vec::new()
+    }
+    fn kill_facts(&mut self) -> Result<KillFacts, SystemError> {
+        Err(NONE.to_owned().into())
     }
     fn swap_free(&mut self) -> Option<Bytes> {
         None

@@ -4,7 +4,7 @@ use super::Tape;
 use crate::changes::Refusal;
 use crate::config::{Config, Target};
 use crate::control_loop::{
-    AuditError, GroupStall, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError,
+    AuditError, GroupStall, KillFacts, Knobs, Line, Log, Member, NodeFree, Running, Status, System, SystemError,
 };
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
@@ -85,6 +85,10 @@ impl<W: System + ?Sized> System for Taped<'_, W> {
 
     fn group_stalls(&mut self) -> Vec<GroupStall> {
         self.tape.call("group-stalls", (), || self.inner.group_stalls(), Vec::new)
+    }
+
+    fn kill_facts(&mut self) -> Result<KillFacts, SystemError> {
+        self.tape.call("kill-facts", (), || self.inner.kill_facts(), over)
     }
 
     fn swap_free(&mut self) -> Option<Bytes> {

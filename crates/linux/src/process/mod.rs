@@ -3,6 +3,7 @@
 
 mod family;
 mod running;
+mod victim;
 pub(crate) use crate::{LiveError, Root, sys};
 use isotherm_texts::stat::Stat;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 pub use family::{Changes, Family, Member};
 pub use running::{Running, largest, running, user_number};
+pub use victim::{Victim, victim};
 
 /// A live process, with the program that it ran when it was opened.
 #[derive(Debug)]

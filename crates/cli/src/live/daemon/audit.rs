@@ -226,7 +226,7 @@ fn words(line: &Line) -> String {
         Line::Calmed { target } => format!("{target}: sections act on it again, if it is still there"),
         Line::Paced { stretch: 1 } => "sections run as often as they were asked to".to_owned(),
         Line::Paced { stretch } => format!("sections run {stretch} times less often, to stay within max-cpu"),
-        Line::Trouble { section, why } => format!("{section}: {why}"),
+        Line::Trouble { section, why } | Line::Forecast { section, words: why } => format!("{section}: {why}"),
         Line::NotReloaded { why } => format!("the new configuration is refused, the old one goes on: {why}"),
         Line::Ended { why, since_start_ns, cpu_ns, .. } => {
             let time = |ns| Duration::from_ns(ns).approx();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use isotherm_core::host::AddressRange;
 use isotherm_daemon::config::{Config, ProcessConfig, Target};
-use isotherm_daemon::control_loop::{GroupStall, Member, NodeFree, Running, System, SystemError};
+use isotherm_daemon::control_loop::{GroupStall, KillFacts, Member, NodeFree, Running, System, SystemError};
 use isotherm_linux::cgroup::Hierarchy;
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
@@ -13,6 +13,7 @@ use isotherm_linux::{self as linux, Family, Root, Stopwatch, Wake, free_zones, p
 use isotherm_units::{Bytes, Clock, Duration, Instant, Woken};
 
 use super::configuration;
+use super::kill_facts::kill_facts;
 use super::manager::Manager;
 use super::{Desk, InForce, checksum};
 
@@ -122,6 +123,10 @@ impl System for Machine<'_> {
             is_whole: one.is_whole,
         };
         linux::group_stalls(&self.root).unwrap_or_default().into_iter().map(stall).collect()
+    }
+
+    fn kill_facts(&mut self) -> Result<KillFacts, SystemError> {
+        kill_facts(&self.root).map_err(SystemError::new)
     }
 
     fn swap_free(&mut self) -> Option<Bytes> {

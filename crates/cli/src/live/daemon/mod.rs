@@ -5,6 +5,7 @@ mod configuration;
 mod control;
 mod files;
 mod journald;
+mod kill_facts;
 mod leftovers;
 mod machine;
 mod manager;

@@ -143,7 +143,7 @@ pub(super) fn text(
     }
     for GenerationsSpec { name: tool_name, tool } in &scenario.generations {
         let tool = tool.clone().with_targets(vec![name.clone()]);
-        sections.generations.push(GenerationsConfig { name: tool_name.clone(), enable, tool });
+        sections.generations.push(GenerationsConfig { name: tool_name.clone(), enable, min_ttl: None, tool });
     }
     for limits in &scenario.limits {
         let limits = isotherm_core::limits::LimitsConfig { target: name.clone(), ..limits.clone() };

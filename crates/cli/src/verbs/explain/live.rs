@@ -40,6 +40,9 @@ struct Told {
     compacted: u64,
     moved_bytes: u64,
     huge_pages_freed: u64,
+    /// The last forecast of what its writes do to the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forecast: Option<String>,
     writes: u64,
     would_write: u64,
     put_back: u64,
@@ -225,6 +228,7 @@ impl Explained {
             Line::Counted { section, asked_bytes, verified_bytes } => {
                 self.of(&section).add(0, asked_bytes, verified_bytes);
             }
+            Line::Forecast { section, words } => self.of(&section).forecast = Some(words),
             Line::Writes { section, .. } => self.of(&section).writes += 1,
             Line::WouldWrite { section, .. } => self.of(&section).would_write += 1,
             Line::PutBack { section } => self.of(&section).put_back += 1,
@@ -291,6 +295,9 @@ fn words(explained: &Explained) -> String {
         if told.would + told.would_write > 0 {
             line(format!("  would have acted {}; enable = true lets it", times(told.would + told.would_write)));
         }
+        if let Some(forecast) = &told.forecast {
+            line(format!("  forecast when it was last written, or would have been: {forecast}"));
+        }
         if told.writes > 0 {
             line(format!("  wrote knobs {}, put back {}", times(told.writes), times(told.put_back)));
         }
@@ -339,13 +346,14 @@ mod tests {
             line(9, "\"event\":\"resumed\""),
             "garbage\n".to_owned(),
             line(10, "\"event\":\"left-alone\",\"section\":\"generations.cold\",\"target\":\"/s\",\"why\":\"people\""),
+            line(11, "\"event\":\"forecast\",\"section\":\"min-ttl.kernel\",\"words\":\"it would take x\""),
             "{\"torn".to_owned(),
         ];
         std::fs::write(&path, text.concat()).unwrap();
         let explained = read(&path, None).unwrap();
         let told = &explained.sections["generations.cold"];
         assert_eq!((told.acted, told.asked_bytes, told.verified_bytes), (1, 8192, 4096));
-        assert_eq!((explained.lines, explained.strange, explained.paused_s["pressure"]), (9, 2, 5));
+        assert_eq!((explained.lines, explained.strange, explained.paused_s["pressure"]), (10, 2, 5));
         assert_eq!((explained.stalled_s["/a"], explained.sections["generations.cold"].stalled["/a"]), (3, 1));
         let words = words(&explained);
         for part in [
@@ -353,6 +361,7 @@ mod tests {
             "was refused once: EBUSY",
             "left /s alone: people",
             "4.00 KiB went",
+            "would have been: it would take x",
         ] {
             assert!(words.contains(part), "{part}: {words}");
         }

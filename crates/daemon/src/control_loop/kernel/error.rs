@@ -49,6 +49,11 @@ pub enum EngineError {
     /// `needs`: description of kernels that have the file.
     #[error("this kernel has no {path}: {needs}")]
     NoSetting { path: &'static str, needs: &'static str },
+    /// Value of the switch.
+    #[error(
+        "the Multi-Gen LRU is off (/sys/kernel/mm/lru_gen/enabled is {0}): min-ttl would do nothing; write y there"
+    )]
+    GenerationsOff(String),
     #[error("the kernel tells no tiers of memory: it needs Linux 6.1 or later with CONFIG_NUMA and CONFIG_MIGRATION")]
     NoTiers,
     #[error("the machine has one node of memory: there is nothing to promote from or demote to")]
@@ -116,6 +121,10 @@ mod tests {
             ),
             (EngineError::NoMemory, "no memory is known"),
             (EngineError::NoSetting { path: "/a", needs: "it needs b" }, "this kernel has no /a: it needs b"),
+            (
+                EngineError::GenerationsOff("0x0000".to_owned()),
+                "the Multi-Gen LRU is off (/sys/kernel/mm/lru_gen/enabled is 0x0000): min-ttl would do nothing; write y there",
+            ),
             (
                 EngineError::NoTiers,
                 "the kernel tells no tiers of memory: it needs Linux 6.1 or later with CONFIG_NUMA and CONFIG_MIGRATION",

@@ -8,6 +8,7 @@ mod once;
 mod proactive;
 mod settings;
 mod tiers;
+mod time_to_live;
 
 pub(super) use damon::Kdamond;
 pub use error::EngineError;
@@ -15,6 +16,7 @@ pub(super) use module::Module;
 pub use once::ModuleOnce;
 pub(super) use proactive::Proactive;
 pub(super) use tiers::Tiers;
+pub(super) use time_to_live::{MIN_TTL, Thrashing, foretold, refuse_off};
 
 use super::guard::Reach;
 use super::line::Line;
@@ -93,6 +95,11 @@ pub(super) trait Kernel: std::fmt::Debug {
     /// # Errors
     /// Why the engine cannot be switched on here or now.
     fn writes(&mut self, world: &mut dyn System) -> Result<Vec<Write>, EngineError>;
+
+    /// What the writes would do to the machine, as of the last [`writes`](Self::writes), if it can be foretold.
+    fn forecast(&self) -> Option<String> {
+        None
+    }
 
     /// Checks, right after the writes, that the kernel has really started.
     ///

@@ -18,7 +18,7 @@ pub(super) fn section(name: &str, target: &str, enable: bool) -> GenerationsConf
         threshold: Duration::from_secs(20),
         ..ReclaimerConfig::default()
     };
-    GenerationsConfig { name: name.to_owned(), enable, tool: ToolConfig::Reclaim(config) }
+    GenerationsConfig { name: name.to_owned(), enable, min_ttl: None, tool: ToolConfig::Reclaim(config) }
 }
 
 /// With DAMON_RECLAIM too.

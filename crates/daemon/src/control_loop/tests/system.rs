@@ -599,6 +599,21 @@ impl System for Rc<Truth> {
         self.waits.borrow().iter().map(row).collect()
     }
 
+    fn kill_facts(&mut self) -> Result<KillFacts, SystemError> {
+        if self.fails() {
+            return Err(SystemError::new("EIO"));
+        }
+        let victim = Victim { process: 700, command: "redis".to_owned(), score: 812, group: None };
+        let swappiness = isotherm_core::vocabulary::Swappiness::Of(60);
+        Ok(KillFacts {
+            listings: Vec::new(),
+            below_min: BTreeSet::new(),
+            swappiness,
+            victim: Some(victim),
+            panics: false,
+        })
+    }
+
     fn swap_free(&mut self) -> Option<Bytes> {
         Some(Bytes::new(0))
     }
