@@ -19,6 +19,7 @@ const RETRIES: u32 = 16;
 
 /// How far `usage` is over `high`, in 2^-20 of the limit; 0 if it is not. Both in pages. Take the maximum over a group and
 /// its ancestors.
+#[inline]
 pub fn overage(usage: u64, high: Limit) -> u64 {
     let Limit::At(limit) = high else { return 0 };
     let over = u128::from(high.excess(usage)) << OVERAGE_SHIFT;

@@ -33,6 +33,7 @@ pub(super) enum Making {
 
 impl FaultState {
     /// Whether a huge page is being made for the access.
+    #[inline]
     pub fn is_allocating(&self) -> bool {
         matches!(self.huge, Some(Making::Allocating(_)))
     }

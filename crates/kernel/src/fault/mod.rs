@@ -126,6 +126,7 @@ impl FaultState {
         Self { node, policy: MemoryPolicy::Bound, ..Self::default() }
     }
     /// The thread runs on a processor of `node` from now on.
+    #[inline]
     pub fn runs_on(&mut self, node: NodeId) {
         if self.policy == MemoryPolicy::Local {
             self.node = node;
@@ -134,6 +135,7 @@ impl FaultState {
 
     /// The thread went on without calling [`fault`] again, because the access it waited for succeeded in between (another thread was
     /// faster): its next fault is a new one.
+    #[inline]
     pub fn moved_on(&mut self) {
         if self.call.is_none() {
             self.current = None;
@@ -142,6 +144,7 @@ impl FaultState {
 
     /// Whether the last [`FaultOutcome::Short`] was for a page that is only read ahead. If reclaim fails then, the right
     /// answer is to call again (the window is given up), not to kill.
+    #[inline]
     pub fn shortage_is_optional(&self) -> bool {
         self.optional
     }

@@ -49,10 +49,12 @@ impl Ledger {
         self.cpu_ns += ns;
     }
     /// CPU time since the last call.
+    #[inline]
     pub fn take(&mut self) -> u64 {
         std::mem::take(&mut self.cpu_ns)
     }
     /// CPU time so far.
+    #[inline]
     pub const fn peek(&self) -> u64 {
         self.cpu_ns
     }

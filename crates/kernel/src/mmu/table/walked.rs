@@ -27,6 +27,21 @@ impl PageTable {
         pace: &mut Pace,
     ) -> Stop {
         match caches {
+            None if self.is_plain() => self.play(runs, cursor, pace),
+            caches => self.play_walked(caches, huge, runs, cursor, pace),
+        }
+    }
+
+    /// Not inlined elsewhere: the loops below belong to this crate, with what they inline.
+    fn play_walked(
+        &mut self,
+        caches: Option<&mut Caches>,
+        huge: &BTreeSet<u64>,
+        runs: &[Run],
+        cursor: &mut Cursor,
+        pace: &mut Pace,
+    ) -> Stop {
+        match caches {
             None => self.play_in(&mut Off, huge, runs, cursor, pace),
             Some(caches) => self.play_in(caches, huge, runs, cursor, pace),
         }
