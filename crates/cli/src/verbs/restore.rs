@@ -126,7 +126,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     if alone > 0 {
         return Err(CliError::partial(format!(
-            "{alone} knobs hold what somebody else wrote since, and were left alone"
+            "{alone} {} what somebody else wrote since, and {} left alone",
+            if alone == 1 { "knob holds" } else { "knobs hold" },
+            if alone == 1 { "was" } else { "were" },
         )));
     }
     Ok(ExitCode::SUCCESS)
