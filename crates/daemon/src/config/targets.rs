@@ -144,10 +144,11 @@ impl Config {
         found.and_then(TargetConfig::target).ok_or_else(|| {
             let known: Vec<&str> = self.targets.iter().map(|known| known.name.as_str()).collect();
             let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            let hint = hint_for_unit(entry);
             wrong(
                 place,
                 format!(
-                    "`{entry}` is neither a path, which begins with `/`, nor a name of [[targets]]; names: {known}"
+                    "`{entry}` is neither a path, which begins with `/`, nor a name of [[targets]]; names: {known}{hint}"
                 ),
             )
         })
@@ -179,6 +180,16 @@ impl Config {
             )),
             target => Ok(target),
         }
+    }
+}
+
+/// How the path of a unit is found, for an entry that is the name of one.
+fn hint_for_unit(entry: &str) -> String {
+    let is_unit = [".service", ".scope", ".slice"].iter().any(|end| entry.ends_with(end))
+        && !entry.contains(['*', '?', '\'', ' ']);
+    match is_unit {
+        true => format!("; the path of a unit is what `systemctl show --property=ControlGroup --value {entry}` prints"),
+        false => String::new(),
     }
 }
 
@@ -240,6 +251,11 @@ mod tests {
         let refused = config.check().unwrap_err();
         assert_eq!(refused.key, "limits[0].target");
         assert!(refused.message.contains("`cgroup` in place"), "{refused:?}");
+        for (target, has_hint) in [("nginx.service", true), ("app*.service", false), ("nginx", false)] {
+            config.limits = serde_json::from_value(json!([{ "name": "x", "target": target }])).unwrap();
+            let refused = config.check().unwrap_err();
+            assert_eq!(refused.message.contains("systemctl show"), has_hint, "{refused:?}");
+        }
     }
 
     #[test]
