@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use isotherm_terminal::CliError;
 use isotherm_units::Bytes;
@@ -10,8 +10,13 @@ use isotherm_units::Bytes;
 const DEVICE: &str = "/dev/zram0";
 const FOLDER: &str = "/sys/block/zram0";
 
-/// Swap that is on until this is dropped.
-pub(super) struct Zram;
+/// Takes the swap away once its standard input ends: when the measurement is over, or was killed.
+const TAKE_AWAY: &str = "trap '' INT TERM HUP; cat > /dev/null; swapoff /dev/zram0; echo 1 > /sys/block/zram0/reset";
+
+/// Swap that is on until this is dropped, or this program ends in whatever way.
+pub(super) struct Zram {
+    keeper: Child,
+}
 
 impl Zram {
     /// Refuses where swap is on already, or the device is in use.
@@ -26,7 +31,9 @@ impl Zram {
         if in_use.trim() != "0" {
             return Err(CliError::host_cannot(format!("{DEVICE} is in use: {} is {}", path.display(), in_use.trim())));
         }
-        let this = Self; // from here on, dropping it takes back what was done
+        let mut keeper = Command::new("sh");
+        keeper.args(["-c", TAKE_AWAY]).stdin(Stdio::piped()).stderr(Stdio::null());
+        let this = Self { keeper: keeper.spawn().map_err(CliError::failed)? };
         fs::write(&path, size.get().to_string()).map_err(CliError::failed)?;
         call(&["mkswap", DEVICE])?;
         call(&["swapon", DEVICE])?;
@@ -36,8 +43,8 @@ impl Zram {
 
 impl Drop for Zram {
     fn drop(&mut self) {
-        let _ = call(&["swapoff", DEVICE]);
-        let _ = fs::write(Path::new(FOLDER).join("reset"), "1");
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
     }
 }
 
