@@ -69,16 +69,6 @@ struct Row {
     limited: Vec<Run>,
 }
 
-impl Row {
-    /// As far below the measured peak as the recommended size is below the simulated one: files that other groups have read before are
-    /// charged to these, so that a group here holds less than the program does by itself.
-    fn limit_bytes(&self) -> Option<u64> {
-        let below_peak = self.stated.peak_bytes.saturating_sub(self.stated.memory_bytes?);
-        let peak = self.free.first().map_or(self.stated.peak_bytes, |run| run.peak_bytes);
-        Some(peak.saturating_sub(below_peak))
-    }
-}
-
 /// Runs all that was asked for and prints it.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let programs = wanted(&args.program)?;
@@ -119,9 +109,9 @@ fn measure(
     let mut row = Row { program: program.name, stated, free: Vec::new(), limited: Vec::new() };
     for turn in 1..=repeat {
         ui.say(format_args!("{}: runs {turn} of {repeat}", program.name));
-        row.free.push(groups.run(command, None)?);
-        if let Some(bytes) = row.limit_bytes() {
-            row.limited.push(groups.run(command, Some(bytes))?);
+        row.free.push(groups.run(command, &row.stated.files, None)?);
+        if let Some(bytes) = row.stated.memory_bytes {
+            row.limited.push(groups.run(command, &row.stated.files, Some(bytes))?);
         }
     }
     Ok(row)

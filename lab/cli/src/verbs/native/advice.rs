@@ -1,9 +1,11 @@
 //! What `isotherm advise` states about a program, and whether a busy machine changes it.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use isotherm_terminal::{CliError, Ui};
+use isotherm_trace::{Event, EventKind, TraceReader};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,6 +29,9 @@ pub(super) struct Stated {
     pub(super) slower_at_most_ppm: u64,
     /// What memory adds to 99 of 100 bursts at most.
     pub(super) stall_p99_ns: u64,
+    /// Files that the program maps.
+    #[serde(skip)]
+    pub(super) files: BTreeSet<PathBuf>,
 }
 
 /// Recommendations for one program, from recordings on a quiet and on a busy machine.
@@ -49,7 +54,17 @@ pub(super) fn of(program: &Program, command: &[String], workshop: &Workshop) -> 
     advise.args(["--quiet", "advise"]).arg(&trace).args(["--here", "--anyway", "--no-cache", "--format", "json"]);
     let text = output(&mut advise, program.name)?;
     let answer: Value = serde_json::from_slice(&text).map_err(CliError::failed)?;
-    Ok(stated(&answer))
+    Ok(Stated { files: files(&trace)?, ..stated(&answer) })
+}
+
+/// The files that a recorded program maps.
+fn files(trace: &Path) -> Result<BTreeSet<PathBuf>, CliError> {
+    let reader = TraceReader::open(trace).map_err(CliError::failed)?;
+    let of = |event: &Event| match &event.kind {
+        EventKind::Map(map) => map.file.as_ref().map(PathBuf::from).filter(|path| path.is_file()),
+        _ => None,
+    };
+    Ok(reader.meta().events.iter().filter_map(of).collect())
 }
 
 fn stated(answer: &Value) -> Stated {
@@ -64,6 +79,7 @@ fn stated(answer: &Value) -> Stated {
         work_ns: number(&answer["unlimited_work_ns"]),
         slower_at_most_ppm: number(&best["runtime_ratio_ppm"]["high"]),
         stall_p99_ns: number(&row["stalls"]["p99_ns"]),
+        files: BTreeSet::new(),
     }
 }
 
@@ -115,7 +131,7 @@ impl Drop for BusyLoops {
 }
 
 /// The command next to this one.
-fn isotherm() -> Result<std::path::PathBuf, CliError> {
+fn isotherm() -> Result<PathBuf, CliError> {
     let this = std::env::current_exe().map_err(CliError::failed)?;
     let path = this.parent().unwrap_or(Path::new("/")).join("isotherm");
     if path.exists() {

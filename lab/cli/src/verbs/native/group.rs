@@ -1,5 +1,6 @@
 //! A memory cgroup for each run, of version 1 or 2.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -53,8 +54,15 @@ impl Groups {
         Ok(Self { parent: PathBuf::from(parent), files })
     }
 
-    /// Runs a program in a new group, under a limit if there is one.
-    pub(super) fn run(&self, command: &[String], limit_bytes: Option<u64>) -> Result<Run, CliError> {
+    /// Runs a program in a new group, under a limit if there is one. The files that it maps leave the page cache first, as far as no other
+    /// program has them mapped: otherwise they are charged to whoever read them before.
+    pub(super) fn run(
+        &self,
+        command: &[String],
+        files: &BTreeSet<PathBuf>,
+        limit_bytes: Option<u64>,
+    ) -> Result<Run, CliError> {
+        files.iter().try_for_each(|file| forget(file))?;
         let group = Group { path: self.parent.join(format!("isotherm-lab-{}", std::process::id())), files: self.files };
         fs::create_dir(&group.path)
             .map_err(|error| CliError::host_cannot(format!("{}: {error}", group.path.display())))?;
@@ -125,6 +133,15 @@ impl Drop for Group {
             std::thread::sleep(LOOK_EACH);
         }
     }
+}
+
+/// Has a file leave the page cache (dd(1), `nocache`).
+fn forget(file: &Path) -> Result<(), CliError> {
+    let dd = Command::new("dd")
+        .arg(format!("if={}", file.display()))
+        .args(["iflag=nocache", "count=0", "status=none"])
+        .status();
+    dd.map(drop).map_err(|error| CliError::host_cannot(format!("dd: {error}")))
 }
 
 /// Waits for a program. Returns whether it ended well, and what it printed.

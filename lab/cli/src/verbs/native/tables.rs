@@ -11,32 +11,31 @@ const PPM: f64 = 1e6;
 /// What was stated and what was measured, by program.
 pub(super) fn services(results: &Results) -> String {
     let mut out =
-        "| program | simulated peak [MiB] | recommended [MiB] | peak here [MiB] | limit here [MiB] | stated: slower at most | measured | stated: stall p99 [ms] | \
-                   measured | runs that hold | free runs that would |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+        "| program | simulated peak [MiB] | recommended [MiB] | peak here [MiB] | stated: slower at most | measured | stated: stall p99 [ms] | \
+                   measured | runs that hold | free runs that would |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
             .to_owned();
     for row in &results.rows {
         let _ = writeln!(out, "{}", line(row));
     }
     out + "\nWork is the time of all bursts, p99 that of 99 of 100. A run holds if both stay within what is stated, against the \
-           median of the runs without a limit. The limit here is as far below the peak here as the recommended size is below the simulated \
-           peak: files that other groups have read before are charged to these. *Free runs that would*: how many of those do, which is what the machine's own noise leaves.\n"
+           median of the runs without a limit. The files that a program maps leave the page cache before each run, as far as nobody else has \
+           them mapped. *Free runs that would*: how many of those do, which is what the machine's own noise leaves.\n"
 }
 
 fn line(row: &Row) -> String {
     let Row { program, stated, free, limited } = row;
     let peak = mib(median(free.iter().map(|run| run.peak_bytes)));
-    let (Some(recommended), Some(limit)) = (stated.memory_bytes, row.limit_bytes()) else {
-        return format!("| {program} | {:.1} | leave it as it is | {peak:.1} | | | | | | | |", mib(stated.peak_bytes));
+    let Some(recommended) = stated.memory_bytes else {
+        return format!("| {program} | {:.1} | leave it as it is | {peak:.1} | | | | | | |", mib(stated.peak_bytes));
     };
     let base = Base::of(free);
     let work = median(limited.iter().map(Run::work_ns)) as f64 / base.work_ns.max(1) as f64;
     let added = median(limited.iter().map(Run::p99_ns)) as f64 - base.p99_ns as f64;
     let hold = |runs: &[Run]| runs.iter().filter(|run| base.holds(run, stated)).count();
     format!(
-        "| {program} | {:.1} | {:.1} | {peak:.1} | {:.1} | {:.1} % | {:.1} % | {:.2} | {:.2} | {} of {} | {} of {} |",
+        "| {program} | {:.1} | {:.1} | {peak:.1} | {:.1} % | {:.1} % | {:.2} | {:.2} | {} of {} | {} of {} |",
         mib(stated.peak_bytes),
         mib(recommended),
-        mib(limit),
         (stated.slower_at_most_ppm as f64 / PPM - 1.0) * 100.0,
         (work - 1.0) * 100.0,
         stated.stall_p99_ns as f64 / 1e6,
