@@ -1,5 +1,6 @@
 //! The advice as text.
 
+use super::adaptive;
 use super::bursts::waits_mostly;
 use super::platform::{Line, Platform};
 use crate::{
@@ -16,10 +17,13 @@ pub fn machine(advice: &Advice) -> String {
     format!("Linux {}, files on {}, swap on {}", advice.kernel, device_name(advice.storage), device_name(advice.swap))
 }
 
-/// The answer in a sentence or two; if the program waits most of the time, a sentence on that precedes it.
+/// The answer in a sentence or two; if the program waits most of the time, a sentence on that precedes it, and if it runs otherwise under a
+/// limit, one on that follows.
 pub fn verdict(advice: &Advice) -> String {
     let waits = waits(advice).filter(|_| advice.withheld.is_none());
-    waits.map_or_else(String::new, |waits| waits + " ") + &answer(advice)
+    let adapts = adaptive::warning(advice).filter(|_| advice.withheld.is_none() && !saves_little(advice));
+    let parts = [waits, Some(answer(advice)), adapts.map(str::to_owned)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// A sentence that the program waits most of the time, and that slow-downs refer to its work; `None` if it does not.
