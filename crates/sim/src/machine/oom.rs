@@ -76,12 +76,14 @@ impl Machine {
             }
             self.queue.retain(|&queued| queued != id);
             let task = &mut self.tasks[id.0];
+            // One that has not started yet is not among the living threads.
+            let has_started = task.wait_number > 0;
             task.state = RunState::Dead;
             task.wait_number += 1;
             task.stall = super::schedule::Stall(false);
             let work = task.work.take();
             self.report_pressure(id, now);
-            if let Some(Work::User(user)) = work {
+            if let Some(Work::User(user)) = work.filter(|_| has_started) {
                 self.thread_ended(*user, now);
             }
         }

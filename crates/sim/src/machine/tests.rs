@@ -187,6 +187,18 @@ fn without_swap_the_killer_ends_what_cannot_be_reclaimed() {
     assert_eq!(outcome.cgroups[1].usage_pages, 0);
 }
 
+/// A JVM is killed before it has started its later threads, and ends all the same.
+#[test]
+fn threads_that_have_not_started_do_not_keep_a_killed_program_alive() {
+    let later = || script(vec![(vec![Run::write(0, 1)], After::Continue)]);
+    let mut killed = program("p", vec![sweeps(500, 1, 100), later(), later()]);
+    killed.threads[1].start = ThreadStart::ByThread;
+    killed.threads[2].start = ThreadStart::ByThread;
+    let outcome = Rig::new(&config(Bytes::from_mib(12), DeviceKind::None)).max(400).play(vec![killed]);
+    assert_eq!(outcome.programs[0].ending, Ending::OutOfMemory);
+    assert_eq!((outcome.cgroups[1].events.oom_kill, outcome.cgroups[1].usage_pages), (1, 0));
+}
+
 #[test]
 fn the_largest_process_is_killed_and_the_others_go_on() {
     let big = program("big", vec![sweeps(350, 1, 1000)]);
