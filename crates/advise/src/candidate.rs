@@ -60,8 +60,8 @@ pub static CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     POLICIES.iter().flat_map(of).collect()
 });
 
-/// The policy that knows the future: none has fewer faults. Its time means nothing, because it writes back, reads ahead and wakes
-/// kswapd as no kernel does, and can come out slower than a policy with more faults.
+/// The policy that knows the future: none has fewer faults (`docs/mechanism/reclaim.md#baselines`). That bounds no time: faults cost
+/// different times, so a policy with more of them can be faster.
 pub const FEWEST_FAULTS: &str = "opt";
 
 impl Candidate {

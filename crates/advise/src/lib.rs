@@ -137,7 +137,7 @@ pub struct Advice {
     pub is_partial: bool,
     /// All releases that the recommendation holds on.
     pub holds_on: Vec<KernelRelease>,
-    /// Highest memory charge without limits, bytes; shares of memory refer to it.
+    /// Highest memory charge without limits, the kernel's memory for its threads included, bytes; shares of memory refer to it.
     pub peak_bytes: u64,
     /// Highest resident memory of the program in a run of its own, bytes; absent where the recording has none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,11 +20,20 @@ const EVER: u64 = 1_024;
 
 /// A program that fills memory, and then uses a seventh of it.
 pub(crate) fn recording(folder: &Path) -> PathBuf {
+    recording_of(folder, TraceMeta::single("filler"))
+}
+
+/// The same of another program. Its threads but the first start at once, and do nothing.
+pub(crate) fn recording_of(folder: &Path, meta: TraceMeta) -> PathBuf {
     let path = folder.join("filler.parquet");
-    let mut writer = TraceWriter::create(&path, TraceMeta { epoch_ns: MS, ..TraceMeta::single("filler") }).unwrap();
+    let nr_threads = meta.threads.len() as u32;
+    let mut writer = TraceWriter::create(&path, TraceMeta { epoch_ns: MS, ..meta }).unwrap();
     let (start, end) = (1 << 20, (1 << 20) + ONCE + EVER);
     let map = MapRange { start, end, what: MapKind::Anonymous, ..MapRange::default() };
     writer.event(0, 0, EventKind::Map(map)).unwrap();
+    for thread in 1..nr_threads {
+        writer.event(0, 0, EventKind::StartThread { thread }).unwrap();
+    }
     for ms in 0..LENGTH_MS {
         let (page, pages) = match ms {
             0..100 => (start + ms * ONCE.div_ceil(100), ONCE.div_ceil(100)),

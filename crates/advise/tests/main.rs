@@ -2,5 +2,6 @@
 
 mod advise;
 mod cold_memory;
+mod conditions;
 mod page;
 mod sampling;
