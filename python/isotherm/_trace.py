@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _native
+from ._flags import flags
 from ._host import PathLike
 from ._table import Table
 
@@ -238,13 +239,16 @@ def _column(what: str, values: Column, dtype: Any) -> npt.NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{what}: an array of shape {array.shape}; allowed: one dimension")
-    if array.dtype != dtype:
-        if array.dtype.kind not in "uib" or (array.dtype.kind == "b") != (np.dtype(dtype).kind == "b"):
+    if array.size == 0:  # an empty list is an array of floats to NumPy
+        return np.empty(0, dtype)
+    if np.dtype(dtype).kind == "b":
+        array = flags(what, array)
+    elif array.dtype != dtype:
+        if array.dtype.kind not in "ui":
             raise ValueError(f"{what}: an array of {array.dtype}; allowed: {np.dtype(dtype)}, or other whole numbers")
-        if len(array) > 0 and array.dtype.kind != "b":
-            limits = np.iinfo(dtype)
-            if int(array.min()) < limits.min or int(array.max()) > limits.max:
-                raise ValueError(f"{what}: values from {array.min()} to {array.max()}; allowed: 0 to {limits.max}")
+        limits = np.iinfo(dtype)
+        if int(array.min()) < limits.min or int(array.max()) > limits.max:
+            raise ValueError(f"{what}: values from {array.min()} to {array.max()}; allowed: 0 to {limits.max}")
     return np.ascontiguousarray(array, dtype=dtype)
 
 

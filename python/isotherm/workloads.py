@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 from . import _registry
+from ._flags import flags
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,10 +139,7 @@ def _whole(what: str, values: npt.ArrayLike, dtype: Any, rows: Optional[int] = N
 def _flags(what: str, values: npt.ArrayLike, rows: int) -> npt.NDArray[Any]:
     import numpy as np
 
-    array = np.asarray(values)
-    if array.dtype.kind != "b":
-        raise ValueError(f"`{what}` of a batch is {array.dtype}; allowed: flags")
-    return np.ascontiguousarray(_shaped(what, array, rows))
+    return np.ascontiguousarray(_shaped(what, flags(f"`{what}` of a batch", np.asarray(values)), rows))
 
 
 def _shaped(what: str, array: npt.NDArray[Any], rows: Optional[int]) -> npt.NDArray[Any]:

@@ -74,6 +74,10 @@ def test_arrays_make_a_trace_and_come_back(tmp_path: Path) -> None:
     kept = Trace.from_arrow(pl.DataFrame(trace), path=path)
     assert kept.path == path
     assert Trace.open(path).table().to_pylist() == table.to_pylist()
+    for numbers in ([1, 0, 1, 0], np.array([1, 0, 1, 0], np.int8), np.array([1, 0, 1, 0], np.uint8)):
+        same = Trace.from_arrays(page, write=numbers, pages=[1, 2, 1, 3], thread=[0, 0, 1, 1])
+        assert same.table().to_pylist() == table.to_pylist()
+    assert Trace.from_arrays([], write=[]).rows == 0
     only_pages = Trace.from_arrow(pa.table({"page": pa.array([1, 2, 1], pa.int64())}))
     assert [row["pages"] for row in only_pages.table().to_pylist()] == [1, 1, 1]
     assert only_pages.mrc()["misses"].tolist() == [3, 2]
@@ -86,6 +90,10 @@ def test_arrays_make_a_trace_and_come_back(tmp_path: Path) -> None:
         ({"page": [0.5]}, "page: an array of float64; allowed: uint64, or other whole numbers"),
         ({"page": [[1]]}, r"page: an array of shape \(1, 1\); allowed: one dimension"),
         ({"page": [1, 2], "write": [True]}, "write: 1 rows, but `page` has 2"),
+        ({"page": [1, 2], "write": [0, 2]}, "write: values from 0 to 2; allowed: booleans, or 0 and 1"),
+        ({"page": [1], "write": ["w"]}, "write: an array of <U1; allowed: booleans, or 0 and 1"),
+        ({"page": [1], "write": [0.0]}, "write: an array of float64; allowed: booleans, or 0 and 1"),
+        ({"page": [True]}, "page: an array of bool; allowed: uint64, or other whole numbers"),
         ({"page": [1], "pages": [2**32]}, "pages: values from 4294967296 to 4294967296; allowed: 0 to 4294967295"),
     ],
 )
