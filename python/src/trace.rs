@@ -6,8 +6,7 @@ use crate::report_table;
 use crate::waiting::interruptible;
 use arrow_array::cast::AsArray as _;
 use arrow_array::ffi_stream::RecordBatchStreamReader;
-use arrow_array::types::{Int32Type, Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array as _, ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{Array as _, ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array, downcast_integer_array};
 use arrow_pyarrow::PyArrowType;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use isotherm_report::records::{self, IDLE_BOUNDS_NS};
@@ -366,7 +365,17 @@ fn row_batch(batch: &RecordBatch, first_row: u64) -> PyResult<RowBatch> {
         Some(column) if *column.data_type() == DataType::Boolean && column.null_count() == 0 => {
             Ok(column.as_boolean().values().iter().collect())
         }
-        Some(column) => Err(argument(name, format!("it is of {}; allowed: flags without gaps", column.data_type()))),
+        Some(column) if column.data_type().is_integer() => {
+            let flag = |number| match number {
+                0 | 1 => Ok(number == 1),
+                _ => Err(argument(name, format!("{number} is no flag; allowed: booleans, or 0 and 1"))),
+            };
+            whole_numbers(name, column)?.into_iter().map(flag).collect()
+        }
+        Some(column) => {
+            let message = format!("it is of {}; allowed: booleans, or 0 and 1, without gaps", column.data_type());
+            Err(argument(name, message))
+        }
     };
     let page = numbers("page")?.ok_or_else(|| argument("page", "there is no such column; a trace needs it"))?;
     // A microsecond each, as with imported requests.
@@ -388,18 +397,10 @@ fn whole_numbers(name: &str, column: &ArrayRef) -> PyResult<Vec<u64>> {
     if column.null_count() > 0 {
         return Err(argument(name, "it has gaps; allowed: whole numbers in every row"));
     }
-    let negative = || argument(name, "it has negative numbers; allowed: 0 and more");
-    match column.data_type() {
-        DataType::UInt64 => Ok(column.as_primitive::<UInt64Type>().values().to_vec()),
-        DataType::UInt32 => Ok(column.as_primitive::<UInt32Type>().values().iter().map(|&v| v.into()).collect()),
-        DataType::Int64 => {
-            let values = column.as_primitive::<Int64Type>().values().iter();
-            values.map(|&value| u64::try_from(value).map_err(|_| negative())).collect()
-        }
-        DataType::Int32 => {
-            let values = column.as_primitive::<Int32Type>().values().iter();
-            values.map(|&value| u64::try_from(value).map_err(|_| negative())).collect()
-        }
-        other => Err(argument(name, format!("it is of {other}; allowed: whole numbers of 32 or 64 bits"))),
-    }
+    let unsigned =
+        |value: i128| u64::try_from(value).map_err(|_| argument(name, "it has negative numbers; allowed: 0 and more"));
+    downcast_integer_array!(
+        column => column.values().iter().map(|&value| unsigned(i128::from(value))).collect(),
+        other => Err(argument(name, format!("it is of {other}; allowed: whole numbers")))
+    )
 }

@@ -77,6 +77,10 @@ def test_arrays_make_a_trace_and_come_back(tmp_path: Path) -> None:
     for numbers in ([1, 0, 1, 0], np.array([1, 0, 1, 0], np.int8), np.array([1, 0, 1, 0], np.uint8)):
         same = Trace.from_arrays(page, write=numbers, pages=[1, 2, 1, 3], thread=[0, 0, 1, 1])
         assert same.table().to_pylist() == table.to_pylist()
+        flags = pa.table({"page": pa.array([7, 3, 7, 100], pa.uint8()), "write": pa.array(list(numbers))})
+        assert list(Trace.from_arrow(flags).table()["write"]) == [True, False, True, False]
+    with pytest.raises(ValueError, match="write: 2 is no flag; allowed: booleans, or 0 and 1"):
+        Trace.from_arrow(pa.table({"page": [1], "write": [2]}))
     assert Trace.from_arrays([], write=[]).rows == 0
     only_pages = Trace.from_arrow(pa.table({"page": pa.array([1, 2, 1], pa.int64())}))
     assert [row["pages"] for row in only_pages.table().to_pylist()] == [1, 1, 1]
