@@ -1,6 +1,7 @@
 //! The verbs. To add a verb: a file here with `Args` (its help text is the struct's doc comment, its examples are `after_help`) and `run`,
 //! a `mod` line, and a line in the table.
 
+mod asked;
 mod fidelity;
 mod fidelity_advice;
 mod fidelity_compaction;

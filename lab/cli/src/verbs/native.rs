@@ -14,6 +14,7 @@ use isotherm_terminal::{CliError, Ui};
 use isotherm_units::Bytes;
 use serde::Serialize;
 
+use super::asked::{named, write_json};
 use advice::Stated;
 use group::Groups;
 use programs::{PROGRAMS, Program, Workshop};
@@ -71,7 +72,10 @@ struct Row {
 
 /// Runs all that was asked for and prints it.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let programs = wanted(&args.program)?;
+    let programs = match args.program.is_empty() {
+        true => PROGRAMS.iter().collect(),
+        false => named(&args.program, PROGRAMS, |program| program.name, "--program")?,
+    };
     let workshop = Workshop::new()?;
     if args.busy {
         let rows = advice::alone_and_busy(&programs, &workshop, ui)?;
@@ -115,20 +119,4 @@ fn measure(
         }
     }
     Ok(row)
-}
-
-fn wanted(names: &[String]) -> Result<Vec<&'static Program>, CliError> {
-    let find = |name: &String| {
-        PROGRAMS.iter().find(|program| program.name == name).ok_or_else(|| {
-            let known: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
-            CliError::usage(format!("`--program` is `{name}`; allowed: {}", known.join(", ")))
-        })
-    };
-    if names.is_empty() { Ok(PROGRAMS.iter().collect()) } else { names.iter().map(find).collect() }
-}
-
-fn write_json(path: Option<&std::path::Path>, results: &impl Serialize) -> Result<(), CliError> {
-    let Some(path) = path else { return Ok(()) };
-    let text = serde_json::to_string_pretty(results).map_err(CliError::failed)? + "\n";
-    std::fs::write(path, text).map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
 }

@@ -11,6 +11,7 @@ use isotherm_terminal::{CliError, Ui};
 use isotherm_trace::{Clock, EventKind};
 use serde::Serialize;
 
+use super::asked::{named, write_json};
 use programs::{PROGRAMS, Program, Size};
 use roots::{RELEASES, Root, Spent};
 
@@ -97,29 +98,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             results.rows.extend(measure(&root, program, size, args.repeat)?);
         }
     }
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&results).map_err(CliError::failed)? + "\n";
-        std::fs::write(path, text)
-            .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))?;
-    }
+    write_json(args.json.as_deref(), &results)?;
     ui.print(tables::markdown(&results))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The entries of a table that `names` name.
-fn named<'a, T>(
-    names: &[String],
-    table: &'a [T],
-    name_of: impl Fn(&T) -> &str,
-    flag: &str,
-) -> Result<Vec<&'a T>, CliError> {
-    let find = |name: &String| {
-        table.iter().find(|entry| name_of(entry) == name).ok_or_else(|| {
-            let known: Vec<&str> = table.iter().map(&name_of).collect();
-            CliError::usage(format!("`{flag}` is `{name}`; allowed: {}", known.join(", ")))
-        })
-    };
-    names.iter().map(find).collect()
 }
 
 /// One program in one release: natively and under the recorder, in turns.
