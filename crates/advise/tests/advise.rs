@@ -26,7 +26,7 @@ pub(crate) fn recording(folder: &Path) -> PathBuf {
 /// The same of another program. Its threads but the first start at once, and do nothing.
 pub(crate) fn recording_of(folder: &Path, meta: TraceMeta) -> PathBuf {
     let path = folder.join("filler.parquet");
-    let nr_threads = meta.threads.len() as u32;
+    let nr_threads = u32::try_from(meta.threads.len()).unwrap();
     let mut writer = TraceWriter::create(&path, TraceMeta { epoch_ns: MS, ..meta }).unwrap();
     let (start, end) = (1 << 20, (1 << 20) + ONCE + EVER);
     let map = MapRange { start, end, what: MapKind::Anonymous, ..MapRange::default() };
