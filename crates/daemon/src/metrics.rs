@@ -159,7 +159,7 @@ metrics! {
     "cpu_seconds_total" Counter [] "CPU time of the daemon" |it| one(seconds(it.status.cpu_ns));
     "resident_bytes" Gauge [] "Resident memory of the daemon" |it| some(it.status.resident_bytes.map(real));
     "turn_longest_seconds" Gauge [] "The longest turn of the loop since it began" |it| one(seconds(it.status.longest_turn_ns));
-    "pace_factor" Gauge [] "So many times less often than asked for do sections run, to stay within max-cpu"
+    "pace_factor" Gauge [] "The largest section_pace_factor"
         |it| one(f64::from(it.status.stretch));
     "paused" Gauge [] "1 while nothing may act: the kill file, an audit that cannot be written, or pressure on all that sections are for"
         |it| one(f64::from(u8::from(it.status.paused.is_some())));
@@ -169,6 +169,8 @@ metrics! {
     "section_enabled" Gauge ["section"] "1 if the section may act" |it| of_sections(it, |section| f64::from(u8::from(section.enabled)));
     "section_acting" Gauge ["section"] "1 while nothing keeps it from acting"
         |it| of_sections(it, |section| f64::from(u8::from(section.enabled && ACTING.contains(&section.state.as_str()))));
+    "section_pace_factor" Gauge ["section"] "Factor by which its intervals are longer than configured, to stay within max-cpu"
+        |it| of_sections(it, |section| f64::from(section.stretch));
     "section_stalled" Gauge ["section", "target"]
         "Share of the time in which all tasks of a group, or of the machine (machine), waited for memory, where that keeps the section off it"
         held_back;
@@ -253,6 +255,7 @@ mod tests {
             asked_bytes: 4096,
             verified_bytes: 2048,
             refused: 1,
+            stretch: 2,
             since_acted_ns: (state == "acting").then_some(1_500_000_000),
             words: Vec::new(),
         }

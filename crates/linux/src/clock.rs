@@ -178,6 +178,11 @@ pub fn own_cpu_time() -> Duration {
     sys::own_cpu_time()
 }
 
+/// CPU time of the calling thread, in user space and in the kernel.
+pub fn thread_cpu_time() -> Duration {
+    sys::thread_cpu_time()
+}
+
 /// CPU time of all threads of a process so far, including ended ones.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ pub mod systemd;
 mod workers;
 
 pub use clear_refs::{ClearRefs, ClearedPages, Referenced, sweep_interval};
-pub use clock::{Stopwatch, Wake, Waker, own_cpu_time, page_bytes, process_cpu_time};
+pub use clock::{Stopwatch, Wake, Waker, own_cpu_time, page_bytes, process_cpu_time, thread_cpu_time};
 pub use error::LiveError;
 pub use host::{LiveHost, LiveTarget, free_zones};
 pub use maps::{Mapping, maps};

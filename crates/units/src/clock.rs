@@ -30,4 +30,9 @@ pub enum Woken {
 pub trait Meter {
     /// CPU time used by our own threads so far, system calls included.
     fn spent(&mut self) -> Duration;
+
+    /// The same with threads whose work is not monitoring.
+    fn total(&mut self) -> Duration {
+        self.spent()
+    }
 }

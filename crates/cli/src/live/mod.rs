@@ -26,7 +26,7 @@ pub(crate) use policy::{policy_of, running_policy};
 pub(crate) use probed::{child, probed};
 pub(crate) use scanner::LiveScanner;
 pub(crate) use target::{Target, TargetArgs};
-pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};
+pub(crate) use time::{BudgetArgs, LiveClock, LoopCpu, OwnCpu};
 pub(crate) use undo::{undo, watch_journal};
 pub(crate) use unit_knob::{refuse_unit, unit_value};
 

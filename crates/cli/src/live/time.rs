@@ -1,9 +1,12 @@
 //! Time, and the cost limit of monitoring.
 
+use std::sync::atomic::Ordering;
+
 use isotherm_daemon::WatchOptions;
 use isotherm_linux::{Stopwatch, own_cpu_time};
 use isotherm_units::{Clock, Duration, Instant, Meter, Ratio, Woken};
 
+use super::daemon::Served;
 use crate::error::CliError;
 
 /// The machine's clock; SIGINT and SIGTERM end its sleeps.
@@ -32,6 +35,21 @@ pub(crate) struct OwnCpu;
 
 impl Meter for OwnCpu {
     fn spent(&mut self) -> Duration {
+        own_cpu_time()
+    }
+}
+
+/// CPU time of this process, readers of metrics apart: whoever may connect would slow monitoring down otherwise.
+#[derive(Debug)]
+pub(crate) struct LoopCpu(pub(crate) Option<Served>);
+
+impl Meter for LoopCpu {
+    fn spent(&mut self) -> Duration {
+        let served = self.0.as_ref().map_or(0, |served| served.load(Ordering::Relaxed));
+        own_cpu_time().saturating_sub(Duration::from_ns(served))
+    }
+
+    fn total(&mut self) -> Duration {
         own_cpu_time()
     }
 }

@@ -16,7 +16,7 @@ use crate::live::daemon::{
     AUDIT, Audit, Configuration, Control, DaemonClock, Desk, Exporter, InForce, Lock, Machine, Manager, RUN,
     StatusFile, checksum, configuration, take_back, tape,
 };
-use crate::live::{HandsArgs, OwnCpu, Use, hands};
+use crate::live::{HandsArgs, LoopCpu, Use, hands};
 use crate::ui::Ui;
 use crate::verbs::compact::COMPACTOR;
 
@@ -86,8 +86,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let exporter = config
         .metrics
         .as_ref()
-        .map(|it| Exporter::start(it, &root, &args.hands.journal, in_force.clone()))
+        .map(|it| Exporter::start(it, &root, &args.hands.journal, in_force.clone(), config.daemon.max_cpu))
         .transpose()?;
+    let mut meter = LoopCpu(exporter.as_ref().map(Exporter::served));
     audit.export(exporter);
     audit.answer(desk.clone());
     let mut world =
@@ -100,7 +101,6 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     clock.manager.ready();
     let mut none = NoKnobs;
     let knobs: &mut dyn Knobs = hands.as_mut().map_or(&mut none, |hands| hands);
-    let mut meter = OwnCpu;
     let steered = match &args.tape {
         None => {
             let outside =

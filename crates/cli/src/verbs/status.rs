@@ -8,7 +8,7 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::daemon::{Answer, Ask, Heard, RUN, Running, Told, ask, stalled_words, told};
+use crate::live::daemon::{Answer, Ask, Heard, RUN, Running, Told, ask, pace_words, stalled_words, told};
 use crate::ui::Ui;
 
 /// Show the daemon's sections, what they asked for and what was done, and why nothing happened.
@@ -77,13 +77,13 @@ fn words(told: &Told, pid: i32) -> String {
     for stalled in &status.stalled {
         line(stalled_words(stalled));
     }
-    if status.stretch > 1 {
-        line(format!("sections run {} times less often, to stay within max-cpu", status.stretch));
-    }
     for section in &status.sections {
         line(String::new());
         line(format!("{} ({})", section.section, section.engine));
         line(format!("  state: {}", section.state));
+        if section.stretch > 1 {
+            line(format!("  runs {}", pace_words(section.stretch)));
+        }
         let targets = section.targets.join(", ");
         line(format!("  groups: {}", if targets.is_empty() { "none" } else { &targets }));
         line(format!(

@@ -57,8 +57,10 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DaemonConfig {
-    /// Share of one processor that it may take, threads of the kernel that it started included. Above this share its sections run less
-    /// often. Default 1 %; above 0 % up to 100 %.
+    /// Share of one processor that it may take. It is divided among sections so that each gets what it needs, or the same part as all others
+    /// that need more; sections above their part run less often. Half of it is theirs; the search for groups may take a quarter, reports
+    /// of the state an eighth. Readers of metrics may cost the same share again. A kdamond that takes more for a minute is switched off
+    /// for ten. Default 1 %; above 0 % up to 100 %.
     pub max_cpu: Ratio,
     /// Resident memory at which it ends, after it has put everything back. Default 64 MiB; 16 MiB and more.
     pub max_memory: Bytes,

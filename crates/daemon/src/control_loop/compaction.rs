@@ -151,19 +151,23 @@ impl Section for CompactionSection {
         &self.head
     }
 
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
     /// Compaction moves pages of everyone.
     fn reach(&self) -> Reach {
         Reach::machine()
     }
 
     /// A compaction that is under way keeps its own pace.
-    fn due(&self, stretch: u32) -> Due {
+    fn due(&self) -> Due {
         let Some(due) = self.running.poll_timeout() else { return Due::Never };
         let wait = due.since(self.ran);
         if self.is_under_way || wait == Duration::ZERO {
             return Due::At(due.max(self.ran + POLL));
         }
-        Due::At(self.ran + wait.saturating_mul(u64::from(stretch)))
+        Due::At(self.ran + wait.saturating_mul(u64::from(self.head.pace.stretch())))
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {

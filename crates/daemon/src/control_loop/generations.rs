@@ -103,13 +103,18 @@ impl Section for GenerationsSection {
         &self.head
     }
 
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
     /// It evicts; a section that only estimates stalls nothing.
     fn reach(&self) -> Reach {
         let groups = self.groups.iter().filter(|path| self.spec.acts() && !self.spared.was_met(path));
         Reach::groups(groups.map(String::as_str))
     }
 
-    fn due(&self, stretch: u32) -> Due {
+    fn due(&self) -> Due {
+        let stretch = self.head.pace.stretch();
         let due = Daemon::<Gate<'_>>::poll_timeout(&self.tool, 0);
         due.map(|due| self.ran + due.since(self.ran).saturating_mul(u64::from(stretch))).into()
     }

@@ -151,6 +151,10 @@ impl Section for LimitsSection {
         &self.head
     }
 
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
     fn reach(&self) -> Reach {
         Reach::groups(self.groups.keys().map(String::as_str))
     }
@@ -159,7 +163,8 @@ impl Section for LimitsSection {
         groups.extend(self.groups.iter().filter(|(_, sized)| sized.held.is_some()).map(|(path, _)| path.clone()));
     }
 
-    fn due(&self, stretch: u32) -> Due {
+    fn due(&self) -> Due {
+        let stretch = self.head.pace.stretch();
         let groups = self.groups.values().filter(|sized| sized.foreign.is_none());
         let dues = groups.filter_map(|sized| {
             let due = Daemon::<Bound<'_>>::poll_timeout(&sized.daemon, 0)?;

@@ -110,8 +110,13 @@ pub enum Line {
     Stalled(Stalled),
     /// They do again, or it is gone.
     Calmed { target: String },
-    /// Sections run `stretch` times less often than configured.
-    Paced { stretch: u32 },
+    /// A section runs `stretch` times less often than configured.
+    Paced {
+        // Early versions had one factor for all sections.
+        #[serde(default)]
+        section: Option<String>,
+        stretch: u32,
+    },
     /// A section cannot work for now.
     Trouble { section: String, why: String },
     /// A new configuration was refused; the old one stays.
@@ -167,7 +172,8 @@ impl Line {
     pub fn each_text(&mut self, texts: &mut impl Texts) {
         // No `..` here, so each new field must be handled.
         match self {
-            Self::Began { sections: _, acting: _ } | Self::Resumed | Self::Paced { stretch: _ } => {}
+            Self::Began { sections: _, acting: _ } | Self::Resumed => {}
+            Self::Paced { section, stretch: _ } => section.iter_mut().for_each(|section| texts.section(section)),
             Self::MoreLeftAlone { section, groups: _ } | Self::MoreMoved { section, came: _, went: _ } => {
                 texts.section(section);
             }
@@ -244,6 +250,10 @@ pub struct SectionStatus {
     pub targets: Vec<String>,
     /// Number of runs.
     pub runs: u64,
+    /// Factor by which its intervals are longer than configured, so that all sections stay within `max-cpu`.
+    // Early versions had one factor for all sections.
+    #[serde(default = "unstretched")]
+    pub stretch: u32,
     pub asked_bytes: u64,
     pub verified_bytes: u64,
     /// Number of actions that were withheld or failed.
@@ -259,6 +269,10 @@ pub struct SectionStatus {
     pub words: Vec<String>,
 }
 
+fn unstretched() -> u32 {
+    1
+}
+
 /// The state of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -269,6 +283,7 @@ pub struct Status {
     // Early versions wrote none.
     #[serde(default)]
     pub stalled: Vec<Stalled>,
+    /// The largest factor of a section.
     pub stretch: u32,
     /// CPU time used, including kernel threads that it started.
     pub cpu_ns: u64,

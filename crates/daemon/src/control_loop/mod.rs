@@ -4,6 +4,7 @@
 //! It has no clock, no file and no system call: all of that comes through [`Clock`](crate::Clock), [`System`], [`Log`] and the host.
 
 mod compaction;
+mod errand;
 mod gate;
 mod generations;
 mod guard;
@@ -13,8 +14,8 @@ mod kinds;
 mod limits;
 mod line;
 mod own;
+mod pace;
 mod run;
-mod search;
 mod section;
 mod switch;
 mod targets;

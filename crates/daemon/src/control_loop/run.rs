@@ -1,9 +1,10 @@
 //! The loop itself.
 
+use super::errand::Errand;
 use super::guard::Guard;
 use super::kinds::KINDS;
 use super::line::{Line, Status};
-use super::search::Search;
+use super::pace::Division;
 use super::section::{Context, Phase, Section, Taking, Watched};
 use super::trouble::{AuditError, Trouble};
 use super::{Knobs, Log, LoopHost, System};
@@ -12,15 +13,21 @@ use isotherm_core::compaction::CompactionError;
 use isotherm_core::generations::GenerationsError;
 use isotherm_core::limits::LimitsError;
 use isotherm_core::presets::PresetError;
-use isotherm_units::{Budget, Clock, Duration, Instant, Meter, Woken};
+use isotherm_units::{Clock, Duration, Instant, Meter, Ratio, Woken};
 use std::collections::BTreeSet;
 
 /// Shortest time between two checks of pressure, the kill file and budgets: our own engines wake hundreds of times a second.
 const LOOK: Duration = Duration::from_ms(200);
 /// Longest time between two wakeups of the loop, for signals, the guard and the budget.
 const TURN: Duration = Duration::from_secs(1);
-/// Time between two reports of the state.
-const STATUS: Duration = Duration::from_secs(5);
+/// Time between two searches for groups, and the longest, whatever they cost.
+const SEARCH: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(120)];
+/// Part of `max-cpu` for searches: one of four.
+const SEARCH_PART: u64 = 4;
+/// Time between two reports of the state, and the longest.
+const STATUS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+/// Part of `max-cpu` for reports: one of eight.
+const STATUS_PART: u64 = 8;
 /// Most stalled groups that the state names.
 const STALLED_MAX: usize = 64;
 
@@ -101,11 +108,10 @@ struct Lent<'a> {
 }
 
 impl Lent<'_> {
-    fn context<'b>(&'b mut self, config: &'b Config, guard: &'b Guard, now: Instant, stretch: u32) -> Context<'b> {
+    fn context<'b>(&'b mut self, config: &'b Config, guard: &'b Guard, now: Instant) -> Context<'b> {
         Context {
             now,
             config,
-            stretch,
             guard,
             host: &mut *self.host,
             world: &mut *self.world,
@@ -116,6 +122,20 @@ impl Lent<'_> {
     }
 }
 
+/// CPU time, booked piece by piece.
+struct Cpu<'a> {
+    meter: &'a mut dyn Meter,
+    booked: Duration,
+}
+
+impl Cpu<'_> {
+    /// CPU time since the last call.
+    fn book(&mut self) -> Duration {
+        let spent = self.meter.spent();
+        spent.saturating_sub(std::mem::replace(&mut self.booked, spent))
+    }
+}
+
 struct ControlLoop<'a> {
     config: Config,
     sections: Vec<Box<dyn Section>>,
@@ -123,7 +143,10 @@ struct ControlLoop<'a> {
     guard: Guard,
     /// Why no section acts, as reported.
     paused: Option<String>,
-    stretch: u32,
+    cpu: Cpu<'a>,
+    division: Division,
+    search: Errand,
+    reports: Errand,
     longest_turn: Duration,
 }
 
@@ -141,21 +164,23 @@ pub fn steer(
     let start = clock.now();
     let end = length.map(|length| start + length);
     let max_cpu = config.daemon.max_cpu;
-    let begun = meter.spent();
-    let mut budget = Budget::new(max_cpu, start, begun);
+    let part = |parts: u64| Ratio::from_ppm(max_cpu.ppm() / parts);
+    let booked = meter.spent();
     let mut steering = ControlLoop {
         config: Config::default(),
         sections: Vec::new(),
         lent: Lent { host, world, knobs, audit: Audit { log, mute: None }, watched: Watched::default() },
         guard: Guard::default(),
         paused: None,
-        stretch: budget.stretch(),
+        cpu: Cpu { meter, booked },
+        division: Division::new(max_cpu, start),
+        search: Errand::new(SEARCH[0], SEARCH[1], part(SEARCH_PART)),
+        reports: Errand::new(STATUS[0], STATUS[1], part(STATUS_PART)),
         longest_turn: Duration::ZERO,
     };
     steering.take(config.clone(), start)?;
-    steering.follow(start);
-    let mut search = Search::made(None, start, meter.spent().saturating_sub(begun), max_cpu);
-    let (mut reported, mut looked) = (None, None);
+    steering.search(start);
+    let mut looked = None;
     let ended = loop {
         let now = clock.now();
         // Sampling has its own times; everything else waits for the next whole turn.
@@ -169,19 +194,14 @@ pub fn steer(
                 steering.cease();
                 steering.reload(now);
             }
-            Woken::Asked => {
-                reported = Some(now);
-                steering.report(now, meter);
-            }
+            Woken::Asked => steering.report(now),
             Woken::Due => {}
         }
         if end.is_some_and(|end| now >= end) {
             break Ended::TimeOver;
         }
-        if search.is_due(now) || woken == Woken::Reload {
-            let before = meter.spent();
-            steering.follow(now);
-            search = Search::made(Some(search), now, meter.spent().saturating_sub(before), max_cpu);
+        if steering.search.is_due(now) || woken == Woken::Reload {
+            steering.search(now);
         }
         let is_quick = now < others && looked.is_some_and(|looked| now.since(looked) < LOOK);
         if !is_quick {
@@ -194,10 +214,7 @@ pub fn steer(
         if is_quick {
             continue;
         }
-        if let Some(stretch) = budget.look(now, meter.spent().saturating_sub(search.spent())) {
-            steering.stretch = stretch;
-            steering.tell(Line::Paced { stretch });
-        }
+        steering.divide(now);
         let resident = steering.lent.world.resident();
         if let Some(resident) = resident.filter(|&resident| resident > steering.config.daemon.max_memory) {
             break Ended::TooLarge(format!(
@@ -206,9 +223,8 @@ pub fn steer(
                 steering.config.daemon.max_memory
             ));
         }
-        if reported.is_none_or(|reported| now.since(reported) >= STATUS) {
-            reported = Some(now);
-            steering.report(now, meter);
+        if steering.reports.is_due(now) {
+            steering.report(now);
         }
     };
     steering.cease();
@@ -218,7 +234,7 @@ pub fn steer(
         Ended::TimeOver => "the time is over".to_owned(),
         Ended::TooLarge(why) => why.clone(),
     };
-    let status = steering.status(clock.now(), meter);
+    let status = steering.status(clock.now());
     let Status { since_start_ns, cpu_ns, resident_bytes, longest_turn_ns, .. } = status;
     steering.tell(Line::Ended { why, since_start_ns, cpu_ns, resident_bytes, longest_turn_ns });
     steering.lent.audit.status(&status);
@@ -241,7 +257,7 @@ impl ControlLoop<'_> {
         // Removed sections restore their knobs before others write them; engines of the kernel go last.
         before.sort_by_key(|section| section.phase() == Phase::Kernel);
         for mut section in before {
-            let mut context = self.lent.context(&self.config, &self.guard, now, self.stretch);
+            let mut context = self.lent.context(&self.config, &self.guard, now);
             // What was not restored stays in the journal.
             let written = section.report_rest(now, context.log).and(section.put_back(&mut context));
             section.release(context.host);
@@ -263,9 +279,16 @@ impl ControlLoop<'_> {
         }
     }
 
+    /// Searches for groups and processes of all sections.
+    fn search(&mut self, now: Instant) {
+        self.book_common();
+        self.follow(now);
+        self.search.done(now, self.cpu.book());
+    }
+
     fn follow(&mut self, now: Instant) {
         self.lent.watched.taken.clear();
-        let mut context = self.lent.context(&self.config, &self.guard, now, self.stretch);
+        let mut context = self.lent.context(&self.config, &self.guard, now);
         let mut lines = Vec::new();
         for section in &mut self.sections {
             if context.world.has_to_end() {
@@ -283,6 +306,11 @@ impl ControlLoop<'_> {
         let _ = self.lent.audit.line(&line);
     }
 
+    /// Books CPU time that is no section's.
+    fn book_common(&mut self) {
+        self.division.add_common(self.cpu.book());
+    }
+
     fn guard(&mut self, now: Instant) {
         let limited = || {
             let mut groups = BTreeSet::new();
@@ -296,23 +324,35 @@ impl ControlLoop<'_> {
         }
         self.paused = paused;
         self.guard.news().into_iter().for_each(|line| self.tell(line));
+        self.book_common();
     }
 
     /// Earliest time at which a section of some phases wants to run.
     fn due(&self, is_meant: impl Fn(Phase) -> bool) -> Option<Instant> {
         let sections = self.sections.iter().filter(|section| is_meant(section.phase()));
-        sections.filter_map(|section| section.due(self.stretch).time()).min()
+        sections.filter_map(|section| section.due().time()).min()
     }
 
     /// Runs the sections of a phase that are due.
     fn run(&mut self, phase: Phase, now: Instant) {
         for section in self.sections.iter_mut().filter(|section| section.phase() == phase) {
-            if section.due(self.stretch).is_now(now) {
-                let mut context = self.lent.context(&self.config, &self.guard, now, self.stretch);
+            if section.due().is_now(now) {
+                let mut context = self.lent.context(&self.config, &self.guard, now);
                 let ran = section.run(&mut context);
                 self.lent.audit.heed(ran);
+                section.head_mut().pace.ran(now, self.cpu.book());
             }
         }
+    }
+
+    /// Divides `max-cpu` among sections, if it is time.
+    fn divide(&mut self, now: Instant) {
+        let errands = self.search.rate().saturating_add(self.reports.rate());
+        let mut lines = Vec::new();
+        self.division.divide(now, errands, &mut self.sections, |section, stretch| {
+            lines.push(Line::Paced { section: Some(section.head().label.clone()), stretch });
+        });
+        lines.into_iter().for_each(|line| self.tell(line));
     }
 
     /// Stops work between turns.
@@ -328,18 +368,20 @@ impl ControlLoop<'_> {
         }
         let mut left = Vec::new();
         for section in &mut self.sections {
-            let put = section.put_back(&mut self.lent.context(&self.config, &self.guard, now, self.stretch));
+            let put = section.put_back(&mut self.lent.context(&self.config, &self.guard, now));
             left.extend(self.lent.audit.heed(put).unwrap_or_default());
         }
         left
     }
 
-    fn report(&mut self, now: Instant, meter: &mut dyn Meter) {
-        let status = self.status(now, meter);
+    fn report(&mut self, now: Instant) {
+        self.book_common();
+        let status = self.status(now);
         self.lent.audit.status(&status);
+        self.reports.done(now, self.cpu.book());
     }
 
-    fn status(&mut self, now: Instant, meter: &mut dyn Meter) -> Status {
+    fn status(&mut self, now: Instant) -> Status {
         let Lent { world, audit, .. } = &mut self.lent;
         let resident = world.resident();
         Status {
@@ -350,10 +392,10 @@ impl ControlLoop<'_> {
                 .or_else(|| self.guard.all().map(str::to_owned))
                 .or_else(|| self.guard.everything()),
             stalled: self.guard.stalled().into_iter().take(STALLED_MAX).collect(),
-            stretch: self.stretch,
+            stretch: self.sections.iter().map(|section| section.head().pace.stretch()).max().unwrap_or(1),
             longest_turn_ns: self.longest_turn.ns(),
             sections: self.sections.iter().map(|section| section.status(now, &mut **world)).collect(),
-            ..Status::at(now, meter.spent(), resident)
+            ..Status::at(now, self.cpu.meter.total(), resident)
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::gate::Permit;
 use super::guard::{Guard, Reach};
 use super::line::{Act, Effect, Line, SectionStatus};
+use super::pace::{Pace, Paced};
 use super::run::LoopError;
 use super::trouble::{AuditError, NotNoted, Trouble};
 use super::{Knobs, Log, LoopHost, System};
@@ -60,8 +61,6 @@ impl Phase {
 pub(super) struct Context<'a> {
     pub(super) now: Instant,
     pub(super) config: &'a Config,
-    /// Sections run this many times less often than configured.
-    pub(super) stretch: u32,
     /// What sections may not act on now.
     pub(super) guard: &'a Guard,
     pub(super) host: &'a mut dyn LoopHost,
@@ -109,14 +108,16 @@ pub(super) trait Section: Any + std::fmt::Debug {
 
     fn head(&self) -> &Head;
 
+    fn head_mut(&mut self) -> &mut Head;
+
     /// What its writes can stall, by its groups and processes of now.
     fn reach(&self) -> Reach;
 
     /// Adds groups that have a limit of its own.
     fn limited(&self, _groups: &mut BTreeSet<String>) {}
 
-    /// When it wants to run, `stretch` times less often than configured.
-    fn due(&self, stretch: u32) -> Due;
+    /// When it wants to run, at the pace of its head.
+    fn due(&self) -> Due;
 
     /// Runs once.
     ///
@@ -147,6 +148,20 @@ pub(super) trait Section: Any + std::fmt::Debug {
     fn release(&mut self, _host: &mut dyn LoopHost) {}
 
     fn status(&self, now: Instant, world: &mut dyn System) -> SectionStatus;
+}
+
+impl Paced for Box<dyn Section> {
+    fn pace(&mut self) -> &mut Pace {
+        &mut self.head_mut().pace
+    }
+
+    fn next(&self, now: Instant) -> Option<Instant> {
+        match self.due() {
+            Due::At(due) => Some(due.max(now)),
+            Due::EachTurn => None,
+            Due::Never => Some(now),
+        }
+    }
 }
 
 /// How sections of one kind are made from a configuration.
@@ -227,11 +242,20 @@ pub(super) struct Head {
     pub(super) trouble: Option<Trouble>,
     /// Number of runs.
     pub(super) runs: u64,
+    pub(super) pace: Pace,
 }
 
 impl Head {
     pub(super) fn new(label: String, engine: &'static str, enabled: bool) -> Self {
-        Self { label, engine, enabled, state: "has not run yet".to_owned(), trouble: None, runs: 0 }
+        Self {
+            label,
+            engine,
+            enabled,
+            state: "has not run yet".to_owned(),
+            trouble: None,
+            runs: 0,
+            pace: Pace::default(),
+        }
     }
 
     /// The line that reports its start, and why this engine carries it out.
@@ -281,6 +305,7 @@ impl Head {
             state: self.trouble.as_ref().map_or_else(|| self.state.clone(), ToString::to_string),
             targets,
             runs: self.runs,
+            stretch: self.pace.stretch(),
             asked_bytes: totals.asked_bytes,
             verified_bytes: totals.verified_bytes,
             refused: totals.refused,

@@ -163,11 +163,15 @@ impl Section for KernelSection {
         &self.head
     }
 
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
     fn reach(&self) -> Reach {
         self.kernel.reach()
     }
 
-    fn due(&self, _: u32) -> Due {
+    fn due(&self) -> Due {
         Due::EachTurn
     }
 

@@ -210,6 +210,25 @@ fn a_dear_search_slows_no_section_down() {
     assert!(cheap >= 29 && dear <= 4, "{cheap} searches, or {dear} of a second each");
 }
 
+/// Who can make the groups of one section costly slows down that one alone.
+#[test]
+fn a_costly_section_slows_no_other_down() {
+    let runs = |cost_ms| {
+        let truth = Truth::new();
+        truth.costly.set(Some(("/app/web-2", Duration::from_ms(cost_ms))));
+        let status = steered(&truth, &with_two_limits(), 600, Vec::new()).status;
+        let [cheap, costly] = [0, 1].map(|index| &status.sections[index]);
+        let is_of_it =
+            |line: &Line| matches!(line, Line::Paced { section: Some(section), .. } if *section == cheap.section);
+        assert!(!truth.has_line(is_of_it) && cheap.stretch == 1, "{cost_ms} ms: {status:?}");
+        assert!(truth.spent.get() <= Duration::from_secs(7), "1 % of 600 s, and a start: {:?}", truth.spent.get());
+        (cheap.runs, costly.runs)
+    };
+    let (cheap, costly) = (runs(0), runs(200));
+    assert_eq!((cheap.0, costly.0), (costly.0, cheap.0), "as often as configured");
+    assert!(cheap.1 == cheap.0 && (5..60).contains(&costly.1), "{} runs", costly.1);
+}
+
 /// Each host call in turn fails: protected groups stay untouched, evictions have lines, and the loop goes on.
 #[test]
 fn a_fault_at_any_call_breaks_nothing() {

@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Version of the format. Others are refused.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Longest line, in bytes, that we record.
 const LINE_MAX: usize = 64 << 20;
 

@@ -175,6 +175,10 @@ impl<M: Meter + ?Sized> Meter for Taped<'_, M> {
     fn spent(&mut self) -> Duration {
         Duration::from_ns(self.tape.call("spent", (), || self.inner.spent().ns(), || 0))
     }
+
+    fn total(&mut self) -> Duration {
+        Duration::from_ns(self.tape.call("total", (), || self.inner.total().ns(), || 0))
+    }
 }
 
 /// A replay must produce the same lines, so each is compared in full.

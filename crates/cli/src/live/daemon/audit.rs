@@ -185,7 +185,7 @@ impl Log for Audit<'_> {
 fn priority(line: &Line) -> Priority {
     match line {
         Line::Trouble { .. } | Line::Paused { .. } | Line::Stalled(_) | Line::NotReloaded { .. } => Priority::Warning,
-        Line::Paced { stretch } if *stretch > 1 => Priority::Warning,
+        Line::Paced { stretch, .. } if *stretch > 1 => Priority::Warning,
         _ => Priority::Info,
     }
 }
@@ -224,14 +224,23 @@ fn words(line: &Line) -> String {
         Line::Resumed => "sections act again".to_owned(),
         Line::Stalled(stalled) => stalled_words(stalled),
         Line::Calmed { target } => format!("{target}: sections act on it again, if it is still there"),
-        Line::Paced { stretch: 1 } => "sections run as often as they were asked to".to_owned(),
-        Line::Paced { stretch } => format!("sections run {stretch} times less often, to stay within max-cpu"),
+        Line::Paced { section, stretch } => {
+            format!("{}: {}", section.as_deref().unwrap_or("all sections"), pace_words(*stretch))
+        }
         Line::Trouble { section, why } | Line::Forecast { section, words: why } => format!("{section}: {why}"),
         Line::NotReloaded { why } => format!("the new configuration is refused, the old one goes on: {why}"),
         Line::Ended { why, since_start_ns, cpu_ns, .. } => {
             let time = |ns| Duration::from_ns(ns).approx();
             format!("ended: {why}; {} of CPU time in {}", time(*cpu_ns), time(*since_start_ns))
         }
+    }
+}
+
+/// Text of the pace of a section.
+pub(crate) fn pace_words(stretch: u32) -> String {
+    match stretch {
+        1 => "as often as configured".to_owned(),
+        _ => format!("{stretch} times less often than configured, to stay within max-cpu"),
     }
 }
 
@@ -279,7 +288,7 @@ mod tests {
         assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{time}");
         for number in 0..6 {
             audit.size = SIZE_MAX;
-            audit.line(&Line::Paced { stretch: number + 2 }).unwrap();
+            audit.line(&Line::Paced { section: None, stretch: number + 2 }).unwrap();
         }
         let files = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
         assert_eq!(files, 1 + KEPT as usize);

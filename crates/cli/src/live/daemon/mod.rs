@@ -15,7 +15,7 @@ mod served;
 mod socket;
 mod tape;
 
-pub(crate) use audit::{AUDIT, Audit, stalled_words};
+pub(crate) use audit::{AUDIT, Audit, pace_words, stalled_words};
 pub(crate) use configuration::{
     Configuration, DIALECT, configuration, configuration_alone, files as configuration_files,
 };
@@ -24,5 +24,5 @@ pub(crate) use files::{Lock, RUN, Running, StatusFile, Told, told};
 pub(crate) use leftovers::take_back;
 pub(crate) use machine::{DaemonClock, Machine};
 pub(crate) use manager::Manager;
-pub(crate) use metrics::{Exporter, InForce, checksum};
+pub(crate) use metrics::{Exporter, InForce, Served, checksum};
 pub(crate) use tape::tape;

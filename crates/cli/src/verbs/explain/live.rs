@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::error::CliError;
 use crate::format::Format;
+use crate::live::daemon::pace_words;
 use crate::ui::Ui;
 
 /// A longer line is not from isotherm.
@@ -48,6 +49,8 @@ struct Told {
     put_back: u64,
     /// How often it was kept off a group, or off the machine, because tasks there waited for memory.
     stalled: Reasons,
+    /// The largest factor by which its intervals were longer than configured; 0 if they never were.
+    slowest: u32,
     /// Groups by why they are left alone.
     left_alone: BTreeMap<String, String>,
     troubles: Reasons,
@@ -74,9 +77,9 @@ struct Explained {
     paused_s: BTreeMap<String, u64>,
     /// Seconds in which sections did not act on a group, or on the machine, because its tasks waited for memory.
     stalled_s: BTreeMap<String, u64>,
-    /// Changes of the pace, and the slowest.
+    /// Changes of the pace of sections, and the slowest of all.
     paced: u64,
-    slowest: u64,
+    slowest: u32,
     not_reloaded: Reasons,
     sections: BTreeMap<String, Told>,
 }
@@ -191,9 +194,13 @@ impl Explained {
                 }
                 open.stalled.insert(target, time);
             }
-            Line::Paced { stretch } => {
+            Line::Paced { section, stretch } => {
                 self.paced += 1;
-                self.slowest = self.slowest.max(u64::from(stretch));
+                self.slowest = self.slowest.max(stretch);
+                if let Some(section) = section {
+                    let told = self.of(&section);
+                    told.slowest = told.slowest.max(stretch);
+                }
             }
             Line::NotReloaded { why } => *self.not_reloaded.entry(why).or_default() += 1,
             Line::Section { section, engine, enabled, .. } => {
@@ -266,8 +273,8 @@ fn words(explained: &Explained) -> String {
         let time = Duration::from_secs(*seconds).approx();
         line(format!("sections did not act on {target} for {time}: its tasks waited for memory"));
     }
-    if explained.slowest > 1 {
-        line(format!("at the slowest, sections ran {} times less often, to stay within max-cpu", explained.slowest));
+    if explained.slowest > 1 && explained.sections.values().all(|told| told.slowest == 0) {
+        line(format!("at the slowest, all sections ran {}", pace_words(explained.slowest)));
     }
     for (why, number) in ranked(&explained.not_reloaded) {
         line(format!("a new configuration was refused {}: {why}", times(*number)));
@@ -276,6 +283,9 @@ fn words(explained: &Explained) -> String {
     for (name, told) in &explained.sections {
         let mode = if told.enabled { "may act" } else { "observes" };
         line(format!("\n{name} ({}; {mode})", if told.engine.is_empty() { "begun earlier" } else { &told.engine }));
+        if told.slowest > 1 {
+            line(format!("  at the slowest, it ran {}", pace_words(told.slowest)));
+        }
         if told.acted + told.asked_bytes > 0 {
             let by = if told.acted > 0 { times(told.acted) } else { "by itself".to_owned() };
             line(format!(

@@ -166,22 +166,26 @@ impl Section for OwnSection {
         &self.head
     }
 
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
     fn reach(&self) -> Reach {
         self.reach.clone()
     }
 
-    fn due(&self, stretch: u32) -> Due {
+    fn due(&self) -> Due {
         let Some(due) = self.engine.poll_timeout() else { return Due::Never };
         let due = if self.engine.is_stretched_inside() {
             due
         } else {
-            self.ran + due.since(self.ran).saturating_mul(u64::from(stretch))
+            self.ran + due.since(self.ran).saturating_mul(u64::from(self.head.pace.stretch()))
         };
         Due::At(due.max(self.rests_until))
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), Trouble> {
-        let (now, stretch, permit) = (context.now, context.stretch, self.head.permit(context.guard));
+        let (now, stretch, permit) = (context.now, self.head.pace.stretch(), self.head.permit(context.guard));
         if stretch != self.stretch {
             self.stretch = stretch;
             self.engine.stretch(&self.spec, stretch, context.host);

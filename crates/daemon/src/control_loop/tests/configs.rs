@@ -56,6 +56,17 @@ pub(super) fn with_kdamond(enable: bool, operations: Operations) -> Config {
     both
 }
 
+/// A configuration that sizes two groups, each by a section of its own.
+pub(super) fn with_two_limits() -> Config {
+    let mut config = with_limits(true);
+    config.limits.push(LimitsConfig { name: "other".to_owned(), ..config.limits[0].clone() });
+    for (section, target) in config.limits.iter_mut().zip(["/app/web-1", "/app/web-2"]) {
+        section.limits.target = target.to_owned();
+    }
+    config.check().unwrap();
+    config
+}
+
 /// A configuration that sizes groups.
 pub(super) fn with_limits(enable: bool) -> Config {
     let limits = isotherm_core::limits::LimitsConfig {

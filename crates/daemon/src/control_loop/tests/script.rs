@@ -8,12 +8,12 @@ use isotherm_units::{Clock, Instant, Meter, PAGE_BYTES, Woken};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// CPU time of searches for groups.
-pub(super) struct SearchCost(Rc<Truth>);
+/// CPU time in the simulated world.
+pub(super) struct Spent(Rc<Truth>);
 
-impl Meter for SearchCost {
+impl Meter for Spent {
     fn spent(&mut self) -> Duration {
-        self.0.search_cost.get().saturating_mul(self.0.searches.get())
+        self.0.spent.get()
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: 
         JournaledKnobs::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
     };
     let mut knobs = hands(&journal);
-    let (mut machine, mut cost) = (Machine(truth.clone()), SearchCost(truth.clone()));
+    let (mut machine, mut cost) = (Machine(truth.clone()), Spent(truth.clone()));
     let header =
         tape::Header { isotherm_tape: tape::VERSION, build: "this".to_owned(), config: config.clone(), length };
     let recorded = Recorded::default();

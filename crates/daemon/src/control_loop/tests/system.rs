@@ -118,9 +118,13 @@ pub(super) struct Truth {
     pub(super) has_kill_file: Cell<bool>,
     pub(super) is_log_full: Cell<bool>,
     pub(super) is_ending: Cell<bool>,
-    /// Searches for groups so far, and the CPU time of each. Nothing else costs any.
+    /// Searches for groups so far, and the CPU time of each.
     pub(super) searches: Cell<u64>,
     pub(super) search_cost: Cell<Duration>,
+    /// A group whose files take CPU time to find, and how much. Nothing else costs any.
+    pub(super) costly: Cell<Option<(&'static str, Duration)>>,
+    /// CPU time so far.
+    pub(super) spent: Cell<Duration>,
     /// Questions about single groups so far, and the one at which the daemon is asked to end.
     pub(super) looks: Cell<u64>,
     pub(super) ends_at: Cell<Option<u64>>,
@@ -184,6 +188,8 @@ impl Truth {
             is_ending: Cell::new(false),
             searches: Cell::new(0),
             search_cost: Cell::new(Duration::ZERO),
+            costly: Cell::new(None),
+            spent: Cell::new(Duration::ZERO),
             looks: Cell::new(0),
             ends_at: Cell::new(None),
             configuration: RefCell::new(Err(SystemError::new("not written yet"))),
@@ -222,6 +228,10 @@ impl Truth {
             _ => path.starts_with(KDAMOND).then(|| "0".to_owned()),
         };
         knobs.get(path).cloned().or_else(|| usual().filter(|_| knobs[NR_KDAMONDS] == "1"))
+    }
+
+    fn spends(&self, cost: Duration) {
+        self.spent.set(self.spent.get() + cost);
     }
 
     /// Counts a question about a group, which takes time.
@@ -531,6 +541,9 @@ impl System for Rc<Truth> {
 
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, SystemError> {
         self.looks();
+        if let Some((_, cost)) = self.costly.get().filter(|(costly, _)| *costly == group) {
+            self.spends(cost);
+        }
         if self.fails() { Err(SystemError::new("EIO")) } else { Ok(format!("/cg{group}/{file}")) }
     }
 
@@ -553,6 +566,7 @@ impl System for Rc<Truth> {
 
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, SystemError> {
         self.searches.set(self.searches.get() + 1);
+        self.spends(self.search_cost.get());
         if self.fails() {
             return Err(SystemError::new("EIO"));
         }

@@ -1,6 +1,7 @@
 //! Metrics of the daemon: values read in addition to its state, and their output
 //! (docs/use/operate.md#metrics).
 
+mod allowance;
 mod server;
 
 use std::cell::Cell;
@@ -21,10 +22,12 @@ use isotherm_daemon::metrics::{COLD_SECONDS, Group, Snapshot, WARM_SECONDS, rend
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{memory_stat, pressure, swaps};
 use isotherm_linux::{LiveHost, Root, free_zones, page_bytes};
-use isotherm_units::PAGE_BYTES;
 use isotherm_units::wildcard::is_within;
+use isotherm_units::{PAGE_BYTES, Ratio};
 
 use crate::error::CliError;
+use allowance::Allowance;
+pub(crate) use allowance::Served;
 use server::{Server, Text};
 
 /// Time between two reads of generations and the journal.
@@ -60,21 +63,25 @@ pub(crate) struct Exporter {
     textfile: Option<PathBuf>,
     /// Listens until it is dropped.
     _server: Option<Server>,
+    served: Served,
     looked: Option<Instant>,
     listings: Vec<Listing>,
     journal_open: Option<u64>,
 }
 
 impl Exporter {
-    /// Starts with the given configuration.
+    /// Starts with the given configuration. Readers may cost `max_cpu` of one processor.
     pub(crate) fn start(
         config: &MetricsConfig,
         root: &Root,
         journal: &Path,
         in_force: InForce,
+        max_cpu: Ratio,
     ) -> Result<Self, CliError> {
         let text: Text = Arc::new(Mutex::new("# EOF\n".into()));
-        let server = config.listen().map(|listen| Server::start(&listen, text.clone())).transpose()?;
+        let served = Served::default();
+        let start = |listen| Server::start(&listen, text.clone(), Allowance::new(max_cpu, served.clone()));
+        let server = config.listen().map(start).transpose()?;
         let textfile = config.textfile.as_ref().map(PathBuf::from);
         if let Some(path) = &textfile {
             replace(path, "# EOF\n").map_err(|error| {
@@ -90,10 +97,16 @@ impl Exporter {
             text,
             textfile,
             _server: server,
+            served,
             looked: None,
             listings,
             journal_open: None,
         })
+    }
+
+    /// CPU time of the thread that serves readers.
+    pub(crate) fn served(&self) -> Served {
+        self.served.clone()
     }
 
     /// Exports the state. A failed write of the textfile is an error; HTTP readers still get the new text.
@@ -194,7 +207,7 @@ mod tests {
 
     fn exporter(folder: &Path, listen: Option<String>) -> Result<Exporter, CliError> {
         let config = MetricsConfig { listen, textfile: Some(folder.join("x.prom").display().to_string()) };
-        Exporter::start(&config, &Root::below(folder), &folder.join("journal"), InForce::default())
+        Exporter::start(&config, &Root::below(folder), &folder.join("journal"), InForce::default(), Ratio::ONE)
     }
 
     fn status(target: &str) -> Status {
@@ -205,6 +218,7 @@ mod tests {
             state: String::new(),
             targets: vec![target.to_owned(), "node 0".to_owned()],
             runs: 0,
+            stretch: 1,
             asked_bytes: 0,
             verified_bytes: 0,
             refused: 0,

@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use super::super::served::Served;
 use super::super::socket::{SocketFile, bound};
+use super::allowance::Allowance;
 use crate::error::CliError;
 
 /// Longest time of a whole request, and of a whole answer.
@@ -45,14 +46,21 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts to listen.
-    pub(super) fn start(listen: &Listen, text: Text) -> Result<Self, CliError> {
+    pub(super) fn start(listen: &Listen, text: Text, allowance: Allowance) -> Result<Self, CliError> {
         let started = match listen {
             Listen::Loopback(address) => std::net::TcpListener::bind(address).and_then(|listener| {
                 listener.set_nonblocking(true)?;
-                Ok((Served::start("metrics", || Ok(served(TcpListener::from_std(listener)?, text)), async {})?, None))
+                Ok((
+                    Served::start(
+                        "metrics",
+                        || Ok(served(TcpListener::from_std(listener)?, text, allowance)),
+                        async {},
+                    )?,
+                    None,
+                ))
             }),
             Listen::Unix(path) => bound(Path::new(path), 0o660).and_then(|(listener, file)| {
-                let begin = || Ok(served(UnixListener::from_std(listener)?, text));
+                let begin = || Ok(served(UnixListener::from_std(listener)?, text, allowance));
                 Ok((Served::start("metrics", begin, async {})?, Some(file)))
             }),
         };
@@ -98,7 +106,7 @@ impl Listener for UnixListener {
     }
 }
 
-async fn served(listener: impl Listener, text: Text) {
+async fn served(listener: impl Listener, text: Text, mut allowance: Allowance) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -112,6 +120,9 @@ async fn served(listener: impl Listener, text: Text) {
             answered(stream, text).await;
             drop(place);
         });
+        if let Some(pause) = allowance.pause() {
+            sleep(pause).await;
+        }
     }
 }
 
@@ -179,7 +190,8 @@ mod tests {
     }
 
     fn started(path: &Path, text: &Text) -> Result<Server, CliError> {
-        Server::start(&Listen::Unix(path.display().to_string()), text.clone())
+        let allowance = Allowance::new(isotherm_units::Ratio::ONE, Arc::default());
+        Server::start(&Listen::Unix(path.display().to_string()), text.clone(), allowance)
     }
 
     #[test]
