@@ -165,3 +165,22 @@ fn a_trace_survives_a_round_trip_through_other_formats() {
     let expected = [(7, 2), (9, 5), (7, -1), (8, -1), (1_000_000, -1), (9, -1)];
     assert_eq!((0..6).map(record).collect::<Vec<_>>(), expected);
 }
+
+/// A user names his group so that it would set the title of a root's terminal, and turn the writing direction.
+#[test]
+fn names_of_others_steer_no_terminal() {
+    const NAME: &str = "/user.slice/\u{1b}]0;OWNED\u{7}\u{9b}2J\u{202e}x";
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("actions.jsonl");
+    let left_alone =
+        serde_json::json!({ "event": "left-alone", "section": "limits.web", "target": NAME, "why": "protect" });
+    std::fs::write(&audit, format!("{left_alone}\n")).unwrap();
+    let explain = ["daemon", "explain", "--audit", audit.to_str().unwrap()];
+    let words = run(&explain);
+    assert_eq!(words.code, Some(0), "{}", words.stderr);
+    assert!(words.stdout.contains("left /user.slice/?]0;OWNED??2J?x alone: protect"), "{:?}", words.stdout);
+    // A program gets the name as it is.
+    let json: serde_json::Value =
+        serde_json::from_str(&run(&[&explain[..], &["--format", "json"]].concat()).stdout).unwrap();
+    assert_eq!(json["sections"]["limits.web"]["left_alone"][NAME], "protect");
+}

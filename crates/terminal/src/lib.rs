@@ -18,5 +18,5 @@ pub use data::data_folder;
 pub use error::CliError;
 pub use format::{Format, FormatArg};
 pub use progress::BarProgress;
-pub use table::{render, style};
+pub use table::{Styled, render, style};
 pub use ui::Ui;

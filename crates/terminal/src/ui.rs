@@ -1,7 +1,7 @@
 //! Output for the user: results on standard output, messages on standard error, progress on a terminal only.
 
 use std::fmt::{self, Display};
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isotherm_units::text::printable_lines;
 
 use crate::error::CliError;
+use crate::table::Styled;
 
 /// `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -78,28 +79,28 @@ impl Ui {
         size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(100)
     }
 
-    /// Writes results. Buffered, so that long tables cost few system calls.
+    /// Prints words for a reader, which may contain names of others: nothing in them steers a terminal.
     ///
     /// # Errors
     /// [`CliError::NobodyReads`] when the reader is gone: pass it up, `main` ends quietly.
-    pub fn data(
-        &self,
-        write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
-    ) -> Result<(), CliError> {
-        let mut out = BufWriter::new(io::stdout().lock());
-        let written = write(&mut out).and_then(|()| out.flush());
-        if written.is_err() {
-            let _ = out.into_parts(); // or dropping would try to write the rest again
-        }
-        written.map_err(CliError::stdout)
+    pub fn print(&self, text: impl Display) -> Result<(), CliError> {
+        self.write(&printable_lines(&text.to_string()))
     }
 
-    /// Writes one result text as it is.
+    /// Prints text for a program: JSON, CSV, a script. A file or a pipe gets it byte for byte; nothing in it steers a terminal.
     ///
     /// # Errors
-    /// As [`Ui::data`].
-    pub fn print(&self, text: impl Display) -> Result<(), CliError> {
-        self.data(|out| write!(out, "{text}"))
+    /// As [`Ui::print`].
+    pub fn print_data(&self, text: impl Display) -> Result<(), CliError> {
+        if self.stdout_is_terminal { self.print(text) } else { self.write(&text.to_string()) }
+    }
+
+    /// Prints a drawn table or picture, with its colours.
+    ///
+    /// # Errors
+    /// As [`Ui::print`].
+    pub fn print_styled(&self, text: &Styled) -> Result<(), CliError> {
+        self.write(text.as_str())
     }
 
     /// Prints one line; silent with `--quiet`.
@@ -125,6 +126,12 @@ impl Ui {
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).ok()?;
         Some(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+
+    /// Writes results to standard output, which nothing else here does.
+    fn write(&self, text: &str) -> Result<(), CliError> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::stdout)
     }
 
     /// The last line of a verb that failed.

@@ -102,13 +102,13 @@ fn print(source: &Source, report: &MonitorReport, scores: &Scores, format: Forma
     match format {
         Format::Json => {
             let text = serde_json::to_string_pretty(report).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))
+            ui.print_data(format_args!("{text}\n"))
         }
-        Format::Csv => ui.print(definitions(source, scores).to_csv()),
+        Format::Csv => ui.print_data(definitions(source, scores).to_csv()),
         Format::Table => {
-            ui.print(super::render(&definitions(source, scores), format, ui))?;
-            ui.print(format_args!("\n{}", super::render(&quality(scores), format, ui)))?;
-            ui.print(format_args!("\n{}", super::render(&cost_table(report), format, ui)))
+            ui.print_styled(&super::render(&definitions(source, scores), format, ui))?;
+            ui.print_styled(&super::render(&quality(scores), format, ui).after_line())?;
+            ui.print_styled(&super::render(&cost_table(report), format, ui).after_line())
         }
     }
 }
@@ -167,9 +167,9 @@ fn advise(args: &Args, source: &Source, ui: &Ui) -> Result<(), CliError> {
     match args.format.format {
         Format::Json => {
             let text = serde_json::to_string_pretty(&search).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))
+            ui.print_data(format_args!("{text}\n"))
         }
-        Format::Csv => ui.print(search_table(source, &search, hot).to_csv()),
+        Format::Csv => ui.print_data(search_table(source, &search, hot).to_csv()),
         Format::Table => {
             let mut table = search_table(source, &search, hot);
             let shown: Vec<usize> = (0..search.tried.len())
@@ -183,7 +183,7 @@ fn advise(args: &Args, source: &Source, ui: &Ui) -> Result<(), CliError> {
             );
             table.highlight = shown.iter().position(|&index| search.cheapest == Some(index));
             table.rows = shown.into_iter().map(|index| table.rows[index].clone()).collect();
-            ui.print(super::render(&table, Format::Table, ui))?;
+            ui.print_styled(&super::render(&table, Format::Table, ui))?;
             ui.print(format_args!("\n{}\n", verdict(&search, hot)))
         }
     }

@@ -276,11 +276,13 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                 print_for_people(advice, with, index + 1 == answers.len(), ui)?;
             }
             if let Some(verified) = &verified {
-                ui.print(format_args!("\n{}\n", super::render(&verify::table(verified), Format::Table, ui)))?;
+                ui.print_styled(
+                    &super::render(&verify::table(verified), Format::Table, ui).after_line().before_line(),
+                )?;
             }
         }
         Format::Json => ui.print(format_args!("{}\n", json(&answers, verified.as_deref())?))?,
-        Format::Csv => ui.print(tables::rows(&answers).to_csv())?,
+        Format::Csv => ui.print_data(tables::rows(&answers).to_csv())?,
     }
     if let Some(path) = &args.report {
         let (config, date) = (args.config.as_deref(), today());
@@ -448,9 +450,9 @@ fn on_tiers(question: &TierQuestion, args: &Args, kernels: &Kernels, ui: &Ui) ->
         }
         Format::Json => {
             let json = serde_json::to_string_pretty(&advice).map_err(CliError::failed)?;
-            ui.print(format_args!("{json}\n"))?;
+            ui.print_data(format_args!("{json}\n"))?;
         }
-        Format::Csv => ui.print(tiers::all_columns(&advice).to_csv())?,
+        Format::Csv => ui.print_data(tiers::all_columns(&advice).to_csv())?,
     }
     if let Some(path) = &args.report {
         write(path, &tiers::html(&advice, question)?)?;
@@ -471,7 +473,7 @@ fn on_tiers(question: &TierQuestion, args: &Args, kernels: &Kernels, ui: &Ui) ->
 fn print_tiers(advice: &TierAdvice, ui: &Ui) -> Result<(), CliError> {
     let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
     paragraph(&tiers::heading(advice))?;
-    ui.print(format_args!("\n{}\n", super::render(&tiers::table(advice), Format::Table, ui)))?;
+    ui.print_styled(&super::render(&tiers::table(advice), Format::Table, ui).after_line().before_line())?;
     paragraph(&tiers::verdict(advice))?;
     for sentence in tiers::further(advice) {
         paragraph(&sentence)?;
@@ -552,7 +554,7 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         runtime,
         words::machine(advice),
     ))?;
-    let print = |table: &Table| ui.print(format_args!("{}\n", super::render(table, Format::Table, ui)));
+    let print = |table: &Table| ui.print_styled(&super::render(table, Format::Table, ui).before_line());
     let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
     let list = |heading: &str, lines: &[String]| {
         if !lines.is_empty() {

@@ -133,7 +133,7 @@ pub(crate) fn run(mut args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Some(file) => Some((file, configuration(&scenario, &args, acts)?)),
     };
     if let Some((_, (text, _))) = configuration.as_ref().filter(|_| is_printed) {
-        ui.print(text)?;
+        ui.print_data(text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut writes = plan(&scenario, &args, &root)?;
@@ -160,10 +160,10 @@ pub(crate) fn run(mut args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match args.format.format {
         Format::Json => {
             let text = serde_json::to_string_pretty(&writes).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))?;
+            ui.print_data(format_args!("{text}\n"))?;
         }
-        Format::Csv => ui.print(table(&writes).to_csv())?,
-        Format::Table => ui.print(super::render(&table(&writes), Format::Table, ui))?,
+        Format::Csv => ui.print_data(table(&writes).to_csv())?,
+        Format::Table => ui.print_styled(&super::render(&table(&writes), Format::Table, ui))?,
     }
     if let Some((file, (_, nr_sections))) = configuration {
         let what = if acts { "which act" } else { "which observe: enable = false until --yes, or until you set it" };

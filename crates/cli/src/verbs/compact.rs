@@ -174,10 +174,10 @@ fn show(rows: &[Row], format: Format, ui: &Ui) -> Result<(), CliError> {
     match format {
         Format::Json => {
             let text = serde_json::to_string_pretty(rows).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))
+            ui.print_data(format_args!("{text}\n"))
         }
-        Format::Csv => ui.print(table(rows).to_csv()),
-        Format::Table => ui.print(super::render(&table(rows), Format::Table, ui)),
+        Format::Csv => ui.print_data(table(rows).to_csv()),
+        Format::Table => ui.print_styled(&super::render(&table(rows), Format::Table, ui)),
     }
 }
 

@@ -135,14 +135,14 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match args.format.format {
         Format::Json => {
             let text = serde_json::to_string_pretty(&document).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))?;
+            ui.print_data(format_args!("{text}\n"))?;
         }
-        Format::Csv => ui.print(for_programs(&document.pairs).to_csv())?,
+        Format::Csv => ui.print_data(for_programs(&document.pairs).to_csv())?,
         Format::Table => {
             if document.pairs.is_empty() {
                 ui.print(format_args!("no difference in {nr_both} rows; --all shows them\n"))?;
             } else {
-                ui.print(super::render(&for_people(&document.pairs), Format::Table, ui))?;
+                ui.print_styled(&super::render(&for_people(&document.pairs), Format::Table, ui))?;
                 let same = nr_both - document.pairs.len();
                 if same > 0 {
                     ui.say(format_args!("{same} more rows without a difference: --all"));

@@ -28,6 +28,6 @@ Examples:
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut script = Vec::new();
     generate(args.shell, &mut crate::command_line(), "isotherm", &mut script);
-    ui.print(String::from_utf8_lossy(&script))?;
+    ui.print_data(String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -74,7 +74,7 @@ fn print(findings: &[Finding], verdict: State, format: Format, ui: &Ui) -> Resul
             findings: &'a [Finding],
         }
         let text = serde_json::to_string_pretty(&Document { verdict, findings }).map_err(CliError::failed)?;
-        return ui.print(format_args!("{text}\n"));
+        return ui.print_data(format_args!("{text}\n"));
     }
     if format == Format::Csv {
         let mut table = Table::new("", ["part", "name", "state", "words", "fix"].map(Column::text).to_vec());
@@ -89,7 +89,7 @@ fn print(findings: &[Finding], verdict: State, format: Format, ui: &Ui) -> Resul
             ];
             table.push(cells.map(Cell::Text).to_vec());
         }
-        return ui.print(table.to_csv());
+        return ui.print_data(table.to_csv());
     }
     let mut last = None;
     for finding in findings {

@@ -320,11 +320,11 @@ fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliErro
     match format {
         Format::Json => {
             let text = serde_json::to_string_pretty(document).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))
+            ui.print_data(format_args!("{text}\n"))
         }
-        Format::Csv if document.monitors.is_empty() => ui.print(limits::long_table(&document.limits).to_csv()),
-        Format::Csv if !document.places.is_empty() => ui.print(places::long_table(&document.places).to_csv()),
-        Format::Csv => ui.print(long_table(&document.monitors).to_csv()),
+        Format::Csv if document.monitors.is_empty() => ui.print_data(limits::long_table(&document.limits).to_csv()),
+        Format::Csv if !document.places.is_empty() => ui.print_data(places::long_table(&document.places).to_csv()),
+        Format::Csv => ui.print_data(long_table(&document.monitors).to_csv()),
         Format::Table => {
             let run: Vec<&str> = document.variant.iter().chain(&document.workload).map(String::as_str).collect();
             let run = if run.is_empty() { String::new() } else { format!(" of {}", run.join(", ")) };
@@ -341,13 +341,13 @@ fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliErro
                     ui.print(format_args!("\n{}\n", scheme.words.join("\n")))?;
                     let counts = counts(&scheme.report);
                     if !counts.rows.is_empty() {
-                        ui.print(format_args!("\n{}", super::render(&counts, Format::Table, ui)))?;
+                        ui.print_styled(&super::render(&counts, Format::Table, ui).after_line())?;
                     }
                     let index = scheme.report.index;
                     let where_it_was =
                         places::shown(document.places.iter().filter(|place| place.is_of(&monitor.name, index)));
                     if !where_it_was.rows.is_empty() {
-                        ui.print(format_args!("\n{}", super::render(&where_it_was, Format::Table, ui)))?;
+                        ui.print_styled(&super::render(&where_it_was, Format::Table, ui).after_line())?;
                     }
                 }
             }

@@ -35,7 +35,7 @@ mod trial;
 mod tune;
 mod unfinished;
 
-pub(crate) use isotherm_terminal::{render, style};
+pub(crate) use isotherm_terminal::{Styled, render, style};
 
 isotherm_terminal::verbs! {
     Record => record,

@@ -205,11 +205,11 @@ fn print(report: &MonitorReport, format: Format, ui: &Ui) -> Result<(), CliError
             }
             let document = Document { report, checks_per_second: report.checks_per_second(), levels: &levels };
             let text = serde_json::to_string_pretty(&document).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))
+            ui.print_data(format_args!("{text}\n"))
         }
-        Format::Csv => ui.print(cost_table(report).to_csv()),
+        Format::Csv => ui.print_data(cost_table(report).to_csv()),
         Format::Table => {
-            ui.print(crate::verbs::render(&cost_table(report), format, ui))?;
+            ui.print_styled(&crate::verbs::render(&cost_table(report), format, ui))?;
             let columns = vec![
                 Column::number("level", Unit::Count),
                 Column::number("bits cleared", Unit::Count),
@@ -225,7 +225,7 @@ fn print(report: &MonitorReport, format: Format, ui: &Ui) -> Result<(), CliError
                     work.accessed.into(),
                 ]);
             }
-            ui.print(format_args!("\n{}", crate::verbs::render(&table, format, ui)))
+            ui.print_styled(&crate::verbs::render(&table, format, ui).after_line())
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let played = play(config, header.length, &tape).map_err(|why| named(&why))?;
     if args.format.format == Format::Json {
         let json = serde_json::to_string_pretty(&played).map_err(CliError::failed)?;
-        ui.print(format_args!("{json}\n"))?;
+        ui.print_data(format_args!("{json}\n"))?;
     } else {
         ui.print(words(&played, other.is_some()))?;
     }

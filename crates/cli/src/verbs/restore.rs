@@ -103,11 +103,11 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match args.format.format {
         Format::Json => {
             let text = serde_json::to_string_pretty(&rows).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))?;
+            ui.print_data(format_args!("{text}\n"))?;
         }
         _ if rows.is_empty() => ui.say(format_args!("nothing to put back: {nothing}")),
-        Format::Csv => ui.print(table(&rows).to_csv())?,
-        Format::Table => ui.print(super::render(&table(&rows), Format::Table, ui))?,
+        Format::Csv => ui.print_data(table(&rows).to_csv())?,
+        Format::Table => ui.print_styled(&super::render(&table(&rows), Format::Table, ui))?,
     }
     let count = |result| rows.iter().filter(|row| row.result == result).count();
     let (failed, alone) = (count("failed"), count("left alone"));

@@ -171,9 +171,9 @@ fn tell(names: &Names, format: Format, ui: &Ui) -> Result<(), CliError> {
                 serde_json::json!({ "kind": kind.word(), "different": different, "replaced": times })
             });
             let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>()).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))
+            ui.print_data(format_args!("{text}\n"))
         }
-        Format::Csv => ui.print(table.to_csv()),
-        Format::Table => ui.print(super::render(&table, Format::Table, ui)),
+        Format::Csv => ui.print_data(table.to_csv()),
+        Format::Table => ui.print_styled(&super::render(&table, Format::Table, ui)),
     }
 }

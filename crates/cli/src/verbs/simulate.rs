@@ -144,7 +144,7 @@ fn list(format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
         let scenario = isotherm_scenario::parse(bundled.text, bundled.name)?;
         table.push(vec![Cell::from(bundled.name), Cell::from(scenario.title)]);
     }
-    ui.print(super::render(&table, format, ui))?;
+    ui.print_styled(&super::render(&table, format, ui))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -152,13 +152,13 @@ fn print(result: &ScenarioResult, asked: Option<&[String]>, format: Format, ui: 
     match format {
         Format::Json => {
             let json = serde_json::to_string_pretty(result).map_err(CliError::failed)?;
-            ui.print(format_args!("{json}\n"))
+            ui.print_data(format_args!("{json}\n"))
         }
-        Format::Csv => ui.print(tables::of_programs(result).to_csv()),
+        Format::Csv => ui.print_data(tables::of_programs(result).to_csv()),
         Format::Table => {
             let (of_workloads, most_left) = tables::of_workloads(result, asked);
             for table in of_workloads {
-                ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
+                ui.print_styled(&super::render(&table, Format::Table, ui).before_line())?;
             }
             if most_left > 0 {
                 ui.say(format_args!(
@@ -166,7 +166,7 @@ fn print(result: &ScenarioResult, asked: Option<&[String]>, format: Format, ui: 
                 ));
             }
             for table in tables::versus_expected(result) {
-                ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
+                ui.print_styled(&super::render(&table, Format::Table, ui).before_line())?;
             }
             Ok(())
         }

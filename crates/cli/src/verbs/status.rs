@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use isotherm_units::text::printable_lines;
 use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
@@ -35,9 +34,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let told = state(&args, &daemon, ui)?;
     if args.format.format == Format::Json {
         let text = serde_json::to_string_pretty(&told).map_err(CliError::failed)?;
-        ui.print(format_args!("{text}\n"))?;
+        ui.print_data(format_args!("{text}\n"))?;
     } else {
-        ui.print(printable_lines(&words(&told, daemon.pid())))?;
+        ui.print(words(&told, daemon.pid()))?;
     }
     Ok(ExitCode::from(if told.status.paused.is_none() { 0 } else { 4 }))
 }

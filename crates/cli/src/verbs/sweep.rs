@@ -143,9 +143,9 @@ fn told_only(plan: &Plan, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Format::Json => {
             let columns: Vec<&str> = plan.column_names().collect();
             let json = serde_json::json!({ "runs": plan.runs.len(), "predicted_touches": touches, "columns": columns });
-            ui.print(format_args!("{json:#}\n"))?;
+            ui.print_data(format_args!("{json:#}\n"))?;
         }
-        format => ui.print(super::render(&table, format, ui))?,
+        format => ui.print_styled(&super::render(&table, format, ui))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -176,7 +176,7 @@ fn told(
                 "seconds": seconds, "cpu_seconds": swept.seconds, "cpu_seconds_per_run": per_run,
                 "processes_lost": swept.lost, "dataset": folder,
             });
-            ui.print(format_args!("{json:#}\n"))?;
+            ui.print_data(format_args!("{json:#}\n"))?;
         }
         format => {
             let (count, time) = (|number: usize| Cell::from(number as u64), |seconds: f64| Cell::from(seconds * 1e9));
@@ -186,7 +186,7 @@ fn told(
             let mut table = Table::new("", names.into_iter().chain(times).collect());
             let counts = [plan.runs.len(), swept.played, missing.done, failed, left].map(count);
             table.push(counts.into_iter().chain([time(seconds), time(per_run)]).collect());
-            ui.print(super::render(&table, format, ui))?;
+            ui.print_styled(&super::render(&table, format, ui))?;
         }
     }
     if swept.lost > 0 {

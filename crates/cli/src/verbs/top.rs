@@ -8,6 +8,7 @@ use isotherm_report::TermStyle;
 use isotherm_top::{Feed, FeedError, Look, Replay, TopError, capture, parse_keys};
 use isotherm_units::Duration;
 
+use super::Styled;
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -60,7 +61,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             None => Box::new(live::LiveFeed::once(Root::default())?),
         };
         let text = capture(&mut *feed, &keys, from_ns, size, look).map_err(of_feed)?;
-        ui.print(text)?;
+        ui.print_styled(&Styled::drawn(text))?;
         return Ok(ExitCode::SUCCESS);
     }
     if !ui.is_terminal() || !std::io::IsTerminal::is_terminal(&std::io::stdin()) {

@@ -174,11 +174,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         written.map_err(|error| CliError::failed(error).while_doing(format!("cannot write {}", path.display())))?;
     }
     match args.format.format {
-        Format::Json => ui.print(format_args!("{json}\n"))?,
-        Format::Csv => ui.print(table(&trialled, prediction.as_ref()).to_csv())?,
+        Format::Json => ui.print_data(format_args!("{json}\n"))?,
+        Format::Csv => ui.print_data(table(&trialled, prediction.as_ref()).to_csv())?,
         Format::Table => {
+            ui.print(format_args!("{}; {}\n", sentence(&design, &trialled), ending(&trialled)))?;
             let rows = super::render(&table(&trialled, prediction.as_ref()), Format::Table, ui);
-            ui.print(format_args!("{}; {}\n\n{rows}", sentence(&design, &trialled), ending(&trialled)))?;
+            ui.print_styled(&rows.after_line())?;
             if let Some(prediction) = &prediction {
                 ui.print(format_args!("\n{}\n", predicted(prediction)))?;
             }

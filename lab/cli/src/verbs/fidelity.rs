@@ -163,12 +163,12 @@ fn print(compared: &Comparison, format: Format, ui: &Ui) -> Result<(), CliError>
     match format {
         Format::Json => {
             let json = serde_json::to_string_pretty(compared).map_err(CliError::failed)?;
-            ui.print(format_args!("{json}\n"))
+            ui.print_data(format_args!("{json}\n"))
         }
-        Format::Csv => ui.print(rows(compared).to_csv()),
+        Format::Csv => ui.print_data(rows(compared).to_csv()),
         Format::Table => {
             for table in [rows(compared), residency(compared), summary(&compared.bars)] {
-                ui.print(format_args!("{}\n", render(&table, Format::Table, ui)))?;
+                ui.print_styled(&render(&table, Format::Table, ui).before_line())?;
             }
             Ok(())
         }

@@ -27,16 +27,16 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Format::Json => {
             let json = serde_json::json!({ "command": data.command, "bar": BAR, "rows": rows });
             let json = serde_json::to_string_pretty(&json).map_err(CliError::failed)?;
-            ui.print(format_args!("{json}\n"))
+            ui.print_data(format_args!("{json}\n"))
         }
-        Format::Csv => ui.print(long(&rows).to_csv()),
+        Format::Csv => ui.print_data(long(&rows).to_csv()),
         Format::Table => {
             for (title, first, second) in [
                 ("used in at least half of the samples", "often_precision", "often_recall"),
                 ("used at all", "seen_precision", "seen_recall"),
                 ("regions, and error of nr_accesses", "regions", "nr_accesses_error"),
             ] {
-                ui.print(format_args!("{}\n", render(&wide(title, first, second, &rows), format, ui)))?;
+                ui.print_styled(&render(&wide(title, first, second, &rows), format, ui).before_line())?;
             }
             let (met, judged) =
                 (rows.iter().filter(|row| row.met == Some(true)), rows.iter().filter(|row| row.met.is_some()));

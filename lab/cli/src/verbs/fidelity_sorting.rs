@@ -23,7 +23,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     bar.finish_and_clear();
     let rows = rows.map_err(super::fidelity::error)?;
     if args.format.format == Format::Table {
-        ui.print(render(&faults(&rows), Format::Table, ui))?;
+        ui.print_styled(&render(&faults(&rows), Format::Table, ui))?;
         return Ok(ExitCode::SUCCESS);
     }
     print(&data.command, &rows, &args, ui)

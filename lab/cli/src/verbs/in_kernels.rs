@@ -97,10 +97,10 @@ impl<R: Serialize + Tidy> Runs<R> {
         match format {
             Format::Json => {
                 let text = serde_json::to_string_pretty(&self.done).map_err(CliError::failed)?;
-                ui.print(format_args!("{text}\n"))?;
+                ui.print_data(format_args!("{text}\n"))?;
             }
-            Format::Csv => ui.print(table.to_csv())?,
-            Format::Table => ui.print(render(table, format, ui))?,
+            Format::Csv => ui.print_data(table.to_csv())?,
+            Format::Table => ui.print_styled(&render(table, format, ui))?,
         }
         let changed: Vec<&String> = self.done.iter().flat_map(Tidy::knobs_changed).collect();
         if let Some(first) = changed.first() {

@@ -153,7 +153,7 @@ fn kernels(args: &KernelsArgs, ui: &Ui) -> Result<(), CliError> {
             Cell::from(release),
         ]);
     }
-    ui.print(render(&table, args.format.format, ui))
+    ui.print_styled(&render(&table, args.format.format, ui))
 }
 
 fn boot(args: &BootArgs, ui: &Ui) -> Result<(), CliError> {

@@ -99,7 +99,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                 play.and_then(|play| play.counter("major_faults")).and_then(|boots| boots.into_iter().max());
         }
     }
-    ui.print(render(&table(&args.play, &counts), args.format.format, ui))?;
+    ui.print_styled(&render(&table(&args.play, &counts), args.format.format, ui))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -93,7 +93,7 @@ pub(super) fn print(command: &str, rows: &[FigureRow], args: &Args, ui: &Ui) -> 
     if args.format.format == Format::Json {
         let json = serde_json::json!({ "command": command, "rows": rows });
         let json = serde_json::to_string_pretty(&json).map_err(CliError::failed)?;
-        ui.print(format_args!("{json}\n"))?;
+        ui.print_data(format_args!("{json}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let columns = ["case", "kernel", "metric"].map(Column::text).into_iter();
@@ -106,7 +106,7 @@ pub(super) fn print(command: &str, rows: &[FigureRow], args: &Args, ui: &Ui) -> 
         cells.extend(range(Some(row.real)));
         table.push(cells);
     }
-    ui.print(render(&table, args.format.format, ui))?;
+    ui.print_styled(&render(&table, args.format.format, ui))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -140,9 +140,9 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
         }
         Format::Json => {
             let text = serde_json::to_string_pretty(&advice).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))?;
+            ui.print_data(format_args!("{text}\n"))?;
         }
-        Format::Csv => ui.print(curve(&advice).to_csv())?,
+        Format::Csv => ui.print_data(curve(&advice).to_csv())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -159,7 +159,7 @@ fn for_people(advice: &ColdAdvice, ui: &Ui) -> Result<(), CliError> {
         ui.print(format_args!("{line}\n"))?;
     }
     for table in [ages(advice), curve(advice)] {
-        ui.print(format_args!("\n{}\n", crate::verbs::render(&table, Format::Table, ui)))?;
+        ui.print_styled(&crate::verbs::render(&table, Format::Table, ui).after_line().before_line())?;
     }
     for note in &advice.notes {
         ui.say(format_args!("note: {note}"));

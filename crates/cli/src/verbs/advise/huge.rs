@@ -26,9 +26,9 @@ pub(super) fn run(question: &Question, format: Format, ui: &Ui) -> Result<(), Cl
         Format::Json => {
             let document = Document { program: &question.name, peak_bytes: peak.get(), huge_pages: &huge };
             let text = serde_json::to_string_pretty(&document).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))
+            ui.print_data(format_args!("{text}\n"))
         }
-        Format::Csv => ui.print(tables::huge_pages(&huge).to_csv()),
+        Format::Csv => ui.print_data(tables::huge_pages(&huge).to_csv()),
         Format::Table => print(&question.name, peak, &huge, ui),
     }
 }
@@ -37,7 +37,7 @@ fn print(program: &str, peak: Bytes, huge: &HugePages, ui: &Ui) -> Result<(), Cl
     ui.print(format_args!("{program}: peak memory {}\n\n{}\n", peak.approx(), words::huge_pages(huge)))?;
     let table = |table: &Table| match table.rows.is_empty() {
         true => Ok(()),
-        false => ui.print(format_args!("\n{}", super::super::render(table, Format::Table, ui))),
+        false => ui.print_styled(&super::super::render(table, Format::Table, ui).after_line()),
     };
     table(&tables::huge_pages(huge))?;
     let latencies = words::latencies(huge);

@@ -45,13 +45,13 @@ pub(super) fn run(paths: &[PathBuf], args: &Args, ui: &Ui) -> Result<ExitCode, C
             let documents: Result<Vec<_>, _> = all.iter().map(|answers| document(answers)).collect();
             let value = serde_json::json!({ "recordings": documents.map_err(CliError::failed)?, "decides": decides });
             let text = serde_json::to_string_pretty(&value).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))?;
+            ui.print_data(format_args!("{text}\n"))?;
         }
-        Format::Csv => ui.print(table(&all, decides).to_csv())?,
+        Format::Csv => ui.print_data(table(&all, decides).to_csv())?,
         Format::Table => {
             ui.say(format_args!("{}", kernels.why));
             machine.found.iter().for_each(|found| ui.say(found));
-            ui.print(format_args!("{}\n", crate::verbs::render(&table(&all, decides), Format::Table, ui)))?;
+            ui.print_styled(&crate::verbs::render(&table(&all, decides), Format::Table, ui).before_line())?;
             let platform = platform_of(args);
             let with = With { details: false, rows: false, config: None, platform: &platform };
             match decides {

@@ -19,7 +19,7 @@ pub(super) fn print(limits: &[LimitsOutcome], ui: &Ui) -> Result<(), CliError> {
             })
         };
         let steps = group.steps.iter().enumerate().filter(is_new).map(|(_, step)| (group.target.as_str(), step));
-        ui.print(format_args!("\n{}", super::super::render(&table(steps), Format::Table, ui)))?;
+        ui.print_styled(&super::super::render(&table(steps), Format::Table, ui).after_line())?;
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ pub(crate) fn run(
     match format {
         Format::Json => {
             let text = serde_json::to_string_pretty(&explained).map_err(CliError::failed)?;
-            ui.print(format_args!("{text}\n"))?;
+            ui.print_data(format_args!("{text}\n"))?;
         }
         Format::Table | Format::Csv => ui.print(words(&explained))?,
     }

@@ -377,7 +377,7 @@ fn snapshot_of(look: &RegionLook) -> Snapshot {
 fn print(summary: &Summary, format: Format, ui: &Ui) -> Result<(), CliError> {
     if format == Format::Json {
         let text = serde_json::to_string_pretty(summary).map_err(CliError::failed)?;
-        return ui.print(format_args!("{text}\n"));
+        return ui.print_data(format_args!("{text}\n"));
     }
     let columns = vec![
         Column::text("source"),
@@ -407,8 +407,8 @@ fn print(summary: &Summary, format: Format, ui: &Ui) -> Result<(), CliError> {
         Cell::Text(summary.ended.clone()),
     ]);
     match format {
-        Format::Csv => ui.print(table.to_csv()),
-        _ => ui.print(crate::verbs::render(&table, format, ui)),
+        Format::Csv => ui.print_data(table.to_csv()),
+        _ => ui.print_styled(&crate::verbs::render(&table, format, ui)),
     }
 }
 

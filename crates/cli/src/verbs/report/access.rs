@@ -1,7 +1,5 @@
 //! `isotherm report access`.
 
-use std::io::Write;
-
 use isotherm_report::records::{self, At, Moment, SortKey};
 
 use super::at::AtArg;
@@ -74,9 +72,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         if args.reverse {
             moment.areas.reverse();
         }
-        let text = shown(&moment, (at, format, limit), first, ui)?;
-        first = false;
-        ui.data(|out| out.write_all(text.as_bytes()))
+        let is_first = std::mem::replace(&mut first, false);
+        print(&moment, (at, format, limit), is_first, ui)
     })?;
     if format == Format::Table {
         notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
@@ -84,23 +81,23 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     Ok(())
 }
 
-fn shown(moment: &Moment, (at, format, limit): (At, Format, usize), first: bool, ui: &Ui) -> Result<String, CliError> {
-    Ok(match format {
+fn print(moment: &Moment, (at, format, limit): (At, Format, usize), first: bool, ui: &Ui) -> Result<(), CliError> {
+    match format {
         Format::Table => {
-            let gap = if first { "" } else { "\n" };
-            gap.to_owned() + &crate::verbs::render(&records::access_table(moment, limit), format, ui)
+            let table = crate::verbs::render(&records::access_table(moment, limit), format, ui);
+            ui.print_styled(&if first { table } else { table.after_line() })
         }
         Format::Csv => {
             let csv = records::access_csv(moment, limit).to_csv();
             let rows = csv.split_once('\n').map_or("", |(_, rows)| rows);
-            if first { csv } else { rows.to_owned() }
+            ui.print_data(if first { &csv } else { rows })
         }
         Format::Json => {
             let mut moment = moment.clone();
             moment.areas.truncate(limit);
             let text =
                 if at == At::All { serde_json::to_string(&moment) } else { serde_json::to_string_pretty(&moment) };
-            text.map_err(CliError::failed)? + "\n"
+            ui.print_data(text.map_err(CliError::failed)? + "\n")
         }
-    })
+    }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::format::Format;
 use crate::ui::Ui;
+use crate::verbs::Styled;
 
 /// Flattened into the arguments of verbs that draw.
 #[derive(Debug, clap::Args)]
@@ -128,12 +129,12 @@ impl Outcome<'_> {
         match format {
             Format::Table if wrote => Ok(()),
             Format::Table => {
-                ui.print(self.text(style))?;
+                ui.print_styled(&self.text(style))?;
                 self.notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
                 Ok(())
             }
-            Format::Json => ui.print((self.json)()?),
-            Format::Csv => ui.print((self.csv)().to_csv()),
+            Format::Json => ui.print_data((self.json)()?),
+            Format::Csv => ui.print_data((self.csv)().to_csv()),
         }
     }
 
@@ -145,10 +146,10 @@ impl Outcome<'_> {
         style
     }
 
-    fn text(&self, style: &TermStyle) -> String {
+    fn text(&self, style: &TermStyle) -> Styled {
         let mut parts: Vec<String> = self.drawing.iter().map(|drawing| drawing.text(style)).collect();
         parts.extend(self.tables.iter().map(|table| table.to_text(style)));
-        parts.join("\n")
+        Styled::drawn(parts.join("\n"))
     }
 
     fn write_pictures(&self, args: &PictureArgs, ui: &Ui) -> Result<bool, CliError> {

@@ -24,9 +24,9 @@ pub(super) fn print(shown: &Shown, format: Format, ui: &Ui) -> Result<(), CliErr
     match format {
         Format::Json => {
             let json = serde_json::to_string_pretty(shown).map_err(CliError::failed)?;
-            ui.print(format_args!("{json}\n"))
+            ui.print_data(format_args!("{json}\n"))
         }
-        Format::Csv => ui.print(hold(&shown.judged, false).to_csv()),
+        Format::Csv => ui.print_data(hold(&shown.judged, false).to_csv()),
         Format::Table => {
             let mut tables = vec![stored(shown)];
             if !shown.judged.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn print(shown: &Shown, format: Format, ui: &Ui) -> Result<(), CliErr
                 tables.extend([coverages(&shown.coverages), calibrations(&shown.calibrations)]);
             }
             for table in tables {
-                ui.print(format_args!("{}\n", render(&table, Format::Table, ui)))?;
+                ui.print_styled(&render(&table, Format::Table, ui).before_line())?;
             }
             Ok(())
         }

@@ -123,7 +123,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     if rules.is_none() {
         ui.say(without_rules(&kernel.release));
     }
-    ui.print(render(&table(&title, &seen, simulated.as_ref(), args), args.format.format, ui))
+    ui.print_styled(&render(&table(&title, &seen, simulated.as_ref(), args), args.format.format, ui))
 }
 
 /// Why there is no simulated column: `there are no rules of 6.1; only the kernel's counters are shown`.
