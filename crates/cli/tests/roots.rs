@@ -93,7 +93,7 @@ fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
         assert!(tutorial.status.success(), "{release}: {}", said(&tutorial));
         let words = said(&tutorial);
         assert!(words.contains("Recommendation: ") && words.contains("Working set in windows"), "{release}: {words}");
-        let program = "d = {i: str(i) for i in range(100000)}; print(len(sorted(d.values())))";
+        let program = "d = {i: str(i) for i in range(500000)}; print(len(sorted(d.values())))";
         let recorded = shell(
             &root,
             &format!(
@@ -101,7 +101,7 @@ fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
             ),
         );
         assert!(recorded.status.success(), "{release}: {}", said(&recorded));
-        assert_eq!(recorded.stdout, b"100000\n", "{release}: the program's output is its own");
+        assert_eq!(recorded.stdout, b"500000\n", "{release}: the program's output is its own");
         assert!(said(&recorded).contains("page accesses"), "{release}: {}", said(&recorded));
         let advice = shell(
             &root,
