@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use std::time::Instant as Clock;
 
 use isotherm_core::host::{
-    AddressRange, Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, ProbeResult, Probing, Seen,
-    TargetId, UnitRange,
+    AddressRange, Applying, Capabilities, Gauging, HostError, Mappings, Probe, ProbeResult, Probing, Seen, TargetId,
+    UnitRange,
 };
 use isotherm_core::monitor::{Attributes, Monitor, MonitorConfig, Operations};
 use isotherm_units::Instant;
@@ -21,13 +21,7 @@ struct Stripes;
 
 impl Probing for Stripes {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities {
-            shifts: vec![12, 21, 30, 39],
-            highest_level: Level(3),
-            flush: false,
-            scan_children: false,
-            rules_out: false,
-        }
+        Capabilities::four_levels()
     }
 
     fn clear(&mut self, _: TargetId, _: &[Probe], _: &mut [ProbeResult]) -> Result<(), HostError> {

@@ -77,13 +77,7 @@ impl System {
 
 impl Probing for System {
     fn capabilities(&self, _target: TargetId) -> Capabilities {
-        Capabilities {
-            shifts: vec![12, 21, 30, 39],
-            highest_level: Level(2),
-            flush: false,
-            scan_children: false,
-            rules_out: false,
-        }
+        Capabilities { highest_level: Level(2), ..Capabilities::four_levels() }
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {

@@ -110,6 +110,17 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Four levels of x86-64 whose accessed bits are all meaningful, and nothing else.
+    pub fn four_levels() -> Self {
+        Self {
+            shifts: vec![12, 21, 30, 39],
+            highest_level: Level(3),
+            flush: false,
+            scan_children: false,
+            rules_out: false,
+        }
+    }
+
     /// Bytes spanned by an entry at `level`; `None` above the top.
     pub fn span(&self, level: Level) -> Option<u128> {
         self.shifts.get(usize::from(level.0)).map(|shift| 1 << shift)

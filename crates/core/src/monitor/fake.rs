@@ -39,13 +39,7 @@ pub(crate) struct World {
 impl World {
     /// x86-64 with four levels; target 0 has these mappings.
     pub(crate) fn new(mappings: &[(u64, u64)]) -> Self {
-        let capabilities = Capabilities {
-            shifts: vec![12, 21, 30, 39],
-            highest_level: Level(3),
-            flush: true,
-            scan_children: true,
-            rules_out: false,
-        };
+        let capabilities = Capabilities { flush: true, scan_children: true, ..Capabilities::four_levels() };
         let mut world = Self {
             capabilities,
             spaces: BTreeMap::new(),

@@ -68,14 +68,8 @@ impl Target {
 impl Target {
     /// A target of these regions on x86-64 tables of four levels.
     pub(crate) fn for_test(regions: Vec<Region>) -> Self {
-        use crate::host::{Capabilities, Level};
-        let capabilities = Capabilities {
-            shifts: vec![12, 21, 30, 39],
-            highest_level: Level(3),
-            flush: true,
-            scan_children: true,
-            rules_out: false,
-        };
+        use crate::host::Capabilities;
+        let capabilities = Capabilities { flush: true, scan_children: true, ..Capabilities::four_levels() };
         let id = TargetId(0);
         Self { regions, ..Self::new(id, Levels::new(id, capabilities, &[]).expect("x86-64"), Vec::new()) }
     }

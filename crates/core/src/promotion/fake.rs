@@ -267,13 +267,7 @@ fn see(page: u64, folio: &mut Folio, filter: &mut ScanFilter) {
 
 impl Probing for World {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities {
-            shifts: vec![12, 21, 30, 39],
-            highest_level: self.highest_level,
-            flush: false,
-            scan_children: false,
-            rules_out: false,
-        }
+        Capabilities { highest_level: self.highest_level, ..Capabilities::four_levels() }
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {

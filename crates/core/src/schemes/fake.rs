@@ -2,8 +2,8 @@
 
 use super::{Action, FILTER_TYPES, METRICS};
 use crate::host::{
-    AddressRange, Applied, Applying, Capabilities, Gauge, GaugeCapabilities, Gauging, HostError, Level, Mappings,
-    NodeId, Order, PageTest, Probing, SchemeCapabilities, TargetId,
+    AddressRange, Applied, Applying, Capabilities, Gauge, GaugeCapabilities, Gauging, HostError, Mappings, NodeId,
+    Order, PageTest, Probing, SchemeCapabilities, TargetId,
 };
 use isotherm_units::Duration;
 
@@ -54,13 +54,7 @@ impl Machine {
 
 impl Probing for Machine {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities {
-            shifts: vec![12, 21, 30, 39],
-            highest_level: Level(3),
-            flush: true,
-            scan_children: true,
-            rules_out: false,
-        }
+        Capabilities { flush: true, scan_children: true, ..Capabilities::four_levels() }
     }
 }
 

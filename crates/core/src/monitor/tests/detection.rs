@@ -4,7 +4,7 @@
 //! full experiment is a scenario on the simulated machine; here the shape must hold (T10), with two seeds and half a minute.
 
 use super::*;
-use crate::host::{Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, ProbeResult, Probing, Seen};
+use crate::host::{Applying, Capabilities, Gauging, HostError, Mappings, Probe, ProbeResult, Probing, Seen};
 
 const PAGE: u64 = 4096;
 const SHIFTS: [u8; 4] = [12, 21, 30, 39];
@@ -29,13 +29,7 @@ impl EvenlyHot {
 
 impl Probing for EvenlyHot {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities {
-            shifts: SHIFTS.to_vec(),
-            highest_level: Level(3),
-            flush: false,
-            scan_children: true,
-            rules_out: false,
-        }
+        Capabilities { scan_children: true, ..Capabilities::four_levels() }
     }
 
     fn clear(&mut self, _: TargetId, probes: &[Probe], _: &mut [ProbeResult]) -> Result<(), HostError> {

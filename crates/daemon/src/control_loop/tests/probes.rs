@@ -6,9 +6,9 @@ use super::configs::*;
 use super::system::*;
 use crate::config::{Engine, MonitorsConfig, TieringConfig};
 use isotherm_core::host::{
-    Action, Adopting, Applied, Applying, Area, Capabilities, HostError, Level, Mappings, MoveOrder, NodeId, NodeMemory,
-    Order, PageMarks, PageMove, Probe, ProbeResult, Probing, ScanFilter, Scanned, ScannedPage, SchemeCapabilities,
-    Seen, TargetId, TierNode, Tiering, TieringCapabilities,
+    Action, Adopting, Applied, Applying, Area, Capabilities, HostError, Mappings, MoveOrder, NodeId, NodeMemory, Order,
+    PageMarks, PageMove, Probe, ProbeResult, Probing, ScanFilter, Scanned, ScannedPage, SchemeCapabilities, Seen,
+    TargetId, TierNode, Tiering, TieringCapabilities,
 };
 use isotherm_core::monitor::MonitorConfig;
 use isotherm_core::promotion::PromotionConfig;
@@ -121,13 +121,7 @@ impl Adopting for Machine {
 
 impl Probing for Machine {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities {
-            shifts: vec![12, 21, 30, 39],
-            highest_level: Level(3),
-            flush: true,
-            scan_children: false,
-            rules_out: false,
-        }
+        Capabilities { flush: true, ..Capabilities::four_levels() }
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
