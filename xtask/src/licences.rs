@@ -94,7 +94,7 @@ fn advisories_of(workspace: &Path) -> Findings {
 fn deny(workspace: &Path, checks: &[&str]) -> Result<(), String> {
     let list = workspace::root().join(LIST);
     let mut command = workspace::cargo_in(workspace);
-    let output = command.args(["deny", "--all-features", "check", "--config"]).arg(list).args(checks).output();
+    let output = command.args(["deny", "--all-features", "--config"]).arg(list).arg("check").args(checks).output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),

@@ -15,7 +15,7 @@ pub trait Source {
     /// The source cannot go on. Earlier findings stay valid.
     fn look(&mut self, now: Instant, found: &mut Vec<Finding>) -> Result<(), SourceError>;
 
-    /// CPU time that kernel threads used for it so far, which the [`Meter`](crate::Meter) does not see.
+    /// CPU time that kernel threads used for it so far, which the [`Meter`](isotherm_units::Meter) does not see.
     fn spent_by_kernel(&mut self) -> Duration {
         Duration::ZERO
     }

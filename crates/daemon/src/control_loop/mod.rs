@@ -1,7 +1,7 @@
 //! The loop that acts: sections over groups of a live machine. A filter in front of each lets allowed actions through, and logs them
 //! (docs/spec/live.md#7-loop).
 //!
-//! It has no clock, no file and no system call: all of that comes through [`Clock`](crate::Clock), [`System`], [`Log`] and the host.
+//! It has no clock, no file and no system call: all of that comes through [`Clock`](isotherm_units::Clock), [`System`], [`Log`] and the host.
 
 mod compaction;
 mod errand;
