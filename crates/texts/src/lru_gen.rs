@@ -177,8 +177,7 @@ pub fn write(listings: &[Listing]) -> String {
     let mut out = String::new();
     let mut group = None;
     for Listing { lruvec, path, rows } in listings {
-        if group != Some(lruvec.memcg) {
-            group = Some(lruvec.memcg);
+        if group.replace((lruvec.memcg, path)) != Some((lruvec.memcg, path)) {
             put(&mut out, format_args!("memcg {} {path}", lruvec.memcg));
         }
         put(&mut out, format_args!(" node {:5}", lruvec.node.0));
@@ -226,6 +225,15 @@ memcg 7 /app with blanks/db
         let written = write(&listings);
         assert_eq!(written.lines().nth(6), Some("          4      12031       1024           9 "));
         assert_eq!(written, TEXT);
+    }
+
+    /// No kernel gives two groups one number, but a text of others may.
+    #[test]
+    fn groups_of_one_number_keep_their_paths() {
+        let text = "memcg 1 /a\n node     0\n 2 100 5 6 \n 3 0 0 0 \nmemcg 1  e\n node     0\n 2 100 5 6 \n 3 0 0 0 \n";
+        let listings = parse(text).expect("two groups");
+        assert_eq!((listings[0].path.as_str(), listings[1].path.as_str()), ("/a", " e"));
+        assert_eq!(parse(&write(&listings)), Ok(listings));
     }
 
     /// Without memory cgroups there is one group, number 0, and no path.
