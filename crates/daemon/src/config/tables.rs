@@ -26,7 +26,7 @@ macro_rules! tables {
         impl Config {
             /// Table and name of each section, and whether it may act.
             pub fn sections(&self) -> Vec<(String, bool)> {
-                // No `..` here, so a table that is missing from the list does not compile.
+                // No `..` here: a table of the configuration that is missing from `tables!` below does not compile. Add its row there.
                 let Self { daemon: _, targets: _, guard: _, metrics: _, $($field,)* } = self;
                 let mut all = Vec::new();
                 $(

@@ -66,3 +66,34 @@ pub(super) fn without_groups(
     }
     Some(format!("{label}: {}", TargetError::none_there("groups", targets)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::section::Watched;
+    use super::*;
+    use crate::config::GenerationsConfig;
+    use isotherm_core::generations::{ReclaimerConfig, ToolConfig};
+    use isotherm_units::Instant;
+
+    #[test]
+    fn a_section_that_no_kind_carries_out_is_refused() {
+        let tool = ToolConfig::Reclaim(ReclaimerConfig::default());
+        let section = GenerationsConfig { name: "cold".to_owned(), enable: false, min_ttl: None, tool };
+        let config = Config { generations: vec![section], ..Config::default() };
+        let taken = |kinds: &[Entry]| {
+            let (mut watched, before) = (Watched::default(), Vec::new());
+            let mut taking = Taking {
+                config: &config,
+                now: Instant::START,
+                watched: &mut watched,
+                before,
+                sections: Vec::new(),
+                lines: Vec::new(),
+            };
+            kinds.iter().try_for_each(|kind| (kind.take)(&mut taking))?;
+            taking.is_whole()
+        };
+        assert_eq!(taken(KINDS), Ok(()));
+        assert_eq!(taken(&KINDS[1..]), Err(LoopError::NoKind("generations.cold".to_owned())));
+    }
+}

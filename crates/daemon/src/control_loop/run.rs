@@ -53,6 +53,9 @@ pub enum LoopError {
     Limits(#[from] LimitsError),
     #[error(transparent)]
     Preset(#[from] PresetError),
+    /// A defect: a table of the configuration has no row in `control_loop/kinds.rs`.
+    #[error("no kind of section carries out {0}; please report it")]
+    NoKind(String),
 }
 
 /// Result of the loop.
@@ -247,7 +250,7 @@ impl ControlLoop<'_> {
         let (before, sections, lines) = (std::mem::take(&mut self.sections), Vec::new(), Vec::new());
         let watched = &mut self.lent.watched;
         let mut taking = Taking { config: &config, now, watched, before, sections, lines };
-        let taken = KINDS.iter().try_for_each(|kind| (kind.take)(&mut taking));
+        let taken = KINDS.iter().try_for_each(|kind| (kind.take)(&mut taking)).and_then(|()| taking.is_whole());
         let Taking { mut before, sections, lines, .. } = taking;
         self.sections = sections;
         if taken.is_err() {

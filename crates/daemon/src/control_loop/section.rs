@@ -205,6 +205,16 @@ pub(super) struct Taking<'a> {
 }
 
 impl Taking<'_> {
+    /// Checks that each configured section is carried out.
+    ///
+    /// # Errors
+    /// [`LoopError::NoKind`].
+    pub(super) fn is_whole(&self) -> Result<(), LoopError> {
+        let made: BTreeSet<&str> = self.sections.iter().map(|section| section.head().label.as_str()).collect();
+        let mut labels = self.config.sections().into_iter().map(|(label, _)| label);
+        labels.find(|label| !made.contains(label.as_str())).map_or(Ok(()), |label| Err(LoopError::NoKind(label)))
+    }
+
     /// Takes the sections of one kind: staying sections keep their state, others start.
     ///
     /// # Errors

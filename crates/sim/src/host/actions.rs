@@ -112,7 +112,9 @@ impl MemoryHost<'_> {
                 return Ok(freed * PAGE_BYTES);
             }
             Action::MigrateHot | Action::MigrateCold => return self.migrate_frames(&picked, order.target_nid),
-            _ => return Ok(0), // `stat`
+            Action::Stat => return Ok(0),
+            // No kernel does these to physical memory: `refusal` answers first.
+            Action::Willneed | Action::Cold | Action::Hugepage | Action::Nohugepage | Action::Collapse => return Ok(0),
         };
         for &frame in &picked {
             if order.marks_accessed {

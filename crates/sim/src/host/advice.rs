@@ -68,7 +68,9 @@ impl MemoryHost<'_> {
             Action::Willneed => Advice::WillNeed,
             // As a live machine does it, by `process_madvise`.
             Action::Cold | Action::LruDeprio => Advice::Cold,
-            _ => Advice::PageOut,
+            Action::Pageout => Advice::PageOut,
+            // Not by advice: see `apply_to_space`.
+            Action::Stat | Action::LruPrio | Action::MigrateHot | Action::MigrateCold => return false,
         };
         let populated = memory.space(space).table.collect_populated(range);
         if action != Action::Willneed {

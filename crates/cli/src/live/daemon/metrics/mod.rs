@@ -156,7 +156,8 @@ impl Exporter {
             stalled_us: stalled.map(|stalled| (stalled.some.total_us, stalled.full.map_or(0, |full| full.total_us))),
             refaulted_bytes: refaults.map(|pages| pages.saturating_mul(page_bytes())),
             by_temperature: self.by_temperature(path),
-            ..none()
+            // No `..` here, so that each value is read.
+            path: path.to_owned(),
         }
     }
 
