@@ -4,6 +4,7 @@
 
 use isotherm_fidelity::FidelityError;
 use isotherm_fidelity::versus::live::Product;
+use isotherm_fidelity::versus::live_tenant::{Attack, tenant};
 use isotherm_fidelity::versus::{Rig, Stored, compaction, live_kills, live_restores, monitor, promotion, sorting};
 use isotherm_guest::fragmenting::Holes;
 use isotherm_guest::restoring::RestoreState;
@@ -144,6 +145,17 @@ fn a_slice_of_killing_the_daemon_in_a_kernel() {
     }
     // With one way alone, no kill may meet a changed knob: about one time in thirty.
     assert!(changed >= 1, "it was killed while knobs were changed");
+}
+
+/// `isotherm-lab tenant` lasts longer, with more groups. CPU time and time of the metrics are not judged: an emulated processor is slow.
+#[test]
+fn a_slice_of_a_hostile_tenant_in_a_kernel() {
+    let Some(isotherm) = isotherm() else { return };
+    let product = Product { isotherm: &isotherm, module: Path::new("") };
+    let attack = Attack { seconds: 90, groups: 200, groups_at_a_time: 200, connections: 200, seed: 1 };
+    let Some(run) = in_a_kernel(|rig| tenant(rig, product, &attack)) else { return };
+    assert_eq!((run.misses(), &run.tenanted.knobs_changed), (Vec::new(), &Vec::<String>::new()), "{run:?}");
+    assert!(run.tenanted.churn.made >= 50 && run.tenanted.churn.connected >= 1000, "he attacked: {run:?}");
 }
 
 /// `isotherm-lab kills --moments 40` does more, on both kernels.
