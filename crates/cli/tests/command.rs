@@ -172,8 +172,7 @@ fn names_of_others_steer_no_terminal() {
     const NAME: &str = "/user.slice/\u{1b}]0;OWNED\u{7}\u{9b}2J\u{202e}x";
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("actions.jsonl");
-    let left_alone =
-        serde_json::json!({ "event": "left-alone", "section": "limits.web", "target": NAME, "why": "protect" });
+    let left_alone = serde_json::json!({ "time": "2026-01-01T00:00:01.000Z", "event": "left-alone", "section": "limits.web", "target": NAME, "why": "protect" });
     std::fs::write(&audit, format!("{left_alone}\n")).unwrap();
     let explain = ["daemon", "explain", "--audit", audit.to_str().unwrap()];
     let words = run(&explain);

@@ -251,7 +251,7 @@ fn a_scrubbed_tape_of_limits_comes_to_the_same_decisions() {
 #[test]
 fn what_it_cannot_scrub_is_refused_and_nothing_is_written() {
     let folder = Folder::new();
-    let tape = "{\"isotherm-tape\":2,\"build\":\"x\",\"config\":{},\"length\":null}\n";
+    let tape = "{\"isotherm-tape\":3,\"build\":\"x\",\"config\":{},\"length\":null}\n";
     for (name, text, words) in [
         ("empty", "", "is empty"),
         ("garbage", "garbage\n", "scrub takes page traces"),

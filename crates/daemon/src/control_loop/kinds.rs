@@ -94,6 +94,6 @@ mod tests {
             taking.is_whole()
         };
         assert_eq!(taken(KINDS), Ok(()));
-        assert_eq!(taken(&KINDS[1..]), Err(LoopError::NoKind("generations.cold".to_owned())));
+        assert_eq!(taken(&KINDS[1..]), Err(LoopError::NoKind("generations".to_owned())));
     }
 }

@@ -54,7 +54,7 @@ pub enum LoopError {
     #[error(transparent)]
     Preset(#[from] PresetError),
     /// A defect: a table of the configuration has no row in `control_loop/kinds.rs`.
-    #[error("no kind of section carries out {0}; please report it")]
+    #[error("no kind of section carries out the table {0}; please report it")]
     NoKind(String),
 }
 

@@ -210,9 +210,13 @@ impl Taking<'_> {
     /// # Errors
     /// [`LoopError::NoKind`].
     pub(super) fn is_whole(&self) -> Result<(), LoopError> {
-        let made: BTreeSet<&str> = self.sections.iter().map(|section| section.head().label.as_str()).collect();
-        let mut labels = self.config.sections().into_iter().map(|(label, _)| label);
-        labels.find(|label| !made.contains(label.as_str())).map_or(Ok(()), |label| Err(LoopError::NoKind(label)))
+        let table = |label: &str| label.split('.').next().unwrap_or_default().to_owned();
+        let mut missing: Vec<String> = self.config.sections().iter().map(|(label, _)| table(label)).collect();
+        for section in &self.sections {
+            let table = table(&section.head().label);
+            missing.iter().position(|missing| *missing == table).map(|at| missing.swap_remove(at));
+        }
+        missing.into_iter().next().map_or(Ok(()), |table| Err(LoopError::NoKind(table)))
     }
 
     /// Takes the sections of one kind: staying sections keep their state, others start.
