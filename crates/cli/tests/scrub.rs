@@ -259,7 +259,7 @@ fn what_it_cannot_scrub_is_refused_and_nothing_is_written() {
         ("audit", "{\"event\":\"paused\",\"why\":\"x\"}\n[1]\n", "audit:2: a line of the audit"),
         ("half", "{\"event\":\"paused\",\"why\":\"x\"}\n{\"event\n", "half:2: it is no line of JSON"),
         ("tape", &format!("{tape}[\"now\",null]\n"), "tape:2: a line of a tape"),
-        ("later", &tape.replace(":2,", ":9,"), "version 9"),
+        ("later", &tape.replace(":3,", ":9,"), "version 9"),
         ("wrong", &tape.replace("\"config\":{}", "\"config\":{\"x\":1}"), "unknown field"),
     ] {
         folder.write(name, text);
