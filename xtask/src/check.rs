@@ -34,18 +34,18 @@ pub(crate) fn run(arguments: &[String]) -> Findings {
         style(&mut step);
         changed(&mut step);
     } else {
-        all(&mut step);
+        before_build(&mut step);
+        step("lints", &mut || lints(&workspace::root()));
         step("lints of the lab", &mut lints_of_lab);
         step("documentation", &mut documentation);
     }
     findings
 }
 
-/// All steps that a run of tests also has.
-pub(crate) fn all(step: &mut Step<'_>) {
+/// What a run of tests checks before it builds.
+pub(crate) fn before_build(step: &mut Step<'_>) {
     style(step);
     step("licences", &mut licences::run);
-    step("lints", &mut || lints(&workspace::root()));
 }
 
 /// The lab's part of the lints. A run of tests has it next to the cases: it finds little work for a second processor.
@@ -157,7 +157,7 @@ pub(crate) fn cargo(workspace: &Path, arguments: &[&str]) -> Findings {
     run_cargo(workspace::cargo_in(workspace).args(arguments))
 }
 
-fn run_cargo(command: &mut Command) -> Findings {
+pub(crate) fn run_cargo(command: &mut Command) -> Findings {
     let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
     let line = format!("cargo {}", arguments.join(" "));
     match command.status() {

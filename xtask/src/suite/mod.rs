@@ -65,7 +65,7 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
     if words.is_empty() {
         // Packages come from the network and need little of a processor: meanwhile sources are checked and built.
         let mut needs = Command::new("scripts/install-test-needs").current_dir(workspace::root()).spawn();
-        check::all(&mut |name, work| suite.stage(name, work));
+        check::before_build(&mut |name, work| suite.stage(name, work));
         let built = build(&mut suite, extent);
         suite.stage("test needs", &mut || installed(&mut needs));
         suite.stage("recorder", &mut || script("make", &["--no-print-directory", "recorder"]));
@@ -74,7 +74,15 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
         }
         cases(&mut suite, &built, extent, words, &mut ran);
         suite.stage("examples in documentation", &mut || {
-            check::cargo(&workspace::root(), &["test", "--quiet", "--locked", "--workspace", "--doc"])
+            // With the libraries of that build.
+            let mut command = workspace::cargo();
+            check::run_cargo(programs::linted(&mut command).args([
+                "test",
+                "--quiet",
+                "--locked",
+                "--workspace",
+                "--doc",
+            ]))
         });
         if extent == Extent::Nightly {
             nightly::STAGES.iter().for_each(|(name, work)| suite.stage(name, &mut || work()));
@@ -89,11 +97,11 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
 
 /// All cases by name, those of the night marked, without running any.
 fn list() -> Findings {
-    let programs = match programs::build(true) {
-        Ok(programs) => programs,
+    let built = match programs::build(true) {
+        Ok(built) => built,
         Err(error) => return vec![error],
     };
-    for program in &programs {
+    for program in &built.programs {
         match program.cases() {
             Ok(cases) => cases.iter().for_each(|case| {
                 let mark = if case.is_nightly { " (nightly)" } else { "" };
@@ -107,12 +115,11 @@ fn list() -> Findings {
 
 fn build(suite: &mut Suite, extent: Extent) -> Vec<(Program, Vec<Case>)> {
     let mut built = Vec::new();
-    suite.stage("build", &mut || {
-        let programs = match programs::build(extent == Extent::Nightly) {
-            Ok(programs) => programs,
+    suite.stage("build with lints", &mut || {
+        let programs::Built { programs, lints: mut findings } = match programs::build(extent == Extent::Nightly) {
+            Ok(built) => built,
             Err(error) => return vec![error],
         };
-        let mut findings = Findings::new();
         for program in programs {
             match program.cases() {
                 Ok(cases) => built.push((program, cases)),

@@ -1,19 +1,18 @@
 //! The test programs: built by one call of cargo for each workspace, and which cases each of them has.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::workspace;
+use crate::{Findings, workspace};
 
-/// Targets of one call of cargo: libraries (the Python package's too), programs, and every test program. Benches are not run here, and
-/// `clippy` has compiled them.
+/// Targets of one call of cargo: everything. Benches are not run here, but linted.
 ///
 /// Without `xtask`: it links the crates of procedural macros, which cargo would then build in another form for both, and with them
 /// every package that derives something.
-pub(super) const BUILD: &[&str] =
-    &["build", "--locked", "--workspace", "--exclude", "xtask", "--lib", "--bins", "--tests", "--examples"];
+const BUILD: &[&str] = &["build", "--locked", "--workspace", "--exclude", "xtask", "--all-targets"];
 const BUILD_XTASK: &[&str] = &["build", "--locked", "--package", "xtask", "--tests"];
 const BUILD_LAB: &[&str] = &["build", "--locked", "--workspace", "--lib", "--bins", "--tests"];
 
@@ -37,32 +36,58 @@ pub(super) struct Case {
     pub(super) is_nightly: bool,
 }
 
-/// Builds all of [`BUILD`], and of the lab if `with_lab`, and returns the test programs, sorted.
-///
-/// # Errors
-/// The build fails.
-pub(super) fn build(with_lab: bool) -> Result<Vec<Program>, String> {
-    let mut artifacts = artifacts(&workspace::root(), BUILD)?;
-    artifacts.extend(self::artifacts(&workspace::root(), BUILD_XTASK)?);
-    if with_lab {
-        artifacts.extend(self::artifacts(&workspace::lab(), BUILD_LAB)?);
-    }
-    let mut programs: Vec<Program> = artifacts.iter().filter(is_test).filter_map(program).collect();
-    programs.sort_by(|one, other| (&one.package, one.kind, &one.path).cmp(&(&other.package, other.kind, &other.path)));
-    Ok(programs)
+/// What a build came to.
+pub(super) struct Built {
+    /// The test programs, sorted.
+    pub(super) programs: Vec<Program>,
+    /// What the compiler and its lints say of the workspace's packages.
+    pub(super) lints: Findings,
 }
 
-/// Artifacts that cargo builds with `arguments`: a message each.
-fn artifacts(workspace: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
+/// Has cargo compile the workspace's packages with clippy's driver: a compiler that lints what it compiles. A stage of its own for lints
+/// compiles everything twice.
+pub(super) fn linted(command: &mut Command) -> &mut Command {
+    command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
+}
+
+/// Builds all of [`BUILD`], and of the lab if `with_lab`.
+///
+/// # Errors
+/// The build fails. What the lints find fails no build, or the cases of all that depends on a package would wait for its style.
+pub(super) fn build(with_lab: bool) -> Result<Built, String> {
+    let mut messages = messages(&workspace::root(), BUILD)?;
+    messages.extend(self::messages(&workspace::root(), BUILD_XTASK)?);
+    if with_lab {
+        messages.extend(self::messages(&workspace::lab(), BUILD_LAB)?);
+    }
+    let artifacts = messages.iter().filter(|message| message["reason"] == "compiler-artifact");
+    let mut programs: Vec<Program> = artifacts.filter(is_test).filter_map(program).collect();
+    programs.sort_by(|one, other| (&one.package, one.kind, &one.path).cmp(&(&other.package, other.kind, &other.path)));
+    // A library is compiled twice, for its unit tests too, and says the same both times.
+    let lints: BTreeSet<String> = messages.iter().filter_map(lint).collect();
+    Ok(Built { programs, lints: lints.into_iter().collect() })
+}
+
+/// What cargo says while it builds with `arguments`. Errors of a build that fails are printed.
+fn messages(workspace: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
     let mut command = workspace::cargo_in(workspace);
-    command.args(arguments).arg("--message-format=json-render-diagnostics");
+    linted(&mut command).args(arguments).args(["--keep-going", "--message-format=json"]);
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cannot run cargo: {error}"))?;
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     if !output.status.success() {
+        let lints: BTreeSet<String> = messages.iter().filter_map(lint).collect();
+        lints.iter().for_each(|lint| eprintln!("{lint}"));
         return Err(format!("`cargo {}` failed in {}; see above", arguments.join(" "), workspace.display()));
     }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    Ok(messages.filter(|message| message["reason"] == "compiler-artifact").collect())
+    Ok(messages)
+}
+
+/// What a message says of a place in the sources. Other messages of the compiler sum these up.
+fn lint(message: &Value) -> Option<String> {
+    let message = (message["reason"] == "compiler-message").then_some(&message["message"])?;
+    let has_place = message["spans"].as_array().is_some_and(|spans| !spans.is_empty());
+    (has_place && message["level"] != "note").then(|| message["rendered"].as_str().unwrap_or_default().to_owned())
 }
 
 fn is_test(artifact: &&Value) -> bool {
@@ -107,5 +132,23 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());
         command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_place_is_a_finding() {
+        let message = |reason: &str, level: &str, spans: &[u8]| {
+            serde_json::json!({
+                "reason": reason, "message": { "level": level, "spans": spans, "rendered": format!("{level}: why\n") }
+            })
+        };
+        assert_eq!(lint(&message("compiler-message", "warning", &[1])).as_deref(), Some("warning: why\n"));
+        assert_eq!(lint(&message("compiler-message", "warning", &[])), None, "the sum of them");
+        assert_eq!(lint(&message("compiler-artifact", "warning", &[1])), None);
+        assert_eq!(lint(&message("compiler-message", "note", &[1])), None);
     }
 }
