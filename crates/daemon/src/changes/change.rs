@@ -26,9 +26,7 @@ pub trait KnobStore {
     fn group(&mut self, path: &str) -> Option<u64>;
 
     /// Whether a write that timed out is still under way, and so may still take effect.
-    fn is_being_written(&mut self, _path: &str) -> bool {
-        false
-    }
+    fn is_being_written(&mut self, path: &str) -> bool;
 }
 
 /// A completed write.

@@ -422,6 +422,9 @@ impl KnobStore for Files {
         let path = path.strip_prefix("/cg")?.strip_suffix("/memory.high")?;
         self.0.groups.borrow().iter().find(|group| group.is_there && group.path == path).map(|group| group.remade)
     }
+    fn is_being_written(&mut self, _path: &str) -> bool {
+        false
+    }
     fn write(&mut self, path: &str, value: &str) -> Result<(), KnobError> {
         if self.0.fails() {
             return Err(KnobError::machine("EIO"));
