@@ -35,15 +35,16 @@ struct System {
     is_removed: Cell<bool>,
     /// Writes of the journal.
     appends: Cell<u32>,
-    /// Inode of each group.
+    /// Inode of each group, once there are any.
     group: Cell<u64>,
+    has_groups: Cell<bool>,
     /// Quarters, of 4, of the faulty write that reach the disk.
     quarters: Cell<usize>,
 }
 
 impl System {
     fn new() -> Rc<Self> {
-        let world = Self::default();
+        let world = Self { has_groups: Cell::new(true), ..Self::default() };
         let knobs = [(HIGH, "max"), (ENABLED, "0x0007"), (TTL, "0"), (STUBBORN, "1"), (ROUND, "1048576")];
         world.knobs.borrow_mut().extend(knobs.map(|(path, value)| (path.to_owned(), value.to_owned())));
         Rc::new(world)
@@ -132,7 +133,7 @@ impl KnobStore for Knobs {
     }
 
     fn group(&mut self, path: &str) -> Option<u64> {
-        path.starts_with("/sys/fs/cgroup/").then(|| self.0.group.get())
+        (path.starts_with("/sys/fs/cgroup/") && self.0.has_groups.get()).then(|| self.0.group.get())
     }
 
     fn is_being_written(&mut self, path: &str) -> bool {
@@ -327,6 +328,85 @@ fn damaged_journals_are_refused_with_the_line() {
         let _ = read(&flipped);
         flipped[at] = good[at];
     }
+}
+
+/// A write that failed decides nothing: what the knob holds afterwards does.
+#[test]
+fn a_write_that_failed_stays_open_only_if_it_changed_the_knob() {
+    // None of the value reached the knob, or all of it.
+    for (quarters, open) in [(0, 0), (2, 1)] {
+        let world = System::new();
+        world.quarters.set(quarters);
+        let mut hands = hands(&world, "boot").unwrap();
+        // The first call reads the knob, the second writes the journal, the third writes the knob.
+        world.fails_at.set(Some(2));
+        let refused = hands.set("x", TTL, "5", |now| now == "5").unwrap_err();
+        assert!(refused.to_string().contains("EIO"), "{refused}");
+        assert_eq!(hands.journal().open().count(), open, "{quarters} quarters");
+        let holds = hands.journal().open().next().and_then(|open| open.holds.clone());
+        assert_eq!(holds.as_deref(), (open == 1).then_some("5"));
+        // Another program writes the same value later: it is no longer ours.
+        world.knobs.borrow_mut().insert(TTL.to_owned(), "5".to_owned());
+        let _ = hands.restore();
+        assert_eq!(knobs(&world)[TTL], if open == 1 { "0" } else { "5" });
+    }
+}
+
+#[test]
+fn a_number_is_one_change_for_its_section_boot_and_group() {
+    let change = |section: &str, boot: &str, group: u64| {
+        let world = System::new();
+        hands(&world, "boot").unwrap().set_often("limits.a", HIGH, 104_857_600).unwrap();
+        world.group.set(group);
+        hands(&world, boot).unwrap().set_often(section, HIGH, 73_400_320).unwrap();
+        let hands = hands(&world, boot).unwrap();
+        hands.journal().open().map(|open| (open.section.clone(), open.old.clone())).collect::<Vec<_>>()
+    };
+    let first = ("limits.a".to_owned(), "max".to_owned());
+    assert_eq!(change("limits.a", "boot", 0), std::slice::from_ref(&first));
+    for (section, boot, group) in [("limits.b", "boot", 0), ("limits.a", "later", 0), ("limits.a", "boot", 7)] {
+        let second = (section.to_owned(), "104857600".to_owned());
+        assert_eq!(change(section, boot, group), [first.clone(), second], "{section} {boot} {group}");
+    }
+}
+
+#[test]
+fn a_write_that_is_made_elsewhere_is_taken_back_if_it_was_made() {
+    let world = System::new();
+    let mut first = hands(&world, "boot").unwrap();
+    first.note("monitor", TTL, "0", "5").unwrap();
+    assert!(matches!(first.note("monitor", "/etc/passwd", "0", "5"), Err(Refusal::Knob { .. })));
+    let open: Vec<_> = first.journal().open().map(|open| (open.path.clone(), open.new.clone())).collect();
+    assert_eq!(open, [(TTL.to_owned(), "5".to_owned())]);
+    world.knobs.borrow_mut().insert(TTL.to_owned(), "5".to_owned());
+    let returned = hands(&world, "boot").unwrap().restore().changes;
+    assert!(matches!(&returned[..], [(_, Returned::Back)]), "{returned:?}");
+    assert_eq!(knobs(&world)[TTL], "0");
+}
+
+/// A knob of a kernel thread is noted before the thread is there. Once it is, the change is its own, and no other's.
+#[test]
+fn an_owner_that_came_later_is_noted() {
+    let world = System::new();
+    let groups = |world: &Rc<System>| {
+        let hands = hands(world, "boot").unwrap();
+        hands.journal().open().map(|open| (open.section.clone(), open.group)).collect::<Vec<_>>()
+    };
+    world.has_groups.set(false);
+    let mut first = hands(&world, "boot").unwrap();
+    for (section, path) in [("damon", HIGH), ("other", HIGH), ("damon", TTL)] {
+        first.note(section, path, &knobs(&world)[path], "5").unwrap();
+    }
+    world.has_groups.set(true);
+    world.group.set(9);
+    first.identify("damon").unwrap();
+    // What is noted again stands last.
+    let noted = [("other", None), ("damon", None), ("damon", Some(9))].map(|(name, group)| (name.to_owned(), group));
+    assert_eq!(groups(&world), noted);
+    // The owner was replaced: what it noted stays as it is.
+    world.group.set(10);
+    first.identify("damon").unwrap();
+    assert_eq!(groups(&world), noted);
 }
 
 /// On a full disk, or one that can only be read, all knobs are restored; the journal closes them when it can.

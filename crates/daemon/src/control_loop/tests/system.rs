@@ -431,8 +431,7 @@ impl KnobStore for Files {
         }
         if let Some(path) = path.strip_prefix("/cg").and_then(|path| path.strip_suffix("/memory.high")) {
             let mut groups = self.0.groups.borrow_mut();
-            let group =
-                groups.iter_mut().find(|group| group.is_there && group.path == path).ok_or(KnobError::NoKnob)?;
+            let group = groups.iter_mut().find(|one| one.is_there && one.path == path).ok_or(KnobError::NoKnob)?;
             group.high = value.parse().ok();
             if let Some(high) = group.high {
                 if self.0.has_kill_file.get() || self.0.is_log_full.get() || high < group.hot * PAGE_BYTES {
@@ -443,8 +442,7 @@ impl KnobStore for Files {
                 }
                 let before = group.usage();
                 group.squeeze(high);
-                let gone = (before - group.usage()) / PAGE_BYTES;
-                self.0.evicted.borrow_mut().push((self.0.now(), group.path, gone));
+                self.0.evicted.borrow_mut().push((self.0.now(), group.path, (before - group.usage()) / PAGE_BYTES));
             }
             return Ok(());
         }
@@ -454,13 +452,12 @@ impl KnobStore for Files {
             if value == "Y" && (self.0.has_kill_file.get() || self.0.is_log_full.get()) {
                 self.0.forbidden.borrow_mut().push(format!("switched on at {}", self.0.now()));
             }
-            let pid = if value == "Y" && !has_stat { "77" } else { "-1" };
             // The module finds its memory itself, and keeps the bounds.
-            let end = "/sys/module/damon_reclaim/parameters/monitor_region_end";
-            if value == "Y" && knobs[end] == "0" {
-                knobs.insert(end.to_owned(), "1073741824".to_owned());
+            let end = knobs.get_mut("/sys/module/damon_reclaim/parameters/monitor_region_end");
+            if let Some(end) = end.filter(|end| value == "Y" && *end == "0") {
+                "1073741824".clone_into(end);
             }
-            knobs.insert(RUNS.to_owned(), pid.to_owned());
+            knobs.insert(RUNS.to_owned(), if value == "Y" && !has_stat { "77" } else { "-1" }.to_owned());
         }
         if path == NR_KDAMONDS {
             if knobs.get(STATE).is_some_and(|state| state == "on") {
