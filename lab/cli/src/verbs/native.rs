@@ -12,20 +12,20 @@ use std::process::ExitCode;
 
 use isotherm_terminal::{CliError, Ui};
 use isotherm_units::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::asked::{named, write_json};
 use advice::Stated;
 use group::Groups;
-use programs::{PROGRAMS, Program, Workshop};
+use programs::{PROGRAMS, Program, Timed, Workshop};
 use runs::Run;
 use swap::Zram;
 
 /// Run programs on this machine under the memory that `isotherm advise` recommends, and compare.
 ///
 /// Each program is recorded, `isotherm advise --here` is asked, and the program runs in a memory cgroup of its own: without a limit and
-/// under the recommended one, in turns. The programs wait most of the time and print how long each of their bursts of work took.
-/// Prints a table in Markdown.
+/// under the recommended one, in turns. Half of the programs wait most of the time and print how long each of their bursts of work took.
+/// The others compute, and are timed as a whole. Prints tables in Markdown.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -38,36 +38,47 @@ pub(crate) struct Args {
     /// Make swap of this size on an unused zram device first; it is taken away in the end.
     #[arg(long, value_name = "SIZE")]
     zram: Option<Bytes>,
+    /// Another build of isotherm, with its engine: it is asked as well, without flags, and each program also runs under its answer.
+    #[arg(long, value_name = "ISOTHERM")]
+    before: Option<PathBuf>,
     /// Record each program five times alone and five times next to six busy loops instead, and compare the recommendations.
-    #[arg(long, conflicts_with = "zram")]
+    #[arg(long, conflicts_with_all = ["zram", "before"])]
     busy: bool,
     /// Also write everything, each run included, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Run nothing; print the tables of such files.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["program", "zram", "before", "busy", "json"])]
+    tables: Vec<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
   isotherm-lab native --zram 2GiB
   isotherm-lab native --program timer,pool --repeat 3 --json native.json
+  isotherm-lab native --zram 2GiB --before ../old/target/release/isotherm
+  isotherm-lab native --tables lab/native/runs.json
   isotherm-lab native --busy --program timer,node,java,go
 
 Needs root, a memory cgroup hierarchy (v1 or v2), and `isotherm` with its engine next to isotherm-lab, as `make build lab` puts them. A
-program whose interpreter is missing is skipped and named. Everything takes an hour on a quiet machine with two processors.";
+program whose interpreter is missing is skipped and named. Everything takes two hours on a quiet machine with two processors.";
 
 /// All figures.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Results {
     rows: Vec<Row>,
 }
 
 /// One program.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Row {
-    program: &'static str,
+    program: String,
+    timed: Timed,
     stated: Stated,
     free: Vec<Run>,
     limited: Vec<Run>,
+    /// The answer of another build, and runs under it.
+    before: Option<(Stated, Vec<Run>)>,
 }
 
 /// Runs all that was asked for and prints it.
@@ -76,6 +87,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         true => PROGRAMS.iter().collect(),
         false => named(&args.program, PROGRAMS, |program| program.name, "--program")?,
     };
+    if !args.tables.is_empty() {
+        ui.print(tables::all(&read(&args.tables)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let workshop = Workshop::new()?;
     if args.busy {
         let rows = advice::alone_and_busy(&programs, &workshop, ui)?;
@@ -92,30 +107,50 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             Ok(command) => {
                 ui.say(format_args!("{}: recording", program.name));
                 let stated = advice::of(program, &command, &workshop)?;
-                results.rows.push(measure(program, &command, stated, &groups, args.repeat, ui)?);
+                let ask = |isotherm: &PathBuf| advice::before(isotherm, program, &command, &workshop);
+                let before = args.before.as_ref().map(ask).transpose()?;
+                results.rows.push(measure(program, &command, (stated, before), &groups, args.repeat, ui)?);
                 write_json(args.json.as_deref(), &results)?;
             }
         }
     }
-    ui.print(tables::services(&results))?;
+    ui.print(tables::all(&results))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What earlier runs wrote with `--json`.
+fn read(files: &[PathBuf]) -> Result<Results, CliError> {
+    let mut results = Results::default();
+    for file in files {
+        let failed = |error: &dyn std::fmt::Display| CliError::failed(format!("{}: {error}", file.display()));
+        let text = std::fs::read(file).map_err(|error| failed(&error))?;
+        let one: Results = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
+        results.rows.extend(one.rows);
+    }
+    Ok(results)
 }
 
 /// One program, in turns without a limit and under the recommended one. A program that is to be left as it is runs free alone.
 fn measure(
     program: &Program,
     command: &[String],
-    stated: Stated,
+    (stated, before): (Stated, Option<Stated>),
     groups: &Groups,
     repeat: u32,
     ui: &Ui,
 ) -> Result<Row, CliError> {
-    let mut row = Row { program: program.name, stated, free: Vec::new(), limited: Vec::new() };
+    let (free, limited) = (Vec::new(), Vec::new());
+    let before = before.map(|stated| (stated, Vec::new()));
+    let mut row = Row { program: program.name.to_owned(), timed: program.timed, stated, free, limited, before };
+    let run = |limit_bytes| groups.run(command, program.timed, &row.stated.files, limit_bytes);
     for turn in 1..=repeat {
         ui.say(format_args!("{}: runs {turn} of {repeat}", program.name));
-        row.free.push(groups.run(command, &row.stated.files, None)?);
+        row.free.push(run(None)?);
         if let Some(bytes) = row.stated.memory_bytes {
-            row.limited.push(groups.run(command, &row.stated.files, Some(bytes))?);
+            row.limited.push(run(Some(bytes))?);
+        }
+        if let Some((Stated { memory_bytes: Some(bytes), .. }, runs)) = &mut row.before {
+            runs.push(run(Some(*bytes))?);
         }
     }
     Ok(row)

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use isotherm_terminal::{CliError, Ui};
 use isotherm_trace::{Event, EventKind, TraceReader};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::programs::{Program, Workshop};
@@ -17,7 +17,7 @@ const RECORDINGS: usize = 5;
 const BUSY_LOOPS: usize = 6;
 
 /// An answer.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Stated {
     /// `None`: the answer is to leave the program as it is.
     pub(super) memory_bytes: Option<u64>,
@@ -42,16 +42,35 @@ pub(super) struct Compared {
     pub(super) busy: Vec<Stated>,
 }
 
-/// Records a program and asks.
+/// Records a program and asks this build about this machine.
 pub(super) fn of(program: &Program, command: &[String], workshop: &Workshop) -> Result<Stated, CliError> {
+    ask(&isotherm()?, &["--here", "--anyway"], program, command, workshop)
+}
+
+/// The same question to another build of isotherm, as a caller without flags asks it.
+pub(super) fn before(
+    isotherm: &Path,
+    program: &Program,
+    command: &[String],
+    workshop: &Workshop,
+) -> Result<Stated, CliError> {
+    ask(isotherm, &[], program, command, workshop)
+}
+
+fn ask(
+    isotherm: &Path,
+    flags: &[&str],
+    program: &Program,
+    command: &[String],
+    workshop: &Workshop,
+) -> Result<Stated, CliError> {
     let trace = workshop.file(&format!("{}.parquet", program.name));
-    let isotherm = isotherm()?;
     let _ = std::fs::remove_file(&trace);
-    let mut record = Command::new(&isotherm);
+    let mut record = Command::new(isotherm);
     record.args(["--quiet", "record", "-o"]).arg(&trace).arg("--").args(command);
     output(record.stdout(Stdio::null()), program.name)?;
-    let mut advise = Command::new(&isotherm);
-    advise.args(["--quiet", "advise"]).arg(&trace).args(["--here", "--anyway", "--no-cache", "--format", "json"]);
+    let mut advise = Command::new(isotherm);
+    advise.args(["--quiet", "advise"]).arg(&trace).args(flags).args(["--no-cache", "--format", "json"]);
     let text = output(&mut advise, program.name)?;
     let answer: Value = serde_json::from_slice(&text).map_err(CliError::failed)?;
     Ok(Stated { files: files(&trace)?, ..stated(&answer) })

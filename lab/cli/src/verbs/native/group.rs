@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use isotherm_terminal::CliError;
 
+use super::programs::Timed;
 use super::runs::{self, Run};
 
 /// A run that takes longer is ended: under a limit that is far too small a program may never end.
 const RUN_AT_MOST: Duration = Duration::from_secs(600);
-const LOOK_EACH: Duration = Duration::from_millis(20);
+/// How often it is asked whether a run has ended: this is added to the time of a program that is timed as a whole.
+const LOOK_EACH: Duration = Duration::from_millis(2);
 /// How often a group is asked to go that its last process has just left.
-const REMOVALS: u32 = 100;
+const REMOVALS: u32 = 1000;
 
 /// Where groups are made, and what their files are called.
 pub(super) struct Groups {
@@ -59,6 +61,7 @@ impl Groups {
     pub(super) fn run(
         &self,
         command: &[String],
+        timed: Timed,
         files: &BTreeSet<PathBuf>,
         limit_bytes: Option<u64>,
     ) -> Result<Run, CliError> {
@@ -72,11 +75,12 @@ impl Groups {
         let began = Instant::now();
         let (is_complete, printed) = finish(group.start(command)?, began)?;
         let wall_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let bursts_ns = match is_complete {
-            true => {
+        let bursts_ns = match (is_complete, timed) {
+            (true, Timed::Bursts) => {
                 runs::bursts(&printed).map_err(|what| CliError::failed(format!("{}: {what}", command.join(" "))))?
             }
-            false => Vec::new(),
+            (true, Timed::Whole) => vec![wall_ns],
+            (false, _) => Vec::new(),
         };
         Ok(Run {
             is_complete,

@@ -4,25 +4,38 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use isotherm_terminal::CliError;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-/// A program that prints how long each of its bursts took, one number of nanoseconds a line.
+/// Which part of a program is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Timed {
+    /// It waits most of the time, and prints how long each of its bursts took: one number of nanoseconds a line.
+    Bursts,
+    /// It computes from beginning to end: all of it.
+    Whole,
+}
+
+/// A program.
 pub(super) struct Program {
     pub(super) name: &'static str,
+    pub(super) timed: Timed,
     /// Its file in `lab/native`, and its text.
     file: (&'static str, &'static str),
     /// What makes it of its file; `@` stands for the folder.
     build: &'static [&'static str],
-    /// How it starts. The last word is the number of bursts.
+    /// How it starts.
     command: &'static [&'static str],
     /// Other programs that it starts.
     needs: &'static [&'static str],
 }
 
 macro_rules! programs {
-    ($($name:literal: $file:literal, $build:expr, $command:expr, $needs:expr;)*) => {
+    ($($timed:ident $name:literal: $file:literal, $build:expr, $command:expr, $needs:expr;)*) => {
         &[$(Program {
             name: $name,
+            timed: Timed::$timed,
             file: ($file, include_str!(concat!("../../../../native/", $file))),
             build: &$build,
             command: &$command,
@@ -32,15 +45,26 @@ macro_rules! programs {
 }
 
 pub(super) const PROGRAMS: &[Program] = programs! {
-    "timer": "timer.py", [], ["python3", "@/timer.py", "60"], [];
-    "requests": "requests.py", [], ["python3", "@/requests.py", "100"], [];
-    "node": "requests.js", [], ["node", "@/requests.js", "100"], [];
-    "redis": "redis.py", [], ["python3", "@/redis.py", "100"], ["redis-server"];
-    "pool": "pool.c", ["gcc", "-O2", "-o", "@/pool", "@/pool.c", "-lpthread"], ["@/pool", "200"], [];
-    "jobs": "jobs.sh", [], ["sh", "@/jobs.sh", "25"], ["awk", "sort"];
-    "java": "Ticker.java", ["javac", "-d", "@", "@/Ticker.java"], ["java", "-Xmx96m", "-cp", "@", "Ticker", "100"], ["javac"];
-    "go": "ticker.go", ["go", "build", "-o", "@/ticker", "@/ticker.go"], ["@/ticker", "100"], ["go"];
+    Bursts "timer": "timer.py", [], ["python3", "@/timer.py", "60"], [];
+    Bursts "requests": "requests.py", [], ["python3", "@/requests.py", "100"], [];
+    Bursts "node": "requests.js", [], ["node", "@/requests.js", "100"], [];
+    Bursts "redis": "redis.py", [], ["python3", "@/redis.py", "100"], ["redis-server"];
+    Bursts "pool": "pool.c", ["gcc", "-O2", "-o", "@/pool", "@/pool.c", "-lpthread"], ["@/pool", "200"], [];
+    Bursts "jobs": "jobs.sh", [], ["sh", "@/jobs.sh", "25"], ["awk", "sort"];
+    Bursts "java": "Ticker.java", ["javac", "-d", "@", "@/Ticker.java"], ["java", "-Xmx96m", "-cp", "@", "Ticker", "100"], ["javac"];
+    Bursts "go": "ticker.go", ["go", "build", "-o", "@/ticker", "@/ticker.go"], ["@/ticker", "100"], ["go"];
+    Whole "memory": "scattered.c", ["gcc", "-O2", "-o", "@/memory", "@/scattered.c", "-lm"], ["@/memory", "memory", "24576", "1000000"], [];
+    Whole "mapped": "scattered.c", ["sh", "-c", MAPPED], ["@/mapped", "mapped", "@/mapped.bin", "1000000"], ["gcc"];
+    Whole "read": "scattered.c", ["sh", "-c", READ], ["@/read", "read", "@/read.bin", "1000000"], ["gcc"];
+    Whole "awk": "pairs.awk", ["sh", "-c", "python3 @/words.py 60000 > @/awk.txt"], ["awk", "-f", "@/pairs.awk", "@/awk.txt"], ["python3"];
+    Whole "xz": "words.py", ["sh", "-c", "python3 @/words.py 40000 > @/xz.txt"], ["xz", "-6", "-T1", "-k", "-f", "@/xz.txt"], ["python3"];
+    Whole "index": "index.py", ["sh", "-c", "python3 @/words.py 60000 > @/index.txt"], ["python3", "@/index.py", "@/index.txt"], [];
+    Whole "orders": "Orders.java", ["javac", "-d", "@", "@/Orders.java"], ["java", "-Xmx128m", "-cp", "@", "Orders", "80000", "6"], ["javac"];
+    Whole "count": "count.go", ["go", "build", "-o", "@/count", "@/count.go"], ["@/count", "2000000"], ["go"];
 };
+
+const MAPPED: &str = "gcc -O2 -o @/mapped @/scattered.c -lm && head -c 64M /dev/urandom > @/mapped.bin";
+const READ: &str = "gcc -O2 -o @/read @/scattered.c -lm && head -c 64M /dev/urandom > @/read.bin";
 
 /// A folder with the files of all programs, for as long as they run.
 pub(super) struct Workshop {
@@ -65,8 +89,10 @@ impl Workshop {
     pub(super) fn command(&self, program: &Program) -> Result<Vec<String>, String> {
         let command = self.words(program.command);
         let build = self.words(program.build);
-        let first = [build.first().unwrap_or(&command[0]).as_str()];
-        if let Some(missing) = first.iter().chain(program.needs).find(|name| !is_there(name)) {
+        let is_made_here = |word: &&str| Path::new(word).starts_with(self.folder.path());
+        let first = [build.first(), command.first()].into_iter().flatten().map(String::as_str);
+        let wanted: Vec<&str> = first.filter(|word| !is_made_here(word)).chain(program.needs.iter().copied()).collect();
+        if let Some(missing) = wanted.into_iter().find(|name| !is_there(name)) {
             return Err(format!("{missing} is not installed"));
         }
         let Some((compiler, arguments)) = build.split_first() else { return Ok(command) };
@@ -97,8 +123,14 @@ mod tests {
     #[test]
     fn a_missing_interpreter_is_named() {
         let workshop = Workshop::new().unwrap();
-        let program =
-            Program { name: "none", file: ("none", ""), build: &[], command: &["sh"], needs: &["no-such-interpreter"] };
+        let program = Program {
+            name: "none",
+            timed: Timed::Bursts,
+            file: ("none", ""),
+            build: &[],
+            command: &["sh"],
+            needs: &["no-such-interpreter"],
+        };
         assert_eq!(workshop.command(&program).unwrap_err(), "no-such-interpreter is not installed");
     }
 
@@ -107,6 +139,7 @@ mod tests {
         let workshop = Workshop::new().unwrap();
         let program = Program {
             name: "none",
+            timed: Timed::Whole,
             file: ("none", ""),
             build: &["sh", "-c", "echo no such thing >&2; exit 1"],
             command: &["@/none"],

@@ -1,9 +1,9 @@
 //! One run of a program, and what is made of several.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a run took.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Run {
     /// It ended by itself with exit code 0.
     pub(super) is_complete: bool,
@@ -13,7 +13,7 @@ pub(super) struct Run {
     pub(super) peak_bytes: u64,
     /// Kills by the group's limit.
     pub(super) kills: u64,
-    /// What the program printed: the length of each burst.
+    /// What the program printed: the length of each burst. The whole run of a program that is timed as one.
     pub(super) bursts_ns: Vec<u64>,
 }
 
