@@ -90,8 +90,9 @@ fn lint(message: &Value) -> Option<String> {
     (has_place && message["level"] != "note").then(|| message["rendered"].as_str().unwrap_or_default().to_owned())
 }
 
+/// Benches are compiled like tests, and would run when asked for their cases.
 fn is_test(artifact: &&Value) -> bool {
-    artifact["profile"]["test"] == true
+    artifact["profile"]["test"] == true && artifact["target"]["kind"] != serde_json::json!(["bench"])
 }
 
 fn program(artifact: &Value) -> Option<Program> {
@@ -138,6 +139,13 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bench_is_no_program_of_cases() {
+        let artifact = |kind: &str| serde_json::json!({ "profile": { "test": true }, "target": { "kind": [kind] } });
+        assert!(["lib", "bin", "test"].iter().all(|kind| is_test(&&artifact(kind))));
+        assert!(!is_test(&&artifact("bench")));
+    }
 
     #[test]
     fn what_is_said_of_a_place_is_a_finding() {
