@@ -13,7 +13,7 @@ use crate::{Findings, workspace};
 /// Without `xtask`: it links the crates of procedural macros, which cargo would then build in another form for both, and with them
 /// every package that derives something.
 const BUILD: &[&str] = &["build", "--locked", "--workspace", "--exclude", "xtask", "--all-targets"];
-const BUILD_XTASK: &[&str] = &["build", "--locked", "--package", "xtask", "--tests"];
+const BUILD_XTASK: &[&str] = &["build", "--locked", "--package", "xtask", "--all-targets"];
 const BUILD_LAB: &[&str] = &["build", "--locked", "--workspace", "--lib", "--bins", "--tests"];
 
 /// One program of cases.
