@@ -239,7 +239,7 @@ fn a_fault_at_any_call_breaks_nothing() {
     for call in 0..calls {
         let truth = Truth::new();
         truth.fails_at.set(Some(call));
-        steered(&truth, &with_module(true, true), 180, Vec::new());
+        swept(call, &truth, &with_module(true, true), 180, Vec::new());
         holds(&truth, &format!("fault at call {call}"));
         assert_eq!(truth.evicted_of("/app/web-2"), 20_000, "fault at call {call}");
     }
@@ -315,7 +315,7 @@ fn seeds_of_chance_break_nothing() {
                 }),
             ));
         }
-        steered(&truth, &with_module(true, true), 300, events);
+        swept(seed, &truth, &with_module(true, true), 300, events);
         holds(&truth, &format!("ISOTHERM_SEED={seed} cargo test -p isotherm-daemon seeds_of_chance"));
     }
 }

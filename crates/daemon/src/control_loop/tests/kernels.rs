@@ -162,7 +162,7 @@ fn a_fault_at_any_call_leaves_no_kdamond() {
             let truth = Truth::new();
             truth.fails_at.set(Some(call));
             let stopped: Event<'_> = (60 + call % 40, Box::new(|_: &Truth| Some(Woken::Stopped)));
-            steered(&truth, &with_kdamond(true, operations), 120, vec![stopped]);
+            swept(call, &truth, &with_kdamond(true, operations), 120, vec![stopped]);
             holds(&truth, &format!("{operations:?}, fault at call {call}"));
         }
     }

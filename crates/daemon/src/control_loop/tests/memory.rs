@@ -285,7 +285,7 @@ fn a_fault_at_any_call_breaks_nothing() {
         for call in 0..calls {
             let truth = new();
             truth.fails_at.set(Some(call));
-            steered(&truth, &config, 130, Vec::new());
+            swept(call, &truth, &config, 130, Vec::new());
             holds(&truth, &format!("{name}: fault at call {call}"));
             assert!(!truth.memory.is_compacting.get(), "{name}: fault at call {call}");
             let made: u64 = compacted(&truth).iter().map(|line| line.3).sum();

@@ -62,34 +62,62 @@ pub(super) fn at<'a>(second: u64, mut event: impl FnMut(&Truth) + 'a) -> Event<'
     )
 }
 
+/// One run, its tape, and the replay of the tape without the world.
 pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: Vec<Event<'_>>) -> LoopEnd {
-    let mut script = Script { truth: truth.clone(), events };
-    let (mut world, mut log) = (truth.clone(), truth.clone());
     let length = Some(Duration::from_secs(seconds));
-    let journal = Rc::new(RefCell::new(Vec::new()));
-    let hands = |journal: &Rc<RefCell<Vec<u8>>>| {
-        JournaledKnobs::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
-    };
-    let mut knobs = hands(&journal);
-    let (mut machine, mut cost) = (Machine(truth.clone()), Spent(truth.clone()));
     let header =
         tape::Header { isotherm_tape: tape::VERSION, build: "this".to_owned(), config: config.clone(), length };
     let recorded = Recorded::default();
     let tape = Tape::record(&header, Box::new(recorded.clone())).unwrap();
-    let outside = Environment {
-        world: &mut Taped::new(&mut world, &tape),
-        knobs: &mut Taped::new(&mut knobs, &tape),
-        clock: &mut Taped::new(&mut script, &tape),
-        meter: &mut Taped::new(&mut cost, &tape),
-        log: &mut Taped::new(&mut log, &tape),
-    };
-    let steered = steer(config, length, &mut Taped::new(&mut machine, &tape), outside).unwrap();
+    let steered = run(truth, events, &mut |host, outside| {
+        let outside = Environment {
+            world: &mut Taped::new(outside.world, &tape),
+            knobs: &mut Taped::new(outside.knobs, &tape),
+            clock: &mut Taped::new(outside.clock, &tape),
+            meter: &mut Taped::new(outside.meter, &tape),
+            log: &mut Taped::new(outside.log, &tape),
+        };
+        steer(config, length, &mut Taped::new(host, &tape), outside).unwrap()
+    });
     is_replayed(&recorded.0.borrow(), &steered);
+    steered
+}
+
+/// One run of many: every eighth is [`steered`], the others without a tape, which takes twice as long as the loop.
+pub(super) fn swept(nth: u64, truth: &Rc<Truth>, config: &Config, seconds: u64, events: Vec<Event<'_>>) {
+    if nth.is_multiple_of(8) {
+        steered(truth, config, seconds, events);
+    } else {
+        let length = Some(Duration::from_secs(seconds));
+        run(truth, events, &mut |host, outside| steer(config, length, host, outside).unwrap());
+    }
+}
+
+/// Calls `steers` with the simulated world, and does then what `isotherm restore` does.
+fn run(
+    truth: &Rc<Truth>,
+    events: Vec<Event<'_>>,
+    steers: &mut dyn FnMut(&mut Machine, Environment<'_>) -> LoopEnd,
+) -> LoopEnd {
+    let mut script = Script { truth: truth.clone(), events };
+    let (mut world, mut log) = (truth.clone(), truth.clone());
+    let journal = Rc::new(RefCell::new(Vec::new()));
+    let knobs = |journal: &Rc<RefCell<Vec<u8>>>| {
+        JournaledKnobs::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
+    };
+    let outside = Environment {
+        world: &mut world,
+        knobs: &mut knobs(&journal),
+        clock: &mut script,
+        meter: &mut Spent(truth.clone()),
+        log: &mut log,
+    };
+    let steered = steers(&mut Machine(truth.clone()), outside);
     // A knob that could not be put back stays in the journal, for `isotherm restore`.
     if !steered.left.is_empty() {
         truth.fails_at.set(None);
     }
-    let _ = hands(&journal).restore();
+    let _ = knobs(&journal).restore();
     steered
 }
 

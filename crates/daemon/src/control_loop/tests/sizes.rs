@@ -172,7 +172,7 @@ fn a_fault_at_any_call_leaves_no_limit() {
         let truth = Truth::new();
         truth.fails_at.set(Some(call));
         let stopped: Event<'_> = (30 + call % 20, Box::new(|_: &Truth| Some(Woken::Stopped)));
-        steered(&truth, &with_limits(true), 60, vec![stopped]);
+        swept(call, &truth, &with_limits(true), 60, vec![stopped]);
         holds(&truth, &format!("fault at call {call}"));
     }
 }

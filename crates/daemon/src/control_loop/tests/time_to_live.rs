@@ -117,7 +117,7 @@ fn a_fault_at_any_call_leaves_no_value() {
     for call in 0..calls {
         let truth = machine("0x0007");
         truth.fails_at.set(Some(call));
-        steered(&truth, &with_min_ttl(true), 100, Vec::new());
+        swept(call, &truth, &with_min_ttl(true), 100, Vec::new());
         assert_eq!(truth.knob(FILE).as_deref(), Some("0"), "fault at call {call}");
     }
 }
