@@ -173,7 +173,9 @@ fn a_second_question_plays_nothing_again() {
     let cache = folder.path().join("cache");
     let ask = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
-        command.args(["advise", trace.to_str().unwrap(), "--memory", "50%,80%", "--format", "json"]).args(more);
+        command
+            .args(["advise", trace.to_str().unwrap(), "--memory", "50%,80%", "--effort", "quick", "--format", "json"])
+            .args(more);
         let output = command.env("XDG_CACHE_HOME", &cache).env_remove("ISOTHERM_NO_CACHE").output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)

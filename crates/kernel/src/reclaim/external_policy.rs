@@ -487,7 +487,7 @@ mod tests {
             random % below
         };
         let mut touches = Vec::new();
-        for step in 0..1500 {
+        for step in 0..900 {
             let space = spaces[usize::try_from(next(2)).unwrap()];
             let page = next(80).min(next(80));
             let page = if next(4) == 0 { 1000 + page.min(59) } else { page };
