@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::programs::{Case, Program};
@@ -32,6 +33,17 @@ const FIRST: &[&str] = &[
     "cli tests sweep",
 ];
 
+/// Groups that wait for daemons, intervals and time-outs most of the time: one more worker than there are processors takes these alone.
+const WAIT: &[&str] = &[
+    "cli tests daemon",
+    "cli tests scrub",
+    "cli tests compact",
+    "cli tests control",
+    "cli tests min_ttl",
+    "cli tests live",
+    "cli tests prometheus",
+];
+
 const ALIVE: &str = "no worker panics while it holds a lock";
 
 /// One group of cases.
@@ -42,6 +54,8 @@ pub(super) struct Group<'a> {
     cases: Vec<String>,
     /// Its guests would share the processors with those of another group, and neither would end in time.
     boots_kernels: bool,
+    /// It is one of [`WAIT`].
+    waits: bool,
 }
 
 /// Result of a group.
@@ -65,11 +79,11 @@ pub(super) fn groups<'a>(
             let module = case.name.split_once("::").map_or("", |(module, _)| module);
             by_module.entry(module).or_default().push(case.name.clone());
         }
-        groups.extend(by_module.into_iter().map(|(module, cases)| Group {
-            program,
-            name: format!("{} {} {module}", program.package, program.kind).trim_end().to_owned(),
-            cases,
-            boots_kernels: matches!(program.package.as_str(), "rig" | "fidelity" | "lab") && program.kind == "tests",
+        groups.extend(by_module.into_iter().map(|(module, cases)| {
+            let name = format!("{} {} {module}", program.package, program.kind).trim_end().to_owned();
+            let boots_kernels =
+                matches!(program.package.as_str(), "rig" | "fidelity" | "lab") && program.kind == "tests";
+            Group { program, waits: WAIT.contains(&name.as_str()), name, cases, boots_kernels }
         }));
     }
     let place = |group: &Group<'_>| FIRST.iter().position(|first| *first == group.name).unwrap_or(FIRST.len());
@@ -84,43 +98,51 @@ pub(super) struct Errand<'e> {
     pub(super) brings_kernels: bool,
 }
 
-/// Runs all errands and groups on as many processors as there are, and calls `report` when a group has ended.
+/// Runs all errands and groups on as many processors as there are, and those that wait next to them. Calls `report` when a group has
+/// ended.
 pub(super) fn run(mut errands: Vec<Errand<'_>>, groups: Vec<Group<'_>>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     // On one processor kernels must be there before groups wait for them.
     errands.sort_by_key(|errand| !errand.brings_kernels);
-    let waiting = Mutex::new((groups, errands.iter().any(|errand| errand.brings_kernels)));
+    let queue = Mutex::new((groups, errands.iter().any(|errand| errand.brings_kernels)));
     let errands = Mutex::new(errands.into_iter().collect::<VecDeque<_>>());
     let ended = Mutex::new(Vec::new());
+    // Takes groups until none is left that it may run; `only_waiting`: those that wait.
+    let work = |only_waiting: bool| {
+        loop {
+            let taken = {
+                let mut queue = queue.lock().expect(ALIVE);
+                let (groups, kernels_run) = &mut *queue;
+                let may_run = |group: &Group<'_>| !(group.boots_kernels && *kernels_run);
+                let next = groups.iter().position(|group| may_run(group) && group.waits == only_waiting);
+                let next = next.or_else(|| groups.iter().position(|group| may_run(group) && !only_waiting));
+                // Only groups with kernels are left, and one runs: they are its worker's.
+                let Some(next) = next else { break };
+                let group = groups.remove(next);
+                *kernels_run |= group.boots_kernels;
+                group
+            };
+            let ran = taken.run();
+            if taken.boots_kernels {
+                queue.lock().expect(ALIVE).1 = false;
+            }
+            report(&ran);
+            ended.lock().expect(ALIVE).push(ran);
+        }
+    };
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(errand) = { errands.lock().expect(ALIVE).pop_front() } {
                     (errand.work)();
                     if errand.brings_kernels {
-                        waiting.lock().expect(ALIVE).1 = false;
+                        queue.lock().expect(ALIVE).1 = false;
                     }
                 }
-                loop {
-                    let taken = {
-                        let mut waiting = waiting.lock().expect(ALIVE);
-                        let (groups, kernels_run) = &mut *waiting;
-                        let next = groups.iter().position(|group| !(group.boots_kernels && *kernels_run));
-                        // Only groups with kernels are left, and one runs: they are its worker's.
-                        let Some(next) = next else { break };
-                        let group = groups.remove(next);
-                        *kernels_run |= group.boots_kernels;
-                        group
-                    };
-                    let ran = taken.run();
-                    if taken.boots_kernels {
-                        waiting.lock().expect(ALIVE).1 = false;
-                    }
-                    report(&ran);
-                    ended.lock().expect(ALIVE).push(ran);
-                }
+                work(false);
             });
         }
+        scope.spawn(|| work(true));
     });
     ended.into_inner().expect("all workers have ended")
 }
@@ -143,7 +165,9 @@ impl Group<'_> {
 
     /// Runs the program; returns its output, and how it ended.
     fn start(&self) -> Result<(Said, Result<(), String>), String> {
-        let errors = std::env::temp_dir().join(format!("isotherm-test-{}-{}", std::process::id(), self.slug()));
+        static NR_STARTED: AtomicU32 = AtomicU32::new(0);
+        let nr = NR_STARTED.fetch_add(1, Relaxed);
+        let errors = std::env::temp_dir().join(format!("isotherm-test-{}-{nr}-{}", std::process::id(), self.slug()));
         let show = |error: std::io::Error| format!("{}: {error}", errors.display());
         let file = File::create(&errors).map_err(show)?;
         // A program and all that it started is stopped when it takes too long.
@@ -181,8 +205,8 @@ impl Group<'_> {
 mod tests {
     use super::*;
     use std::path::PathBuf;
+    use std::sync::atomic::AtomicBool;
     use std::sync::atomic::Ordering::SeqCst;
-    use std::sync::atomic::{AtomicBool, AtomicU32};
 
     fn program(script: &str) -> Program {
         static NR_MADE: AtomicU32 = AtomicU32::new(0);
@@ -244,6 +268,29 @@ mod tests {
         programs.iter().for_each(|(program, _)| std::fs::remove_file(&program.path).unwrap());
         assert!(has_run.load(SeqCst));
         assert_eq!(ran.iter().map(|ran| ran.said.verdicts.len()).collect::<Vec<_>>(), [1, 1]);
+    }
+
+    #[test]
+    fn what_waits_runs_next_to_what_computes() {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let both = AtomicU32::new(0);
+        let meet = || {
+            both.fetch_add(1, SeqCst);
+            let start = Instant::now();
+            // Each worker is in an errand that ends when the group that waits has ended.
+            while both.load(SeqCst) <= u32::try_from(workers).unwrap() {
+                assert!(start.elapsed() < Duration::from_secs(60), "nothing runs next to the errands");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let waiting = Program { package: "cli".into(), kind: "tests", ..program("echo 'test live::one ... ok'") };
+        let programs = [(waiting, vec![Case { name: "live::one".into(), is_nightly: false }])];
+        let errands = (0..workers).map(|_| Errand { work: Box::new(meet), brings_kernels: false }).collect();
+        let ran = run(errands, groups(&programs, |_, _| true), |_| {
+            both.fetch_add(1, SeqCst);
+        });
+        std::fs::remove_file(&programs[0].0.path).unwrap();
+        assert_eq!((ran.len(), ran[0].said.verdicts.len()), (1, 1));
     }
 
     #[test]
