@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &[String]) -> Findings {
     } else {
         before_build(&mut step);
         step("lints", &mut || lints(&workspace::root()));
-        step("lints of the lab", &mut lints_of_lab);
+        step("lints of the lab", &mut || lints(&workspace::lab()));
         step("documentation", &mut documentation);
     }
     findings
@@ -48,9 +48,11 @@ pub(crate) fn before_build(step: &mut Step<'_>) {
     step("licences", &mut licences::run);
 }
 
-/// The lab's part of the lints. A run of tests has it next to the cases: it finds little work for a second processor.
-pub(crate) fn lints_of_lab() -> Findings {
-    lints(&workspace::lab())
+/// Lints of what a run of tests does not build: benches, and the lab. It has them next to the cases, for they find little work for a second
+/// processor.
+pub(crate) fn lints_of_unbuilt() -> Findings {
+    let benches = ["clippy", "--locked", "--workspace", "--keep-going", "--bench", "*", "--", "-D", "warnings"];
+    lints(&workspace::lab()).into_iter().chain(cargo(&workspace::root(), &benches)).collect()
 }
 
 fn lints(workspace: &Path) -> Findings {

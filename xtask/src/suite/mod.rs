@@ -159,7 +159,7 @@ fn cases(suite: &mut Suite, built: &[(Program, Vec<Case>)], extent: Extent, word
         let mut errands = Vec::new();
         if words.is_empty() {
             errands.push(errand("Python package", false, python));
-            errands.push(errand("lints of the lab", false, check::lints_of_lab));
+            errands.push(errand("lints of benches and of the lab", false, check::lints_of_unbuilt));
             if extent == Extent::Nightly {
                 errands.push(errand("kernels", true, kernels));
             }
