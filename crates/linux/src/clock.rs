@@ -30,6 +30,8 @@ pub struct Stopwatch {
 struct Requests {
     reload: UnixStream,
     state: UnixStream,
+    /// A pipe without another writing end is readable for ever, and no sleep would last.
+    _writing: Waker,
 }
 
 /// Ends the sleeps of a stopwatch, from any thread. It never waits.
@@ -95,7 +97,7 @@ impl Stopwatch {
         let mut caught = caught(&[SIGINT, SIGTERM, SIGQUIT], &end)?;
         caught.extend(self::caught(&[SIGHUP], &reload_end)?);
         let waker = Waker { end: Arc::new(end), reload: Arc::new(reload_end), state: Arc::new(state_end) };
-        let requests = Some(Requests { reload, state });
+        let requests = Some(Requests { reload, state, _writing: waker.clone() });
         Ok((Self { started_ns: clock_ns(ClockId::Monotonic), wake: wake.into(), requests, caught }, waker))
     }
 
@@ -249,5 +251,12 @@ mod tests {
         assert_eq!(clock.wait_until(far), Wake::End);
         drop(clock);
         waker.end();
+
+        // It sleeps although its waker is gone.
+        let (clock, waker) = Stopwatch::start_reloadable().unwrap();
+        drop(waker);
+        let until = clock.now() + Duration::from_ms(2);
+        assert_eq!(clock.wait_until(until), Wake::Due);
+        assert!(clock.now() >= until);
     }
 }
