@@ -207,13 +207,17 @@ pub struct ProcessFigures {
     pub bursts: u64,
     /// Their lengths.
     pub burst: Percentiles,
+    /// It reads the limit when it starts, and may then run otherwise than it was recorded.
+    #[serde(skip)]
+    pub adapts: bool,
 }
 
 impl ProcessFigures {
     fn of(pace: &ProcessPace, meta: &TraceMeta) -> Self {
         let name = meta.processes.get(pace.process).map_or_else(String::new, |process| process.name.clone());
+        let adapts = advice::adaptive::reads_its_limit(&name, &meta.command);
         let ProcessPace { process, work_ns, nr_bursts, length, .. } = *pace;
-        Self { process, name, work_ns, bursts: nr_bursts, burst: length }
+        Self { process, name, work_ns, bursts: nr_bursts, burst: length, adapts }
     }
 }
 

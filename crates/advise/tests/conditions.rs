@@ -51,4 +51,7 @@ fn a_jvm_is_warned_of_in_the_answer() {
     let said = |name| verdict(&ask(TraceMeta::single(name)));
     assert!(said("java").ends_with("as in -XX:+UseG1GC."));
     assert!(!said("filler").contains("JVM"));
+    let command = ["java", "-XX:+UseG1GC"].map(str::to_owned).to_vec();
+    let named = verdict(&ask(TraceMeta { command, ..TraceMeta::single("java") }));
+    assert!(!named.contains("JVM"), "{named}");
 }

@@ -1,6 +1,6 @@
 //! Advice as tables, sentences and a page.
 
-mod adaptive;
+pub(crate) mod adaptive;
 pub mod bursts;
 mod charts;
 pub mod page;
