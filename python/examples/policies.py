@@ -31,7 +31,7 @@ def main() -> None:
         "own-policy",
         workloads=[
             Workload("cycle", {"kind": "scan", "footprint": "8MiB", "repeat": 8}),
-            Workload("store", {"kind": "key-value", "footprint": "8MiB", "operations": 50_000}),
+            Workload("store", {"kind": "key-value", "footprint": "8MiB", "operations": 20_000}),
         ],
         matrix=Matrix(["classic", "mglru", "lru", "most-recent"], ["50%"]),
         metrics=["major_faults", "runtime_ns"],
