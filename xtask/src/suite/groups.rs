@@ -35,6 +35,7 @@ const FIRST: &[&str] = &[
 
 /// Groups that wait for daemons, intervals and time-outs most of the time: one more worker than there are processors takes these alone.
 const WAIT: &[&str] = &[
+    "cli tests trial",
     "cli tests daemon",
     "cli tests scrub",
     "cli tests compact",
