@@ -130,7 +130,7 @@ impl Progress for Impatient {
 
 #[test]
 fn who_is_stopped_says_what_is_known() {
-    for replays in [0, 5, 20] {
+    for replays in [0, 5, 60] {
         let impatient = Impatient { left: AtomicU64::new(replays) };
         let answers = advise(&Question { threads: Some(1), ..question(Sampling::Off) }, &impatient);
         let advice = answers.unwrap_or_else(|error| panic!("{error}")).remove(0);
