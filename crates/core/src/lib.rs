@@ -9,7 +9,10 @@ pub mod generations;
 pub mod host;
 pub mod limits;
 pub mod monitor;
+mod out_of_range;
 pub mod presets;
 pub mod promotion;
 pub mod schemes;
 pub mod vocabulary;
+
+pub use out_of_range::OutOfRange;

@@ -2,7 +2,8 @@
 
 use crate::daemons::{DaemonSpec, Misplaced, Site};
 use crate::{Scenario, ScenarioError};
-use isotherm_core::compaction::{CompactionError, Design};
+use isotherm_core::OutOfRange;
+use isotherm_core::compaction::Design;
 use isotherm_core::daemon::Kind;
 use isotherm_document::KeyPath;
 use isotherm_sim::machine::SimError;
@@ -62,8 +63,8 @@ impl DaemonSpec for CompactionSpec {
         scenario.machine.check_compaction(&self.name, &self.design, self.node).map_err(|refused| match refused {
             SimError::Daemon { source, .. } => {
                 let place = match source.downcast_ref() {
-                    Some(CompactionError::OutOfRange { place, .. }) => place.as_str().into(),
-                    _ => KeyPath::root(),
+                    Some(OutOfRange { place, .. }) => place.as_str().into(),
+                    None => KeyPath::root(),
                 };
                 (place, source.to_string())
             }

@@ -164,7 +164,7 @@ fn bad_monitors_say_what_where_and_what_is_allowed() {
         (with("preset = { preset = \"reclaim\", min-ag = \"1s\" }"), "did you mean `min-age`?"),
         (
             with("preset = { preset = \"lru-sort\", monitor-region-end = 0, monitor-region-start = 9 }"),
-            "monitor `k`: `monitor-region-end` of preset `lru-sort` is 0; allowed: above monitor-region-start (9)",
+            "monitor `k`: preset `lru-sort`: `monitor-region-end` is 0; allowed: above monitor-region-start (9)",
         ),
         (with("preset = \"stat\"\nconfig = {}"), "`preset` and `config` both say how it watches"),
         (

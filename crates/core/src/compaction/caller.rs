@@ -5,7 +5,8 @@ use super::designs::{Activity, Compactor};
 use super::explicit::{CompactExtfrag, Request};
 use super::rfc::after;
 use super::run::Budget;
-use super::{CompactionError, Decision, HUGE_ORDER, Hold, Verdict};
+use super::{Decision, HUGE_ORDER, Hold, Verdict};
+use crate::OutOfRange;
 use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -53,12 +54,12 @@ impl Explicit {
     ///
     /// # Errors
     /// The first invalid setting.
-    pub fn new(config: ExplicitConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
+    pub fn new(config: ExplicitConfig, node: NodeId, now: Instant) -> Result<Self, OutOfRange> {
         let ExplicitConfig { zone, order, high, low, every, budget, kernel_quirks } = config;
         let request = Request { node: node.0, zone, order, high, low, budget, kernel_quirks };
         request.validate()?;
         if every < Duration::from_ms(1) {
-            return Err(CompactionError::out_of_range("every", every, "1ms and more"));
+            return Err(OutOfRange::new("every", every, "1ms and more"));
         }
         Ok(Self { request, every, next: now, work: None })
     }

@@ -6,11 +6,11 @@
 //! *How far*: to a quarter more than is asked for, not to a percentage. A percent of a large node's free memory is hundreds of
 //! huge pages, so marks in percent (the default in docs/spec/compaction.md) would do nothing until the last one was gone.
 
-use super::CompactionError;
 use super::designs::{Activity, Compactor};
 use super::keep::{Aim, LevelControl, PAGES_PER_BLOCK};
 use super::rfc::after;
 use super::run::{Budget, Manner, Run, Why};
+use crate::OutOfRange;
 use crate::host::CompactMode;
 use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant, Ratio};
@@ -72,7 +72,7 @@ impl Controller {
     ///
     /// # Errors
     /// The first invalid setting.
-    pub fn new(config: ControllerConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
+    pub fn new(config: ControllerConfig, node: NodeId, now: Instant) -> Result<Self, OutOfRange> {
         let control = LevelControl::new(config.aim(), node, now)?;
         Ok(Self { config, control, next: now, run: None })
     }

@@ -1,6 +1,7 @@
 //! A design at work on a node as a daemon.
 
-use super::{CompactionError, Compactor, Design, Tally};
+use super::{Compactor, Design, Tally};
+use crate::OutOfRange;
 use crate::daemon::{Account, Daemon, DaemonError, Report};
 use crate::host::{Compacting, NodeId};
 use isotherm_units::Instant;
@@ -18,7 +19,7 @@ impl CompactionDaemon {
     ///
     /// # Errors
     /// The first invalid setting.
-    pub fn start(design: &Design, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
+    pub fn start(design: &Design, node: NodeId, now: Instant) -> Result<Self, OutOfRange> {
         Ok(Self { design: design.clone(), running: design.start(node, now)?, tally: Tally::default() })
     }
 }

@@ -1,11 +1,12 @@
 //! Designs of proactive compaction, as one table.
 
+use super::Decision;
 use super::caller::{Explicit, ExplicitConfig};
 use super::controller::{Controller, ControllerConfig};
 use super::merged::{Merged, MergedConfig};
 use super::rfc::{Rfc, RfcConfig};
 use super::run::ZoneReport;
-use super::{CompactionError, Decision};
+use crate::OutOfRange;
 use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ macro_rules! designs {
             ///
             /// # Errors
             /// The first invalid setting.
-            pub fn start(&self, node: NodeId, now: Instant) -> Result<Box<dyn Compactor + Send>, CompactionError> {
+            pub fn start(&self, node: NodeId, now: Instant) -> Result<Box<dyn Compactor + Send>, OutOfRange> {
                 Ok(match self {
                     $(Self::$type(config) => Box::new($type::new(config.clone(), node, now)?),)*
                 })

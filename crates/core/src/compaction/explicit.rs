@@ -1,9 +1,9 @@
 //! `compact_extfrag(node, zone, order, high, low)`: compaction to a level of fragmentation, once, on request
 //! (docs/spec/compaction.md#s6-2). The original final proposal: the caller decides when and how far.
 
-use super::CompactionError;
 use super::run::{Budget, Manner, Run, Task, Why, ZoneReport};
 use super::suitability::{Gap, Level, margin};
+use crate::OutOfRange;
 use crate::host::{CompactMode, Compacted, Stop, ZoneState};
 use crate::host::{Compacting, HostError, NodeId};
 use crate::vocabulary::ORDERS;
@@ -40,15 +40,15 @@ impl Request {
 
     /// # Errors
     /// The first invalid value.
-    pub fn validate(&self) -> Result<(), CompactionError> {
+    pub fn validate(&self) -> Result<(), OutOfRange> {
         if !(1..ORDERS).contains(&self.order) {
-            return Err(CompactionError::out_of_range("order", self.order, "1 to the largest of the zone, mostly 10"));
+            return Err(OutOfRange::new("order", self.order, "1 to the largest of the zone, mostly 10"));
         }
         if self.high > 100 {
-            return Err(CompactionError::out_of_range("high", self.high, "0 to 100 percent"));
+            return Err(OutOfRange::new("high", self.high, "0 to 100 percent"));
         }
         if self.low > self.high {
-            return Err(CompactionError::out_of_range("low", self.low, format!("0 to `high` ({})", self.high)));
+            return Err(OutOfRange::new("low", self.low, format!("0 to `high` ({})", self.high)));
         }
         Ok(())
     }
@@ -76,19 +76,19 @@ impl CompactExtfrag {
         host.zones(&mut zones)?;
         let nodes: Vec<u32> = dedup(zones.iter().map(|zone| zone.id.node.0));
         if !nodes.contains(&request.node) {
-            return Err(CompactionError::out_of_range("node", request.node, list(&nodes)).into());
+            return Err(OutOfRange::new("node", request.node, list(&nodes)).into());
         }
         let zones: Vec<&ZoneState> = zones.iter().filter(|zone| zone.id.node.0 == request.node).collect();
         if let Some(wanted) = request.zone
             && !zones.iter().any(|zone| zone.id.zone == wanted)
         {
             let there: Vec<u32> = zones.iter().map(|zone| zone.id.zone.into()).collect();
-            return Err(CompactionError::out_of_range("zone", wanted, list(&there)).into());
+            return Err(OutOfRange::new("zone", wanted, list(&there)).into());
         }
         let orders = zones.iter().map(|zone| zone.blocks.orders()).max().unwrap_or(1);
         if request.order >= orders {
             let allowed = format!("1 to {}, the largest here", orders - 1);
-            return Err(CompactionError::out_of_range("order", request.order, allowed).into());
+            return Err(OutOfRange::new("order", request.order, allowed).into());
         }
         Ok(Self { request, run: None, reports: Vec::new(), next: Some(now), is_cancelled: false })
     }
@@ -182,7 +182,7 @@ pub(super) fn has_room(zone: &ZoneState, order: u32, gap: Gap) -> bool {
 pub enum StartError {
     /// The request is invalid on this host.
     #[error(transparent)]
-    Request(#[from] CompactionError),
+    Request(#[from] OutOfRange),
     /// The host does not report its zones.
     #[error(transparent)]
     Host(#[from] HostError),

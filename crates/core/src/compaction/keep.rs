@@ -4,7 +4,8 @@
 use super::rfc::after;
 use super::run::{Task, Why};
 use super::yields::{SpoilRate, estimated_yield};
-use super::{CompactionError, Decision, HUGE_ORDER, Hold, Verdict};
+use super::{Decision, HUGE_ORDER, Hold, Verdict};
+use crate::OutOfRange;
 use crate::host::{Compacting, HostError, NodeId};
 use crate::host::{CompactionSignals, Stop, ZoneState};
 use isotherm_units::{Duration, Instant, Ratio};
@@ -27,12 +28,12 @@ pub(super) struct Aim {
 }
 
 impl Aim {
-    pub(super) fn validate(&self) -> Result<(), CompactionError> {
+    pub(super) fn validate(&self) -> Result<(), OutOfRange> {
         if self.interval < Duration::from_ms(1) {
-            return Err(CompactionError::out_of_range("interval", self.interval, "1ms and more"));
+            return Err(OutOfRange::new("interval", self.interval, "1ms and more"));
         }
         if self.max_cpu_pressure > Ratio::ONE {
-            return Err(CompactionError::out_of_range("max-cpu-pressure", self.max_cpu_pressure, "up to 100%"));
+            return Err(OutOfRange::new("max-cpu-pressure", self.max_cpu_pressure, "up to 100%"));
         }
         Ok(())
     }
@@ -51,7 +52,7 @@ pub(super) struct LevelControl {
 }
 
 impl LevelControl {
-    pub(super) fn new(aim: Aim, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
+    pub(super) fn new(aim: Aim, node: NodeId, now: Instant) -> Result<Self, OutOfRange> {
         aim.validate()?;
         let (demand, spoilt) = (Demand::default(), SpoilRate::default());
         Ok(Self { aim, node, demand, spoilt, relaxed: now, failures: 0, backing_off_until: now })

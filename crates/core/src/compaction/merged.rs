@@ -6,7 +6,8 @@ use super::designs::{Activity, Compactor};
 use super::proactiveness::{Leeway, Proactiveness, ScoreMarks};
 use super::rfc::after;
 use super::run::{Manner, Run, Task};
-use super::{CompactionError, Decision, HUGE_ORDER, Hold, Verdict, node_score};
+use super::{Decision, HUGE_ORDER, Hold, Verdict, node_score};
+use crate::OutOfRange;
 use crate::host::{CompactMode, Stop};
 use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
@@ -41,7 +42,7 @@ impl Merged {
     ///
     /// # Errors
     /// None so far: [`Proactiveness`] is checked when it is made.
-    pub fn new(config: MergedConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
+    pub fn new(config: MergedConfig, node: NodeId, now: Instant) -> Result<Self, OutOfRange> {
         let next = (!config.proactiveness.is_off()).then(|| after(now, CHECK_INTERVAL));
         Ok(Self { config, node, next, run: None })
     }

@@ -14,7 +14,6 @@ mod daemon;
 mod decision;
 mod deferral;
 mod designs;
-mod error;
 mod explicit;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -40,7 +39,6 @@ pub use daemon::CompactionDaemon;
 pub use decision::{Decision, Hold, Verdict};
 pub use deferral::Deferral;
 pub use designs::{Activity, Compactor, DESIGNS, Design, DesignEntry};
-pub use error::CompactionError;
 pub use explicit::{CompactExtfrag, Request, StartError};
 pub use merged::{Merged, MergedConfig};
 pub use proactiveness::{Leeway, Proactiveness, ScoreMarks};

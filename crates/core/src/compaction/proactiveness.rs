@@ -1,6 +1,6 @@
 //! `vm.compaction_proactiveness`: one number in place of thresholds (docs/spec/compaction.md#s3).
 
-use super::CompactionError;
+use crate::OutOfRange;
 use serde::{Deserialize, Serialize};
 
 /// `vm.compaction_proactiveness`: 0 (off) to 100. Larger values compact earlier and further.
@@ -16,14 +16,10 @@ impl Default for Proactiveness {
 }
 
 impl TryFrom<u32> for Proactiveness {
-    type Error = CompactionError;
+    type Error = OutOfRange;
 
-    fn try_from(value: u32) -> Result<Self, CompactionError> {
-        if value <= 100 {
-            Ok(Self(value))
-        } else {
-            Err(CompactionError::out_of_range("proactiveness", value, "0 (off) to 100"))
-        }
+    fn try_from(value: u32) -> Result<Self, OutOfRange> {
+        if value <= 100 { Ok(Self(value)) } else { Err(OutOfRange::new("proactiveness", value, "0 (off) to 100")) }
     }
 }
 

@@ -5,7 +5,8 @@ use super::designs::{Activity, Compactor};
 use super::explicit::has_room;
 use super::run::{Manner, Run, Task, Why};
 use super::suitability::Gap;
-use super::{CompactionError, Decision, MAX_ORDERS, Verdict};
+use super::{Decision, MAX_ORDERS, Verdict};
+use crate::OutOfRange;
 use crate::host::{CompactMode, Stop, ZoneId, ZoneState};
 use crate::host::{Compacting, HostError, NodeId};
 use crate::vocabulary::ORDERS;
@@ -48,29 +49,25 @@ struct Table {
 }
 
 impl RfcConfig {
-    fn table(&self) -> Result<Table, CompactionError> {
+    fn table(&self) -> Result<Table, OutOfRange> {
         let mut table = Table { low: [100; MAX_ORDERS], high: [100; MAX_ORDERS] };
         for (key, marks) in &self.orders {
             let order = key.parse().ok().filter(|order| (1..MAX_ORDERS).contains(order));
             let Some(order) = order else {
-                return Err(CompactionError::out_of_range(
-                    "orders",
-                    format!("{key:?}"),
-                    "orders 1 to the largest, mostly 10",
-                ));
+                return Err(OutOfRange::new("orders", format!("{key:?}"), "orders 1 to the largest, mostly 10"));
             };
             if marks.high > 100 {
                 let place = format!("orders.{key}.high");
-                return Err(CompactionError::out_of_range(place, marks.high, "0 to 100 percent (off)"));
+                return Err(OutOfRange::new(place, marks.high, "0 to 100 percent (off)"));
             }
             if marks.low > marks.high {
                 let allowed = format!("0 to orders.{key}.high ({})", marks.high);
-                return Err(CompactionError::out_of_range(format!("orders.{key}.low"), marks.low, allowed));
+                return Err(OutOfRange::new(format!("orders.{key}.low"), marks.low, allowed));
             }
             (table.low[order], table.high[order]) = (marks.low, marks.high);
         }
         if self.interval < Duration::from_ms(1) {
-            return Err(CompactionError::out_of_range("interval", self.interval, "1ms and more"));
+            return Err(OutOfRange::new("interval", self.interval, "1ms and more"));
         }
         Ok(table)
     }
@@ -107,7 +104,7 @@ impl Rfc {
     ///
     /// # Errors
     /// The first invalid setting.
-    pub fn new(config: RfcConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
+    pub fn new(config: RfcConfig, node: NodeId, now: Instant) -> Result<Self, OutOfRange> {
         let table = config.table()?;
         Ok(Self { table, interval: config.interval, node, next: now, run: None, deferrals: BTreeMap::new() })
     }

@@ -2,6 +2,7 @@
 
 use super::fake::{Machine, Zone};
 use super::*;
+use crate::OutOfRange;
 use crate::host::{CompactMode, Compacted, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use proptest::prelude::*;
@@ -326,7 +327,7 @@ mod rfc {
         RfcConfig { orders: BTreeMap::from_iter(orders), ..RfcConfig::default() }
     }
 
-    fn rfc(config: RfcConfig) -> Result<Rfc, CompactionError> {
+    fn rfc(config: RfcConfig) -> Result<Rfc, OutOfRange> {
         Rfc::new(config, NodeId(0), Instant::START)
     }
 

@@ -1,6 +1,7 @@
 //! The attributes of monitoring: how often, how long, how many regions.
 
 use super::error::MonitorError;
+use crate::OutOfRange;
 use isotherm_units::{Duration, Ratio};
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +114,7 @@ impl Attributes {
     /// [`MonitorError::OutOfRange`] with the attribute, its value and the allowed values. The kernel takes a sampling interval of zero and
     /// lets sums wrap (docs/spec/monitoring.md#s4); we refuse both.
     pub fn validate(&self) -> Result<(), MonitorError> {
-        let refuse = |what, got: String, allowed: String| Err(MonitorError::OutOfRange { what, got, allowed });
+        let refuse = |what, got: String, allowed: String| Err(OutOfRange::new(what, got, allowed).into());
         let (sample, aggr) = (self.sample_interval, self.aggr_interval);
         let bound = |bound: fn(&IntervalsGoal) -> Duration| self.intervals_goal.as_ref().map_or(Duration::ZERO, bound);
         let intervals = [

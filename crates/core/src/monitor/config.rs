@@ -7,6 +7,7 @@ use super::level::ptp_descend::DescendConfig;
 use super::level::{Levels, Strategy};
 use super::probes::AttributeProbe;
 use super::region::PROBES_MAX;
+use crate::OutOfRange;
 use crate::schemes::Scheme;
 use isotherm_units::{Bytes, Ratio};
 use serde::{Deserialize, Serialize};
@@ -161,8 +162,7 @@ impl MonitorConfig {
     /// The first value outside its limits, with the allowed values.
     pub fn validate(&self) -> Result<(), MonitorError> {
         self.attributes.validate()?;
-        let refuse =
-            |what, got: String, allowed: &str| Err(MonitorError::OutOfRange { what, got, allowed: allowed.to_owned() });
+        let refuse = |what, got: String, allowed: &str| Err(OutOfRange::new(what, got, allowed).into());
         if let Some(size) = self.min_region_size.filter(|size| !size.get().is_power_of_two()) {
             return refuse("min-region-size", size.to_string(), "a power of two");
         }
@@ -205,7 +205,9 @@ impl MonitorConfig {
         }
         let is_physical = self.operations == Operations::Paddr;
         for (index, scheme) in self.schemes.iter().enumerate() {
-            scheme.validate(&self.attributes, is_physical).map_err(|source| MonitorError::Scheme { index, source })?;
+            scheme
+                .validate(&self.attributes, is_physical)
+                .map_err(|source| MonitorError::Scheme { index, source: source.into() })?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Why monitoring cannot be set up. Later errors are reported in each [`Tick`](super::Tick).
 
 use super::ranges::RangesError;
+use crate::OutOfRange;
 use crate::host::TargetId;
 use crate::schemes::SchemeError;
 
@@ -8,14 +9,9 @@ use crate::schemes::SchemeError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
-    /// A value outside its limits.
-    #[error("`{what}` is {got}; allowed: {allowed}")]
-    OutOfRange {
-        what: &'static str,
-        got: String,
-        /// The values it may have.
-        allowed: String,
-    },
+    /// An invalid value.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
     /// There is no strategy of this name.
     #[error("unknown strategy `{name}`; allowed: {allowed}")]
     UnknownStrategy {

@@ -227,7 +227,7 @@ mod tests {
             assert_eq!(preset.half_quota(), Duration::from_ms(half), "example 40: {ms} ms");
         }
         let error = setup(|preset| preset.quota_time = Duration::from_ms(1)).unwrap_err().to_string();
-        assert!(error.starts_with("`quota-time` of preset `lru-sort` is 1ms; allowed: 2ms and more"), "{error}");
+        assert!(error.starts_with("preset `lru-sort`: `quota-time` is 1ms; allowed: 2ms and more"), "{error}");
         let unlimited = setup(|preset| preset.quota_time = Duration::ZERO).expect("said so");
         assert!(unlimited.config.schemes.iter().all(|scheme| scheme.quotas.time.is_none()));
     }
@@ -256,7 +256,7 @@ mod tests {
         let error = |change: fn(&mut LruSort)| setup(change).unwrap_err().to_string();
         assert!(error(|p| p.hot_thres_access_freq = Ratio::from_percent(2)).contains("all memory is hot"));
         assert!(error(|p| p.active_mem_bp = 10_001).ends_with("is 10001; allowed: up to 10000"));
-        assert!(error(|p| p.monitor_region_start = 5).contains("`monitor-region-end` of preset `lru-sort` is 0"));
+        assert!(error(|p| p.monitor_region_start = 5).contains("preset `lru-sort`: `monitor-region-end` is 0"));
         assert!(error(|p| p.wmarks_low = Ratio::from_percent(16)).contains("watermarks.low"));
         assert!(error(|p| p.sample_interval = Duration::ZERO).contains("sample-interval"));
         assert!(error(|p| p.addr_unit = Bytes::ZERO).contains("addr-unit"));

@@ -18,6 +18,7 @@ pub use reclaim::Reclaim;
 pub use stat::{Stat, StatOutput, StatTracker};
 pub use written::name_or_table;
 
+use crate::OutOfRange;
 use crate::host::UnitRange;
 use crate::monitor::{MonitorConfig, MonitorError};
 use serde::{Deserialize, Serialize};
@@ -36,14 +37,8 @@ pub struct Setup {
 #[non_exhaustive]
 pub enum PresetError {
     /// An invalid value.
-    #[error("`{key}` of preset `{preset}` is {got}; allowed: {allowed}")]
-    OutOfRange {
-        preset: &'static str,
-        key: &'static str,
-        got: String,
-        /// The values it may have.
-        allowed: String,
-    },
+    #[error("preset `{preset}`: {source}")]
+    OutOfRange { preset: &'static str, source: OutOfRange },
     /// The resulting configuration of the monitor is invalid.
     #[error("preset `{preset}`: {source}")]
     Monitor { preset: &'static str, source: MonitorError },

@@ -1,6 +1,7 @@
 //! The common part of presets on physical memory.
 
 use super::{PresetError, Setup};
+use crate::OutOfRange;
 use crate::host::UnitRange;
 use crate::monitor::{Attributes, IntervalsGoal, MonitorConfig, Operations};
 use crate::schemes::{AccessPattern, Age, Bounds, Frequency, Scheme};
@@ -57,8 +58,13 @@ impl Physical {
         Ok(Setup { config, range })
     }
 
-    pub(super) fn refuse(&self, key: &'static str, got: impl ToString, allowed: impl Into<String>) -> PresetError {
-        PresetError::OutOfRange { preset: self.preset, key, got: got.to_string(), allowed: allowed.into() }
+    pub(super) fn refuse(
+        &self,
+        key: &'static str,
+        got: impl std::fmt::Display,
+        allowed: impl Into<String>,
+    ) -> PresetError {
+        PresetError::OutOfRange { preset: self.preset, source: OutOfRange::new(key, got, allowed) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The daemon's configuration, as written in files.
 
-use super::error::PromotionError;
 use super::mode::{Limits, Mode};
 use super::throttle::Throttling;
+use crate::OutOfRange;
 use crate::vocabulary::PageRule;
 use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
@@ -95,20 +95,20 @@ impl PromotionConfig {
     ///
     /// # Errors
     /// The first value outside its limits, with the allowed values.
-    pub fn validate(&self) -> Result<(), PromotionError> {
+    pub fn validate(&self) -> Result<(), OutOfRange> {
         let limits = self.mode().limits();
         let [least, _, most] = limits.period_ms.map(Duration::from_ms);
         if let Some(period) =
             self.mm_scan_period.filter(|period| *period < least || *period > most || !is_whole(*period))
         {
-            return Err(PromotionError::out_of_range(
+            return Err(OutOfRange::new(
                 "mm-scan-period",
                 period,
                 format!("whole milliseconds from {least} to {most}"),
             ));
         }
         if let Some(sleep) = self.scan_sleep.filter(|sleep| !is_whole(*sleep)) {
-            return Err(PromotionError::out_of_range("scan-sleep", sleep, "whole milliseconds; 0 never sleeps"));
+            return Err(OutOfRange::new("scan-sleep", sleep, "whole milliseconds; 0 never sleeps"));
         }
         let region_keys = [
             ("cover", self.cover.map(|value| value.to_string())),
@@ -119,24 +119,20 @@ impl PromotionConfig {
         if let (false, Some((what, Some(got)))) =
             (limits.by_region, region_keys.into_iter().find(|(_, value)| value.is_some()))
         {
-            return Err(PromotionError::out_of_range(
+            return Err(OutOfRange::new(
                 what,
                 format!("{got} with mode `{}`", self.mode().entry().name),
                 "mode `rch` only",
             ));
         }
         if let Some(cover) = self.cover.filter(|cover| *cover < Duration::from_secs(1) || !is_whole(*cover)) {
-            return Err(PromotionError::out_of_range("cover", cover, "1s and more, whole milliseconds"));
+            return Err(OutOfRange::new("cover", cover, "1s and more, whole milliseconds"));
         }
         if let Some(probes) = self.probes.filter(|probes| !(1..=PROBES_MAX).contains(probes)) {
-            return Err(PromotionError::out_of_range("probes", probes, format!("1 to {PROBES_MAX}")));
+            return Err(OutOfRange::new("probes", probes, format!("1 to {PROBES_MAX}")));
         }
         if let Some(rate) = self.rate_limit.filter(|rate| rate.get() < PAGE_BYTES) {
-            return Err(PromotionError::out_of_range(
-                "rate-limit",
-                rate,
-                "4KiB a second and more; left out, there is no limit",
-            ));
+            return Err(OutOfRange::new("rate-limit", rate, "4KiB a second and more; left out, there is no limit"));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Why the scan daemon cannot be set up, or a knob not be set. Nothing was changed.
 
+use crate::OutOfRange;
 use crate::host::{NodeId, TargetId};
 
 /// The fault, its place, and the allowed values there.
@@ -7,13 +8,8 @@ use crate::host::{NodeId, TargetId};
 #[non_exhaustive]
 pub enum PromotionError {
     /// A value outside its limits, or a value that the mode ignores.
-    #[error("`{what}` is {got}; allowed: {allowed}")]
-    OutOfRange {
-        what: &'static str,
-        got: String,
-        /// The values it may have.
-        allowed: String,
-    },
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
     /// There is nowhere to promote to, or from.
     #[error("no {tier} node has memory, so there is nothing to promote; this host has {nodes}")]
     OneTier {
@@ -55,10 +51,4 @@ pub enum PromotionError {
         /// The values that the knob takes.
         allowed: String,
     },
-}
-
-impl PromotionError {
-    pub(super) fn out_of_range(what: &'static str, got: impl std::fmt::Display, allowed: impl Into<String>) -> Self {
-        Self::OutOfRange { what, got: got.to_string(), allowed: allowed.into() }
-    }
 }

@@ -3,6 +3,7 @@
 use super::error::PromotionError;
 use super::throttle::SCALE_MAX;
 use super::{Promotion, check_target_node};
+use crate::OutOfRange;
 use crate::host::{NodeId, TargetId};
 use isotherm_units::{Duration, Instant};
 
@@ -74,7 +75,7 @@ impl Promotion {
             });
         }
         if scale > SCALE_MAX {
-            return Err(PromotionError::out_of_range("scale", scale, format!("0 to {SCALE_MAX}")));
+            return Err(OutOfRange::new("scale", scale, format!("0 to {SCALE_MAX}")).into());
         }
         let slot = self.keys.get(&target).and_then(|key| self.slots.get_mut(key));
         let slot = slot.ok_or(PromotionError::Space { target, why: "is not being scanned" })?;

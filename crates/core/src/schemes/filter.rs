@@ -3,8 +3,8 @@
 //! Filters on addresses and targets are decided here, region by region (core layer); filters on pages are decided by the host, page by page
 //! (operations layer), with the [`PageFilters`](super::PageFilters) that it is given.
 
-use super::error::SchemeError;
 use super::pattern::Bounds;
+use crate::OutOfRange;
 use crate::host::{MonitorHost, TargetId};
 use crate::monitor::{Region, align_down};
 use crate::vocabulary::UnitRange;
@@ -57,9 +57,9 @@ impl Filter {
         Self { filter_type, matching, allow, address_range, target_idx, memcg_path, hugepage_size }
     }
 
-    pub(crate) fn validate(&self, list: &str, index: usize, layer: Layer) -> Result<(), SchemeError> {
+    pub(crate) fn validate(&self, list: &str, index: usize, layer: Layer) -> Result<(), OutOfRange> {
         let place = |key: &str| format!("{list}[{index}].{key}");
-        let refuse = |key: &str, got: String, allowed: String| Err(SchemeError::out_of_range(place(key), got, allowed));
+        let refuse = |key: &str, got: String, allowed: String| Err(OutOfRange::new(place(key), got, allowed));
         let entry = self.filter_type.entry();
         if entry.layer != layer {
             let of_layer = FILTER_TYPES.iter().filter(|entry| entry.layer == layer).map(|entry| entry.name);

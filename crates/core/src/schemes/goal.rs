@@ -1,8 +1,8 @@
 //! The goal of a quota's tuning, and its steps (docs/spec/schemes.md#s6).
 
-use super::error::SchemeError;
 use super::feedback::feedback;
 use super::quota::Score;
+use crate::OutOfRange;
 use crate::host::{Gauge, HostError, MonitorHost, NodeId};
 use crate::vocabulary::Metric;
 use isotherm_units::Bytes;
@@ -33,11 +33,10 @@ impl Goal {
         self.metric == Metric::UserInput && self.current_value == 0
     }
 
-    pub(crate) fn validate(&self, place: &str) -> Result<(), SchemeError> {
+    pub(crate) fn validate(&self, place: &str) -> Result<(), OutOfRange> {
         let entry = self.metric.entry();
-        let refuse = |key: &str, got: String, allowed: String| {
-            Err(SchemeError::out_of_range(format!("{place}.{key}"), got, allowed))
-        };
+        let refuse =
+            |key: &str, got: String, allowed: String| Err(OutOfRange::new(format!("{place}.{key}"), got, allowed));
         if self.target_value == 0 {
             return refuse("target-value", "0".to_owned(), "1 and more".to_owned());
         }

@@ -1,7 +1,7 @@
 //! Regions that a scheme is for: bounds on size, frequency and age (docs/spec/schemes.md#s2).
 
-use super::error::SchemeError;
 use super::outcomes::Reason;
+use crate::OutOfRange;
 use crate::monitor::{Attributes, HIT_BP, Region};
 use isotherm_units::{Bytes, Duration, Ratio};
 use serde::de::{Error as _, Visitor};
@@ -197,11 +197,11 @@ impl<'de> Deserialize<'de> for Age {
 
 impl AccessPattern {
     /// Checks that no bound contradicts the other.
-    pub(crate) fn validate(&self, attributes: &Attributes) -> Result<(), SchemeError> {
+    pub(crate) fn validate(&self, attributes: &Attributes) -> Result<(), OutOfRange> {
         let Resolved { size, nr_accesses, age } = self.resolve(attributes);
         let refuse = |key: &str, max: String, min: String| {
             let place = format!("access-pattern.{key}.max");
-            Err(SchemeError::out_of_range(place, max, format!("{key}.min ({min}) and more")))
+            Err(OutOfRange::new(place, max, format!("{key}.min ({min}) and more")))
         };
         if size.0 > size.1 {
             return refuse("size", Bytes::new(size.1).to_string(), self.size.min.to_string());

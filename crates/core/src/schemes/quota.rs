@@ -1,7 +1,7 @@
 //! How much a scheme may do: limits in time and bytes folded into one, charged in windows (docs/spec/schemes.md#s5).
 
-use super::error::SchemeError;
 use super::goal::{Goal, Tuner};
+use crate::OutOfRange;
 use crate::host::TargetId;
 use isotherm_units::{Bytes, Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -58,10 +58,9 @@ pub struct FailCharge {
 }
 
 impl Quotas {
-    pub(crate) fn validate(&self) -> Result<(), SchemeError> {
-        let refuse = |key: &str, got: String, allowed: &str| {
-            Err(SchemeError::out_of_range(format!("quotas.{key}"), got, allowed))
-        };
+    pub(crate) fn validate(&self) -> Result<(), OutOfRange> {
+        let refuse =
+            |key: &str, got: String, allowed: &str| Err(OutOfRange::new(format!("quotas.{key}"), got, allowed));
         if let Some(time) = self.time.filter(|time| *time == Duration::ZERO || time.ns() % 1_000_000 != 0) {
             return refuse("time", time.to_string(), "whole milliseconds, 1ms and more; leave it out for no limit");
         }

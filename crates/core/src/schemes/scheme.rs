@@ -5,6 +5,7 @@ use super::filter::Filter;
 use super::pattern::AccessPattern;
 use super::quota::Quotas;
 use super::watermark::{WatermarkMetric, Watermarks};
+use crate::OutOfRange;
 use crate::host::{MonitorHost, TargetId};
 use crate::monitor::Attributes;
 use crate::vocabulary::{ACTIONS, Action, Destination, FILTER_TYPES, FilterType, Layer, METRICS, Metric};
@@ -56,15 +57,15 @@ impl Scheme {
     ///
     /// # Errors
     /// The first invalid value, its place in the scheme, and the allowed values.
-    pub fn validate(&self, attributes: &Attributes, is_physical: bool) -> Result<(), SchemeError> {
+    pub fn validate(&self, attributes: &Attributes, is_physical: bool) -> Result<(), OutOfRange> {
         let space = if is_physical { "physical memory" } else { "a process" };
         if self.action.scorer(is_physical).is_none() {
             let of_space = ACTIONS.iter().filter(|entry| entry.action.scorer(is_physical).is_some());
             let allowed = format!("{}, for {space}", join(of_space.map(|entry| entry.name)));
-            return Err(SchemeError::out_of_range("action", self.action, allowed));
+            return Err(OutOfRange::new("action", self.action, allowed));
         }
         if self.marks_accessed && self.action != Action::LruPrio {
-            return Err(SchemeError::out_of_range("marks-accessed", true, format!("false, with `{}`", self.action)));
+            return Err(OutOfRange::new("marks-accessed", true, format!("false, with `{}`", self.action)));
         }
         self.access_pattern.validate(attributes)?;
         self.quotas.validate()?;
@@ -79,20 +80,16 @@ impl Scheme {
             if goal.metric.entry().is_physical && !is_physical {
                 let place = format!("quotas.goals[{index}].metric");
                 let others = join(METRICS.iter().filter(|entry| !entry.is_physical).map(|entry| entry.name));
-                return Err(SchemeError::out_of_range(
-                    place,
-                    goal.metric.entry().name,
-                    format!("{others}, for {space}"),
-                ));
+                return Err(OutOfRange::new(place, goal.metric.entry().name, format!("{others}, for {space}")));
             }
         }
         if !self.apply_interval.ns().is_multiple_of(1000) {
-            return Err(SchemeError::out_of_range("apply-interval", self.apply_interval, "whole microseconds"));
+            return Err(OutOfRange::new("apply-interval", self.apply_interval, "whole microseconds"));
         }
         self.validate_destinations(is_physical)
     }
 
-    fn validate_destinations(&self, is_physical: bool) -> Result<(), SchemeError> {
+    fn validate_destinations(&self, is_physical: bool) -> Result<(), OutOfRange> {
         let has_weights = self.dests.iter().any(|destination| destination.weight > 0);
         if !self.action.migrates() {
             let key = match (self.target_nid, self.dests.is_empty()) {
@@ -100,16 +97,16 @@ impl Scheme {
                 (None, false) => "dests",
                 (None, true) => return Ok(()),
             };
-            return Err(SchemeError::out_of_range(key, "given", format!("none with `{}`", self.action)));
+            return Err(OutOfRange::new(key, "given", format!("none with `{}`", self.action)));
         }
         if is_physical && !self.dests.is_empty() {
-            return Err(SchemeError::out_of_range("dests", "given", "target-nid, for physical memory"));
+            return Err(OutOfRange::new("dests", "given", "target-nid, for physical memory"));
         }
         if !self.dests.is_empty() && !has_weights {
-            return Err(SchemeError::out_of_range("dests", "all of weight 0", "a weight of 1 and more"));
+            return Err(OutOfRange::new("dests", "all of weight 0", "a weight of 1 and more"));
         }
         if self.dests.is_empty() && self.target_nid.is_none() {
-            return Err(SchemeError::out_of_range("target-nid", "not given", format!("a node, for `{}`", self.action)));
+            return Err(OutOfRange::new("target-nid", "not given", format!("a node, for `{}`", self.action)));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! When a scheme is at work at all: by the share of free memory (docs/spec/schemes.md#s9).
 
-use super::error::SchemeError;
+use crate::OutOfRange;
 use crate::host::{Gauge, HostError, MonitorHost};
 use isotherm_units::{Duration, Ratio};
 use serde::{Deserialize, Serialize};
@@ -50,10 +50,9 @@ impl Watermarks {
         }
     }
 
-    pub(crate) fn validate(&self) -> Result<(), SchemeError> {
-        let refuse = |key: &str, got: String, allowed: String| {
-            Err(SchemeError::out_of_range(format!("watermarks.{key}"), got, allowed))
-        };
+    pub(crate) fn validate(&self) -> Result<(), OutOfRange> {
+        let refuse =
+            |key: &str, got: String, allowed: String| Err(OutOfRange::new(format!("watermarks.{key}"), got, allowed));
         if self.metric == WatermarkMetric::None {
             if self.high.max(self.mid).max(self.low) > Ratio::ZERO {
                 return refuse("metric", "none, with marks".to_owned(), "free-mem-rate, or no marks".to_owned());

@@ -2,7 +2,7 @@
 
 use super::check::{Contradiction, named, wrong};
 use super::{Config, Engine};
-use isotherm_core::compaction::{Budget, CompactionError, Design, Leeway};
+use isotherm_core::compaction::{Budget, Design, Leeway};
 use isotherm_core::host::NodeId;
 use isotherm_units::Instant;
 use serde::{Deserialize, Serialize};
@@ -38,10 +38,9 @@ impl CompactionConfig {
     }
 
     fn check(&self, key: impl Fn(&str) -> String) -> Result<(), Contradiction> {
-        self.design.start(NodeId(self.node), Instant::START).map_err(|error| match &error {
-            CompactionError::OutOfRange { place, .. } => wrong(&key(place), error.to_string()),
-            _ => wrong(&key("design"), error.to_string()),
-        })?;
+        self.design
+            .start(NodeId(self.node), Instant::START)
+            .map_err(|error| wrong(&key(&error.place), error.to_string()))?;
         let stall = |budget: &Budget| budget.stall.is_some();
         let (is_for_stalls, is_fixed) = match &self.design {
             Design::Merged(config) => (false, config.leeway != Leeway::default()),

@@ -17,7 +17,8 @@ pub use engine::Engine;
 pub(crate) use group_path::group_path;
 pub use metrics::{Listen, MetricsConfig};
 pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig, TimeToLive};
-pub use tables::{TABLES, Table};
+pub use tables::Table;
+use tables::tables;
 pub use targets::{ProcessConfig, Target, TargetConfig};
 pub use tiering::{BalancingKnobs, TieringConfig};
 
@@ -51,6 +52,15 @@ pub struct Config {
     /// Where metrics can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<MetricsConfig>,
+}
+
+// The key and its type, how it is written, the name of a section, whether it ever acts, its checks.
+tables! {
+    generations: GenerationsConfig, "[[generations]]", |it| format!("generations.{}", it.name), |it| it.acts() || it.min_ttl.is_some(), Self::check_generations;
+    monitors: MonitorsConfig, "[[monitors]]", |it| format!("monitors.{}", it.name), |_| true, Self::check_monitors;
+    limits: LimitsConfig, "[[limits]]", |it| format!("limits.{}", it.name), |_| true, Self::check_limits;
+    compaction: CompactionConfig, "[[compaction]]", |it| format!("compaction.{}", it.name), |_| true, Self::check_compaction;
+    tiering: TieringConfig, "[tiering]", |_| "tiering".to_owned(), |_| true, Self::check_tiering;
 }
 
 /// The daemon itself.

@@ -1,6 +1,5 @@
-//! The tables of sections that watch and act.
+//! What tables of sections have in common: [`Config`](super::Config) lists them.
 
-use super::{CompactionConfig, Config, Contradiction, GenerationsConfig, LimitsConfig, MonitorsConfig, TieringConfig};
 use std::fmt;
 
 /// A table of sections.
@@ -9,7 +8,7 @@ pub struct Table {
     /// The key: `generations`.
     pub name: &'static str,
     /// Spelling of the table in a file: `[[generations]]`.
-    written: &'static str,
+    pub(super) written: &'static str,
 }
 
 impl fmt::Display for Table {
@@ -18,6 +17,7 @@ impl fmt::Display for Table {
     }
 }
 
+/// Makes of one list what all tables of sections have in common.
 macro_rules! tables {
     ($($field:ident: $kind:ty, $written:literal, $name:expr, $acts:expr, $check:path;)*) => {
         /// All tables of sections, in the order in which sections are reported.
@@ -26,7 +26,7 @@ macro_rules! tables {
         impl Config {
             /// Table and name of each section, and whether it may act.
             pub fn sections(&self) -> Vec<(String, bool)> {
-                // No `..` here: a table of the configuration that is missing from `tables!` below does not compile. Add its row there.
+                // No `..` here: a table of the configuration that is missing from `tables!` does not compile. Add its row there.
                 let Self { daemon: _, targets: _, guard: _, metrics: _, $($field,)* } = self;
                 let mut all = Vec::new();
                 $(
@@ -44,7 +44,7 @@ macro_rules! tables {
             }
 
             /// Checks the sections of each table by themselves and against each other.
-            pub(super) fn check_sections(&self) -> Result<(), Contradiction> {
+            fn check_sections(&self) -> Result<(), Contradiction> {
                 $($check(self)?;)*
                 Ok(())
             }
@@ -52,11 +52,4 @@ macro_rules! tables {
     };
 }
 
-// The key and its type, how it is written, the name of a section, whether it ever acts, its checks.
-tables! {
-    generations: GenerationsConfig, "[[generations]]", |it| format!("generations.{}", it.name), |it| it.acts() || it.min_ttl.is_some(), Self::check_generations;
-    monitors: MonitorsConfig, "[[monitors]]", |it| format!("monitors.{}", it.name), |_| true, Self::check_monitors;
-    limits: LimitsConfig, "[[limits]]", |it| format!("limits.{}", it.name), |_| true, Self::check_limits;
-    compaction: CompactionConfig, "[[compaction]]", |it| format!("compaction.{}", it.name), |_| true, Self::check_compaction;
-    tiering: TieringConfig, "[tiering]", |_| "tiering".to_owned(), |_| true, Self::check_tiering;
-}
+pub(super) use tables;

@@ -3,21 +3,16 @@
 //!
 //! It has no clock, no file and no system call: all of that comes through [`Clock`](isotherm_units::Clock), [`System`], [`Log`] and the host.
 
-mod compaction;
 mod errand;
 mod gate;
-mod generations;
 mod guard;
 mod kernel;
 mod kill;
 mod kinds;
-mod limits;
 mod line;
-mod own;
 mod pace;
 mod run;
 mod section;
-mod switch;
 mod targets;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use super::section::{Context, Phase, Section, Taking, Watched};
 use super::trouble::{AuditError, Trouble};
 use super::{Knobs, Log, LoopHost, System};
 use crate::config::Config;
-use isotherm_core::compaction::CompactionError;
+use isotherm_core::OutOfRange;
 use isotherm_core::generations::GenerationsError;
 use isotherm_core::limits::LimitsError;
 use isotherm_core::presets::PresetError;
@@ -48,12 +48,12 @@ pub enum LoopError {
     #[error(transparent)]
     Generations(#[from] GenerationsError),
     #[error(transparent)]
-    Compaction(#[from] CompactionError),
+    Compaction(#[from] OutOfRange),
     #[error(transparent)]
     Limits(#[from] LimitsError),
     #[error(transparent)]
     Preset(#[from] PresetError),
-    /// A defect: a table of the configuration has no row in `control_loop/kinds.rs`.
+    /// A defect: a table of the configuration has no row in `control_loop/kinds/mod.rs`.
     #[error("no kind of section carries out the table {0}; please report it")]
     NoKind(String),
 }

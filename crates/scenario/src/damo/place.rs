@@ -1,6 +1,7 @@
 //! Errors of the core, translated to damo's keys.
 
 use super::DamoError;
+use isotherm_core::OutOfRange;
 use isotherm_core::monitor::MonitorError;
 use isotherm_core::schemes::{FILTER_TYPES, Layer, SchemeError};
 use isotherm_trace::region::kdamonds::{Context, Scheme};
@@ -43,9 +44,9 @@ const ATTRIBUTES: [(&str, &str); 11] = [
 /// An error of the configuration that `context` was made into.
 pub(super) fn of_monitor(error: MonitorError, context: &Context, place: &str) -> DamoError {
     match error {
-        MonitorError::OutOfRange { what, got, allowed } => {
+        MonitorError::OutOfRange(OutOfRange { place: what, got, allowed }) => {
             let known = ATTRIBUTES.iter().find(|(ours, _)| *ours == what);
-            let key = known.map_or_else(|| super::damo_name(what), |(_, damos)| (*damos).to_owned());
+            let key = known.map_or_else(|| super::damo_name(&what), |(_, damos)| (*damos).to_owned());
             DamoError { place: format!("{place}.{key}"), got, allowed }
         }
         MonitorError::Scheme { index, source } => {
@@ -58,7 +59,7 @@ pub(super) fn of_monitor(error: MonitorError, context: &Context, place: &str) ->
 
 fn of_scheme(error: SchemeError, scheme: Option<&Scheme>, place: &str) -> DamoError {
     match error {
-        SchemeError::OutOfRange { place: ours, got, allowed } => {
+        SchemeError::OutOfRange(OutOfRange { place: ours, got, allowed }) => {
             let key = scheme.map_or_else(|| ours.clone(), |scheme| damo_place(&ours, scheme));
             DamoError { place: format!("{place}.{key}"), got, allowed }
         }

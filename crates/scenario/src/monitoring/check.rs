@@ -5,6 +5,7 @@ use crate::daemons::{DaemonSpec, Misplaced, Site};
 use crate::event::EventSpec;
 use crate::validate::{Checked, Refused, did_you_mean};
 use crate::{Scenario, ScenarioError};
+use isotherm_core::OutOfRange;
 use isotherm_core::daemon::Kind;
 use isotherm_core::monitor::MonitorError;
 use isotherm_core::schemes::SchemeError;
@@ -85,14 +86,14 @@ fn place_of(error: &MonitorError) -> KeyPath {
     ];
     let config = KeyPath::from("config");
     match error {
-        MonitorError::OutOfRange { what, .. } if ATTRIBUTES.iter().any(|key| what.starts_with(key)) => {
-            config.key("attributes").join(*what)
+        MonitorError::OutOfRange(wrong) if ATTRIBUTES.iter().any(|key| wrong.place.starts_with(key)) => {
+            config.key("attributes").join(wrong.place.as_str())
         }
-        MonitorError::OutOfRange { what, .. } => config.join(*what),
+        MonitorError::OutOfRange(wrong) => config.join(wrong.place.as_str()),
         MonitorError::Scheme { index, source } => {
             let scheme = config.key("schemes").at(*index);
             match source {
-                SchemeError::OutOfRange { place, .. }
+                SchemeError::OutOfRange(OutOfRange { place, .. })
                 | SchemeError::NotHere { place, .. }
                 | SchemeError::UnknownMemcg { place, .. } => scheme.join(place.as_str()),
                 _ => scheme,

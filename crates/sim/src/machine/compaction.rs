@@ -3,7 +3,8 @@
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{MachineBuilder, MachineConfig, Outcome, SimError};
-use isotherm_core::compaction::{CompactionDaemon, CompactionError, Design, Why, ZoneReport};
+use isotherm_core::OutOfRange;
+use isotherm_core::compaction::{CompactionDaemon, Design, Why, ZoneReport};
 use isotherm_core::daemon::{Account, Kind, Report};
 use isotherm_core::host::NodeId;
 use isotherm_kernel::memory::buddy::{BLOCK_ORDER, MAX_ORDER};
@@ -101,7 +102,7 @@ fn daemon_on(nodes: Vec<Vec<u64>>, name: &str, design: &Design, node: u32) -> Re
             1 => "0, the only one".to_owned(),
             len => format!("0 to {}", len - 1),
         };
-        let error = CompactionError::OutOfRange { place: "node".to_owned(), got: node.to_string(), allowed };
+        let error = OutOfRange::new("node", node, allowed);
         return Err(wrong(error));
     };
     check(design, zones).map_err(wrong)?;
@@ -109,10 +110,8 @@ fn daemon_on(nodes: Vec<Vec<u64>>, name: &str, design: &Design, node: u32) -> Re
 }
 
 /// A need of a design that a node with zones of these sizes, in pages, cannot meet.
-fn check(design: &Design, zones: &[u64]) -> Result<(), CompactionError> {
-    let refuse = |place: &str, got: String, allowed: String| {
-        Err(CompactionError::OutOfRange { place: place.to_owned(), got, allowed })
-    };
+fn check(design: &Design, zones: &[u64]) -> Result<(), OutOfRange> {
+    let refuse = |place: &str, got: String, allowed: String| Err(OutOfRange::new(place, got, allowed));
     let huge = zones.iter().sum::<u64>() >> BLOCK_ORDER;
     match design {
         Design::Controller(config) if config.keep > huge => {

@@ -12,9 +12,10 @@ pub(crate) use balancing::{Balancer, Where};
 pub(crate) use page_memory::PageMemory;
 
 use crate::machine::{ConfigError, MachineConfig};
+use isotherm_core::OutOfRange;
 use isotherm_core::monitor::MonitorConfig;
 use isotherm_core::promotion::hint_fault::Balancing;
-use isotherm_core::promotion::{Mode, PromotionConfig, PromotionError};
+use isotherm_core::promotion::{Mode, PromotionConfig};
 use serde::{Deserialize, Serialize};
 
 /// A policy over tiers of memory.
@@ -122,13 +123,8 @@ impl TieringSpec {
                 let got = given.entry().name.to_owned();
                 return error("promotion.mode", got, format!("none: it is that of the policy, `{}`", policy.name));
             }
-            if let Err(source) = self.promotion_config(mode).validate() {
-                return match source {
-                    PromotionError::OutOfRange { what, got, allowed } => {
-                        error(&format!("promotion.{what}"), got, allowed)
-                    }
-                    other => error("promotion", other.to_string(), "what the scan daemon takes".to_owned()),
-                };
+            if let Err(OutOfRange { place, got, allowed }) = self.promotion_config(mode).validate() {
+                return error(&format!("promotion.{place}"), got, allowed);
             }
         }
         if let Some(balancing) = self.balancing {

@@ -16,7 +16,7 @@ pub use scan_period::{FaultStats, ScanPeriod};
 pub use task_clock::{SpaceClock, TaskClock};
 pub use two_references::{Faulter, LastFault, two_references};
 
-use super::PromotionError;
+use crate::OutOfRange;
 
 /// `/proc/sys/kernel/numa_balancing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,17 +37,13 @@ impl Balancing {
     ///
     /// # Errors
     /// 4 and more. The kernel takes 4, and then scans with no mode at all; that is refused here.
-    pub fn from_sysctl(value: u32) -> Result<Self, PromotionError> {
+    pub fn from_sysctl(value: u32) -> Result<Self, OutOfRange> {
         match value {
             0 => Ok(Self::Off),
             1 => Ok(Self::Normal),
             2 => Ok(Self::Tiering),
             3 => Ok(Self::Both),
-            _ => Err(PromotionError::out_of_range(
-                "numa_balancing",
-                value,
-                "0 (off), 1 (normal), 2 (tiering) or 3 (both)",
-            )),
+            _ => Err(OutOfRange::new("numa_balancing", value, "0 (off), 1 (normal), 2 (tiering) or 3 (both)")),
         }
     }
 

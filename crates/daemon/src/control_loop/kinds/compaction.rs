@@ -1,14 +1,14 @@
 //! A `[[compaction]]` section decided by isotherm: a design of `core`, behind a filter that lets it compact only where
 //! allowed.
 
-use super::gate::{Held, Permit};
-use super::guard::Reach;
-use super::line::{Act, Effect, Line, SectionStatus};
-use super::run::LoopError;
-use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
-use super::trouble::{AuditError, Trouble};
-use super::{Log, LoopHost, NodeFree, System};
 use crate::config::{CompactionConfig, Config};
+use crate::control_loop::gate::{Held, Permit};
+use crate::control_loop::guard::Reach;
+use crate::control_loop::line::{Act, Effect, Line, SectionStatus};
+use crate::control_loop::run::LoopError;
+use crate::control_loop::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
+use crate::control_loop::trouble::{AuditError, Trouble};
+use crate::control_loop::{Log, LoopHost, NodeFree, System};
 use isotherm_core::compaction::{Compactor, Design, HUGE_ORDER, Tally, Verdict, ZoneReport};
 use isotherm_core::host::{
     CompactStep, Compacted, Compacting, CompactionSignals, Granularity, HostError, NodeId, ZoneState,

@@ -1,8 +1,8 @@
 //! Sums of an engine's actions: engines act many times a second, and the audit has one line a second for each process and
 //! action.
 
-use super::super::line::{Act, Effect, Line};
-use super::super::section::Totals;
+use crate::control_loop::line::{Act, Effect, Line};
+use crate::control_loop::section::Totals;
 use isotherm_core::host::TargetId;
 use isotherm_units::{Duration, Instant};
 use std::collections::BTreeMap;

@@ -1,14 +1,14 @@
 //! A `[[generations]]` section: its tool, its groups, its actions so far.
 
-use super::gate::{Gate, Permit, Skipped};
-use super::guard::Reach;
-use super::kinds::without_groups;
-use super::line::{Line, SectionStatus};
-use super::run::LoopError;
-use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
-use super::trouble::{TargetError, Trouble, joined};
-use super::{System, SystemError};
+use super::without_groups;
 use crate::config::{Config, GenerationsConfig};
+use crate::control_loop::gate::{Gate, Permit, Skipped};
+use crate::control_loop::guard::Reach;
+use crate::control_loop::line::{Line, SectionStatus};
+use crate::control_loop::run::LoopError;
+use crate::control_loop::section::{Context, Due, Head, Kind, Section, Totals, Watched};
+use crate::control_loop::trouble::{TargetError, Trouble, joined};
+use crate::control_loop::{System, SystemError};
 use isotherm_core::daemon::Daemon;
 use isotherm_core::generations::{Tool, ToolConfig};
 use isotherm_core::host::{Listing, Lruvec};

@@ -1,17 +1,17 @@
 //! A section that an engine of the kernel carries out: its files are written, it is switched on, and both are undone
 //! later.
 
-use super::guard::Reach;
-use super::kernel::{
-    Counts, Kdamond, Kernel, MIN_TTL, Module, Proactive, Standing, Thrashing, Tiers, foretold, refuse_off,
-};
-use super::line::{Line, SectionStatus};
-use super::run::LoopError;
-use super::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
-use super::trouble::{AuditError, Trouble};
-use super::{Log, System};
 use crate::changes::Refusal;
 use crate::config::{CompactionConfig, Config, MonitorsConfig, TieringConfig, TimeToLive};
+use crate::control_loop::guard::Reach;
+use crate::control_loop::kernel::{
+    Counts, Kdamond, Kernel, MIN_TTL, Module, Proactive, Standing, Thrashing, Tiers, foretold, refuse_off,
+};
+use crate::control_loop::line::{Line, SectionStatus};
+use crate::control_loop::run::LoopError;
+use crate::control_loop::section::{Context, Due, Head, Kind, Phase, Section, Totals, Watched};
+use crate::control_loop::trouble::{AuditError, Trouble};
+use crate::control_loop::{Log, System};
 use isotherm_core::compaction::{Design, MergedConfig};
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant, Ratio};

@@ -1,11 +1,11 @@
 //! Filter between one of our own engines and the host: the engine samples its processes, and acts on them if
 //! allowed.
 
-use super::super::gate::{Held, Permit};
-use super::super::guard::Guard;
-use super::super::line::Line;
-use super::super::{AuditError, Log, LoopHost, System};
 use super::sums::Sums;
+use crate::control_loop::gate::{Held, Permit};
+use crate::control_loop::guard::Guard;
+use crate::control_loop::line::Line;
+use crate::control_loop::{AuditError, Log, LoopHost, System};
 use isotherm_core::host::{
     Action, AddressRange, Applied, Applying, Area, Attribute, Capabilities, Gauge, GaugeCapabilities, Gauging,
     HostError, Mappings, MoveOrder, NodeId, NodeMemory, Order, PageMove, Probe, ProbeResult, Probing, ScanFilter,

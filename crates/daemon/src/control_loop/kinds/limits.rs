@@ -1,16 +1,16 @@
 //! A section that sizes groups: each has a controller of its own, and its `memory.high` is written through the journal.
 
-use super::gate::{Held, Permit, Skipped};
-use super::guard::Reach;
-use super::kinds::without_groups;
-use super::line::{Act, Effect, Line, SectionStatus};
-use super::run::LoopError;
-use super::section::{Context, Due, Head, Kind, Section, Totals, Watched};
-use super::targets::meant;
-use super::trouble::{AuditError, NotNoted, TargetError, Trouble};
-use super::{Knobs, Log, LoopHost, System, SystemError};
+use super::without_groups;
 use crate::changes::{Refusal, is_rounded};
 use crate::config::{Config, LimitsConfig};
+use crate::control_loop::gate::{Held, Permit, Skipped};
+use crate::control_loop::guard::Reach;
+use crate::control_loop::line::{Act, Effect, Line, SectionStatus};
+use crate::control_loop::run::LoopError;
+use crate::control_loop::section::{Context, Due, Head, Kind, Section, Totals, Watched};
+use crate::control_loop::targets::meant;
+use crate::control_loop::trouble::{AuditError, NotNoted, TargetError, Trouble};
+use crate::control_loop::{Knobs, Log, LoopHost, System, SystemError};
 use isotherm_core::daemon::Daemon;
 use isotherm_core::host::{
     Ageing, Answer, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError, Limiting,

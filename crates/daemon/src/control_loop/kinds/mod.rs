@@ -1,13 +1,14 @@
 //! The kinds of sections that the loop runs.
 
+mod compaction;
+mod generations;
+mod limits;
+mod own;
+mod switch;
+
 use super::System;
-use super::compaction::CompactionSection;
-use super::generations::GenerationsSection;
-use super::limits::LimitsSection;
-use super::own::OwnSection;
 use super::run::LoopError;
 use super::section::{Kind, Taking};
-use super::switch::KernelSection;
 use super::trouble::TargetError;
 use crate::config::Config;
 
@@ -29,13 +30,13 @@ const fn kind<K: Kind>() -> Entry {
     }
 }
 
-/// All kinds, in the order of the state's sections. A new kind is a file with its type, and a line here.
+/// All kinds, in the order of the state's sections. A new kind is a file of this folder, its `mod`, and a line here.
 pub(super) const KINDS: &[Entry] = &[
-    kind::<GenerationsSection>(),
-    kind::<KernelSection>(),
-    kind::<LimitsSection>(),
-    kind::<CompactionSection>(),
-    kind::<OwnSection>(),
+    kind::<generations::GenerationsSection>(),
+    kind::<switch::KernelSection>(),
+    kind::<limits::LimitsSection>(),
+    kind::<compaction::CompactionSection>(),
+    kind::<own::OwnSection>(),
 ];
 
 /// Why sections of a configuration would do nothing on this machine now: a sentence for each. Only reads.
