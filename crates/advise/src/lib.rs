@@ -39,6 +39,7 @@ mod scout;
 mod search;
 mod tiers;
 
+pub use advice::adaptive::Adapts;
 pub use calibration::{EVENTS, ModelError, model_error, model_errors};
 pub use candidate::{CANDIDATES, Candidate, FEWEST_FAULTS, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation, percent};
@@ -207,15 +208,15 @@ pub struct ProcessFigures {
     pub bursts: u64,
     /// Their lengths.
     pub burst: Percentiles,
-    /// It reads the limit when it starts, and may then run otherwise than it was recorded.
+    /// What it makes of the limit that it finds when it starts.
     #[serde(skip)]
-    pub adapts: bool,
+    pub adapts: Vec<Adapts>,
 }
 
 impl ProcessFigures {
     fn of(pace: &ProcessPace, meta: &TraceMeta) -> Self {
         let name = meta.processes.get(pace.process).map_or_else(String::new, |process| process.name.clone());
-        let adapts = advice::adaptive::reads_its_limit(&name, &meta.command);
+        let adapts = Adapts::of(&name, &meta.command);
         let ProcessPace { process, work_ns, nr_bursts, length, .. } = *pace;
         Self { process, name, work_ns, bursts: nr_bursts, burst: length, adapts }
     }

@@ -49,9 +49,10 @@ fn the_clocks_error_is_in_the_sentence() {
 #[test]
 fn a_jvm_is_warned_of_in_the_answer() {
     let said = |name| verdict(&ask(TraceMeta::single(name)));
-    assert!(said("java").ends_with("as in -XX:+UseG1GC."));
+    let java = said("java");
+    assert!(java.contains("as in -XX:+UseG1GC.") && java.contains("Without -Xmx"), "{java}");
     assert!(!said("filler").contains("JVM"));
-    let command = ["java", "-XX:+UseG1GC"].map(str::to_owned).to_vec();
+    let command = ["java", "-XX:+UseG1GC", "-Xmx96m"].map(str::to_owned).to_vec();
     let named = verdict(&ask(TraceMeta { command, ..TraceMeta::single("java") }));
     assert!(!named.contains("JVM"), "{named}");
 }

@@ -18,12 +18,12 @@ pub fn machine(advice: &Advice) -> String {
 }
 
 /// The answer in a sentence or two; if the program waits most of the time, a sentence on that precedes it, and if it runs otherwise under a
-/// limit, one on that follows.
+/// limit, sentences on that follow.
 pub fn verdict(advice: &Advice) -> String {
     let waits = waits(advice).filter(|_| advice.withheld.is_none());
-    let adapts = adaptive::warning(advice).filter(|_| advice.withheld.is_none() && !saves_little(advice));
-    let parts = [waits, Some(answer(advice)), adapts.map(str::to_owned)];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    let is_limit = advice.withheld.is_none() && !saves_little(advice);
+    let adapts = if is_limit { adaptive::warnings(advice) } else { Vec::new() };
+    waits.into_iter().chain([answer(advice)]).chain(adapts).collect::<Vec<_>>().join(" ")
 }
 
 /// A sentence that the program waits most of the time, and that slow-downs refer to its work; `None` if it does not.
