@@ -155,7 +155,7 @@ pub(crate) struct Args {
     native_first: bool,
     /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high: its
     /// path, or the name of a unit of systemd, or the number of a container.
-    #[arg(long, help_heading = RUNNING, value_name = "GROUP", conflicts_with = "command")]
+    #[arg(long, visible_aliases = ["unit", "container"], help_heading = RUNNING, value_name = "GROUP", conflicts_with = "command")]
     cgroup: Option<String>,
     /// With --cgroup: time between two samples [default: a sixtieth of --for, 2s to 60s].
     #[arg(long, help_heading = RUNNING, value_name = "TIME", requires = "cgroup")]
@@ -196,6 +196,7 @@ Examples:
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
   isotherm advise regions.parquet --goal 50/s --swap zram
   isotherm advise --cgroup /system.slice/nginx.service --for 10m
+  isotherm advise --unit nginx --for 10m
   isotherm advise -- python3 -c \"print(sum(range(10**7)))\"";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
