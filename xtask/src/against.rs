@@ -63,18 +63,28 @@ fn compare(arguments: &[String]) -> Result<BTreeMap<String, Row>, String> {
 fn pairs_of(root: &Path, other: &Path, pairs: usize, words: &[String]) -> Result<BTreeMap<String, Row>, String> {
     let mut findings = Findings::new();
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    let benches = bench::benches(&mut findings);
+    let benches = bench::benches(root, &mut findings);
+    // A benchmark may have moved to another package since.
+    let before: BTreeMap<String, String> =
+        bench::benches(other, &mut findings).into_iter().map(|(package, name)| (name, package)).collect();
     if let Some(finding) = findings.pop() {
         return Err(finding);
     }
     let is_meant = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     for (package, name) in benches.iter().filter(|(_, name)| is_meant(name)) {
+        let Some(package_before) = before.get(name) else {
+            eprintln!("bench: {package}/{name} is not in the other commit");
+            continue;
+        };
         for pair in 0..pairs {
             eprintln!("bench: {package}/{name}, pair {} of {pairs}", pair + 1);
             // The order alternates, so that drift does not count for one side.
             for ours in [pair % 2 == 0, pair % 2 != 0] {
-                let (tree, target) =
-                    if ours { (root, root.join("target")) } else { (other, root.join("target/against/build")) };
+                let (tree, target, package) = if ours {
+                    (root, root.join("target"), package)
+                } else {
+                    (other, root.join("target/against/build"), package_before)
+                };
                 for (row, value, higher_is_better) in figures(tree, &target, package, name)? {
                     let row = rows.entry(row).or_default();
                     row.higher_is_better = higher_is_better;
@@ -92,14 +102,16 @@ fn figures(tree: &Path, target: &Path, package: &str, name: &str) -> Result<Vec<
     cargo.current_dir(tree).env("CARGO_TARGET_DIR", target);
     cargo.args(["bench", "--quiet", "--locked", "--package", package, "--bench", name]).stderr(Stdio::null());
     let output = cargo.output().map_err(|error| format!("cannot run cargo bench: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{package}/{name} in {}: {}", tree.display(), output.status));
-    }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let rows = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    Ok(rows
+    let rows: Vec<_> = rows
         .filter_map(|row| Some((row["name"].as_str()?.to_owned(), row["value"].as_f64()?, is_higher_better(&row))))
-        .collect())
+        .collect();
+    // It fails for a missed bar too, after all its rows.
+    if rows.is_empty() {
+        return Err(format!("{package}/{name} in {} printed no figure: {}", tree.display(), output.status));
+    }
+    Ok(rows)
 }
 
 /// The direction of a bar follows from the values that passed; without a bar, from the unit: rates are better high, times and sizes low.

@@ -5,6 +5,7 @@
 //! to standard error.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use crate::{Findings, workspace};
 pub(crate) fn run(words: &[String]) -> Findings {
     let mut findings = Findings::new();
     let mut rows = Vec::new();
-    for (package, bench) in benches(&mut findings) {
+    for (package, bench) in benches(&workspace::root(), &mut findings) {
         if words.is_empty() || words.iter().any(|word| bench.contains(word.as_str())) {
             run_one(&package, &bench, &mut rows, &mut findings);
         }
@@ -38,9 +39,9 @@ pub(crate) fn run(words: &[String]) -> Findings {
     findings
 }
 
-/// (package, bench target) of the workspace, sorted.
-pub(crate) fn benches(findings: &mut Findings) -> Vec<(String, String)> {
-    let metadata = match workspace::metadata(&workspace::root()) {
+/// (package, bench target) of a workspace, sorted.
+pub(crate) fn benches(tree: &Path, findings: &mut Findings) -> Vec<(String, String)> {
+    let metadata = match workspace::metadata(tree) {
         Ok(metadata) => metadata,
         Err(error) => {
             findings.push(error);
