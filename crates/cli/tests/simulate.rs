@@ -131,6 +131,24 @@ fn a_recording_is_no_scenario() {
 }
 
 #[test]
+fn what_is_no_text_is_named_by_every_verb_that_reads_toml() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes, words) in [
+        ("perf.data", &b"PERFILE2h\0\0\0"[..], "a binary file of perf record"),
+        ("base.toml.gz", b"\x1f\x8b\x08\0", "gunzip -c FILE"),
+        ("base.toml", b"name = \"a\xff\"", "byte 9 is not UTF-8"),
+    ] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        let (file, out) = (file.to_str().unwrap(), folder.path().join("out"));
+        for verb in [&["simulate"][..], &["sweep", "-o", out.to_str().unwrap()], &["apply"], &["daemon", "check"]] {
+            let (code, _, stderr) = isotherm(&[verb, &[file]].concat());
+            assert!(code.is_some_and(|code| code > 0) && stderr.contains(words), "{verb:?} {name}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn two_results_are_compared() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("small.toml");

@@ -31,8 +31,8 @@ pub fn load_with_note(path: &Path) -> Result<(Scenario, Option<String>), Scenari
 /// # Errors
 /// As [`load`].
 pub fn load_extended(path: &Path, extensions: &Extensions) -> Result<(Scenario, Option<String>), ScenarioError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| ScenarioError::Io { path: path.to_path_buf(), source })?;
+    let read = std::fs::read(path).and_then(isotherm_trace::text_of);
+    let text = read.map_err(|source| ScenarioError::Io { path: path.to_path_buf(), source })?;
     parse_in(&text, &path.display().to_string(), path.parent().unwrap_or(Path::new("")), extensions)
 }
 

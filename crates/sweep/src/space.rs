@@ -115,7 +115,8 @@ impl Space {
     /// # Errors
     /// The first thing wrong, with file, line and column.
     pub fn load(path: &Path) -> Result<Self, SweepError> {
-        let text = std::fs::read_to_string(path).map_err(|error| SweepError::io("read", path, error))?;
+        let read = std::fs::read(path).and_then(isotherm_trace::text_of);
+        let text = read.map_err(|error| SweepError::io("read", path, error))?;
         Self::parse(&text, &path.display().to_string())
     }
 

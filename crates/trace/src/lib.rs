@@ -25,6 +25,7 @@ mod writer;
 
 pub use epoch::EpochFilter;
 pub use error::{Result, TraceError};
+pub use file::foreign::{no_text, text_of};
 pub use file::temporary::{remove_unfinished_files, write_in_one_step};
 pub use meta::{
     Clock, ClockKind, Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, NativeRun, PageCacheRange,

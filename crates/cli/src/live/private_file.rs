@@ -41,12 +41,19 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<(String, bool)> {
     let flags = rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let data = file.metadata()?;
-    if !data.is_file() || data.len() > bytes_max {
+    let refuse = || {
         let allowed = format!("allowed: a file of up to {}", isotherm_units::Bytes::new(bytes_max));
-        return Err(io::Error::new(ErrorKind::InvalidInput, allowed));
+        io::Error::new(ErrorKind::InvalidInput, allowed)
+    };
+    if !data.is_file() {
+        return Err(refuse());
     }
-    let mut text = String::new();
-    file.take(bytes_max).read_to_string(&mut text)?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(isotherm_trace::no_text(&bytes).unwrap_or_else(refuse));
+    }
+    let text = isotherm_trace::text_of(bytes)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::fs::metadata(folder)?;
     // In a sticky folder only its owner can put another file in its place.

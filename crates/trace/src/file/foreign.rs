@@ -3,6 +3,8 @@
 //! Sources: RFC 1952 (gzip), the formats of xz 1.2, bzip2, LZ4 frames 1.6, zip 6.3 and framed Snappy; `man 5 lzip`, `man compress`;
 //! Linux `tools/perf/util/header.c`, `PERF_MAGIC`; `trace-cmd.dat(5)`.
 
+use std::io;
+
 /// Bytes from the start of a file that [`named`] needs.
 pub(crate) const HEAD_BYTES: u64 = 512;
 
@@ -41,9 +43,47 @@ pub(crate) fn named(head: &[u8]) -> Option<&'static str> {
     })
 }
 
+/// The contents of a file that should be text, such as a configuration.
+///
+/// # Errors
+/// What it is instead, as an error of kind `InvalidData`: a file of a known tool, a recording, or the first byte that is not UTF-8.
+pub fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    if let Some(error) = no_text(&bytes) {
+        return Err(error);
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("it is no text: byte {at} is not UTF-8"))
+    })
+}
+
+/// What a file that begins like this is in place of text, if that is known.
+pub fn no_text(head: &[u8]) -> Option<io::Error> {
+    let is_ours = || [&b"PAR1"[..], b"ARROW1"].iter().any(|start| head.starts_with(start));
+    let recording = "Parquet or Arrow, as recordings are: `isotherm advise FILE`, `isotherm report wss FILE`";
+    let what = named(head).or_else(|| is_ours().then_some(recording))?;
+    Some(io::Error::new(io::ErrorKind::InvalidData, format!("it is no text but {what}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_text_is_named() {
+        assert_eq!(text_of(b"name = \"a\"\n".to_vec()).unwrap(), "name = \"a\"\n");
+        assert_eq!(text_of(Vec::new()).unwrap(), "");
+        let cases: [(&[u8], &str); 4] = [
+            (b"PERFILE2h\0", "perf record"),
+            (b"\x1f\x8b\x08\0", "gunzip"),
+            (b"PAR1\x15", "advise"),
+            (b"ab\xff", "byte 2 is not"),
+        ];
+        for (bytes, words) in cases {
+            let error = text_of(bytes.to_vec()).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
 
     #[test]
     fn beginnings_by_hand() {
