@@ -191,6 +191,21 @@ fn a_locked_page_is_passed_over_and_found_nothing_is_failure() {
     }
 }
 
+/// Each page that cannot go moves to the young end; a page that keeps its place must not make the search start over.
+#[test]
+fn a_search_that_finds_nothing_reads_each_page_a_few_times() {
+    for policy in ["lru", "fifo", "clock"] {
+        let (mut bed, group, space) = group_of(policy, 200, DeviceKind::None);
+        (0..200).for_each(|page| _ = bed.write(space, page));
+        bed.lock(bed.frame(space, 0).unwrap());
+        let before = super::order_log::READS.get();
+        assert_eq!(bed.run(Attempt::once(group, 1)), ReclaimStep::Done { reclaimed: 0 }, "{policy}");
+        let reads = super::order_log::READS.get() - before;
+        assert!(reads < 200 * 20, "{policy}: {reads}");
+        bed.check_lists();
+    }
+}
+
 #[test]
 fn without_swap_only_file_pages_go() {
     for entry in baselines() {

@@ -45,6 +45,12 @@ const LOG_MIN: usize = 4096;
 /// log2 of the pages whose places lie in one piece: 16 KiB. Programs with memory all over their space use few pages of each part.
 const PIECE_SHIFT: u32 = 12;
 
+#[cfg(test)]
+thread_local! {
+    /// Candidates that searches of this thread have read.
+    pub(super) static READS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// Pages in an order, oldest first. Only the oldest can be found: for a victim in the middle, use [`List`](crate::memory::List).
 #[derive(Clone, Debug, Default)]
 pub(super) struct OrderLog {
@@ -468,7 +474,8 @@ impl OrderLog {
 
     #[inline]
     fn oldest_of(&mut self, memory: &Memory, lruvec: LruvecId, from: usize) -> Option<(usize, FrameId)> {
-        let mut at = self.tails[lruvec.index()].head;
+        let Tail { candidates, head, .. } = &self.tails[lruvec.index()];
+        let mut at = head + candidates[*head..].partition_point(|&index| (index as usize) < from);
         loop {
             let tail = &self.tails[lruvec.index()];
             let Some(&index) = tail.candidates.get(at) else {
@@ -479,6 +486,8 @@ impl OrderLog {
                 continue;
             };
             let index = index as usize;
+            #[cfg(test)]
+            READS.set(READS.get() + 1);
             if index >= from {
                 let its = self.live(memory, index, self.log[index]).filter(|&frame| memory.lruvec_of(frame) == lruvec);
                 match its {
@@ -642,9 +651,12 @@ pub(super) fn evict_oldest<P: Ordered>(policy: &mut P, memory: &mut Memory, lruv
         if looks == 0 {
             return;
         }
+        // A pinned page keeps its place, every other moves to the young end: up to here the search is over.
+        from = index + 1;
         if is_pinned(memory, frame) {
-            from = index + 1;
-        } else if policy.spares(memory, frame) {
+            continue;
+        }
+        if policy.spares(memory, frame) {
             policy.log().append(frame);
         } else {
             debug_assert!(memory.frames.has(frame, Flag::OnList), "live entries are those of listed pages");
