@@ -210,7 +210,7 @@ pub(crate) fn builder(
     };
     DAEMONS.iter().try_for_each(|&kind| (daemons::entry(kind).attach)(&mut site))?;
     let observers = site.observers;
-    add_other_tasks(&mut builder, scenario, unit).map_err(sim_error)?;
+    add_other_tasks(&mut builder, scenario, unit);
     for event in &scenario.events {
         let mut plan = |action| builder.plan(Plan { at: Instant::START + event.at, every: event.every, action });
         for (action, name) in [(Action::Start as fn(usize) -> Action, &event.start), (Action::Stop, &event.stop)] {
@@ -257,16 +257,14 @@ pub(crate) fn builder(
 }
 
 /// Other tasks of the machine, for policies that do not know the future: policies that know it can do so only for finite workloads.
-fn add_other_tasks(builder: &mut MachineBuilder, scenario: &Scenario, unit: &Unit) -> Result<(), SimError> {
+fn add_other_tasks(builder: &mut MachineBuilder, scenario: &Scenario, unit: &Unit) {
     if scenario.other_tasks == Duration::ZERO || builder.needs_future() {
-        return Ok(());
+        return;
     }
     let tick = Duration::from_ns(1_000_000_000 / u64::from(scenario.machine.hz));
-    let program = isotherm_workload::others(tick, Some(scenario.other_tasks.ns() / tick.ns() + 1));
-    let program = builder.add_program(program, CgroupId::ROOT)?;
     let starts = unit.workloads.iter().map(|&index| scenario.workloads[index].start);
-    builder.start_at(program, Instant::START + starts.min().unwrap_or_default());
-    Ok(())
+    let from = Instant::START + starts.min().unwrap_or_default();
+    builder.other_tasks(tick, from, from + scenario.other_tasks);
 }
 
 /// A seed for copy `nth` of a workload, far from the seeds of other repeats.

@@ -147,8 +147,7 @@ fn machine_of(
     }
     // While memory is freed continuously, the RCU kernel thread alone runs about once a tick.
     let tick = Duration::from_ns(1_000_000_000 / u64::from(config.hz));
-    let others = builder.add_program(isotherm_workload::others(tick, None), CgroupId::ROOT)?;
-    builder.start_at(others, Instant::START);
+    builder.other_tasks(tick, Instant::START, Instant::NEVER);
     builder.record_residency();
     Ok((builder.build(), at))
 }

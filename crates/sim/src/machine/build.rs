@@ -1,5 +1,6 @@
 //! Putting a machine together, starting programs, and summing up.
 
+use super::others::OtherTasks;
 use super::outcome::{CgroupOutcome, Outcome, PressureTotals, ProgramOutcome};
 use super::schedule::Stall;
 use super::task::{KernelTask, RunState, Task, TaskId, UserTask, Work};
@@ -155,6 +156,7 @@ impl MachineBuilder {
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
             writer: TaskId(0),
+            others: None,
             daemons: Vec::new(),
             tiering: super::tiering::Tiering::default(),
             failure: None,
@@ -188,6 +190,13 @@ impl MachineBuilder {
         let writer = KernelTask::Writer { jobs: VecDeque::new(), attempt: None };
         machine.writer = machine.add_task(Work::Kernel(Box::new(writer)), CgroupId::ROOT, None);
         Ok(Self { machine })
+    }
+
+    /// Other tasks run for a moment once a `tick`, `from` then `until` then; they touch nothing.
+    pub fn other_tasks(&mut self, tick: Duration, from: Instant, until: Instant) {
+        let work = Work::Kernel(Box::new(KernelTask::Others));
+        let task = self.machine.add_task(work, CgroupId::ROOT, None);
+        self.machine.others = Some(OtherTasks { task, from, tick, until, asleep: None });
     }
 
     /// Adds a group below `parent`.

@@ -89,6 +89,11 @@ impl Events {
     pub(super) fn push_at(&mut self, Place(sequence): Place, at: Instant, event: Event) {
         self.heap.push(Reverse((at, sequence, event)));
     }
+    /// Number of events so far.
+    #[cfg(test)]
+    pub(super) fn nr_placed(&self) -> u64 {
+        self.sequence
+    }
     pub(super) fn next(&self) -> Option<(Instant, Event)> {
         self.heap.peek().map(|Reverse((at, _, event))| (*at, *event))
     }

@@ -21,12 +21,13 @@ impl Machine {
     ) -> (Instant, Verdict) {
         let mut now = start;
         // What a daemon does besides probes, its host reports.
-        if !matches!(task, KernelTask::Daemon { .. }) {
+        if !matches!(task, KernelTask::Daemon { .. } | KernelTask::Others) {
             self.memory.stir();
         }
         while now < horizon {
             self.memory.now = now;
             let verdict = match task {
+                KernelTask::Others => self.others_step(now),
                 KernelTask::Kswapd { node, attempt } => self.kswapd_step(id, *node, attempt, &mut now),
                 KernelTask::Kcompactd { daemon } => self.kcompactd_step(id, daemon, &mut now),
                 KernelTask::Daemon { daemon, worker } => self.daemon_step(*daemon, *worker, &mut now),

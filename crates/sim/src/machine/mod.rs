@@ -41,6 +41,7 @@ mod monitor_tests;
 mod node_tests;
 mod nodes;
 mod oom;
+mod others;
 mod outcome;
 mod play;
 mod residency;
@@ -125,6 +126,8 @@ pub struct Machine {
     kswapds: Vec<TaskId>,
     kcompactds: Vec<TaskId>,
     writer: TaskId,
+    /// Other tasks, if there are any.
+    others: Option<others::OtherTasks>,
     daemons: Vec<daemon::Resident>,
     tiering: tiering::Tiering,
     /// Why the run cannot go on.
@@ -313,6 +316,7 @@ impl Machine {
         if self.series_every.is_some() {
             self.events.push(Instant::START, Event::Series);
         }
+        self.start_others();
         self.start_daemons(Instant::START);
     }
 

@@ -100,6 +100,7 @@ impl Running {
             kswapds: machine.kswapds.clone(),
             kcompactds: machine.kcompactds.clone(),
             writer: machine.writer,
+            others: machine.others,
             daemons: Vec::new(),
             tiering: machine.tiering.fork()?,
             failure: None,

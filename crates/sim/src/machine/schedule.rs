@@ -41,7 +41,9 @@ impl Machine {
         let others = self.events.next_time().unwrap_or(Instant::NEVER).max(at + step);
         let horizon = if self.queue.is_empty() { others } else { others.min(slice_end.max(at + step)) };
         let mut work = self.tasks[id.0].work.take().expect("a running task has its work");
-        let is_daemon = matches!(&work, Work::Kernel(kernel) if matches!(**kernel, KernelTask::Daemon { .. }));
+        let is_kernels = |kind: fn(&KernelTask) -> bool| matches!(&work, Work::Kernel(kernel) if kind(kernel));
+        let is_daemon = is_kernels(|kernel| matches!(kernel, KernelTask::Daemon { .. }));
+        let is_others = is_kernels(|kernel| matches!(kernel, KernelTask::Others));
         let result = match &mut work {
             Work::User(user) => self.run_user(id, user, at, horizon),
             Work::Kernel(kernel) => Ok(self.run_kernel(id, kernel, at, horizon)),
@@ -75,7 +77,11 @@ impl Machine {
                     self.put_on(id, cpu, None, until);
                     return Ok(Some(until));
                 }
-                self.events.push_at(place, until, Event::Wake(id, number));
+                if is_others {
+                    self.others_sleep(until);
+                } else {
+                    self.events.push_at(place, until, Event::Wake(id, number));
+                }
                 self.release(cpu, now);
             }
             Verdict::Park => {
@@ -141,6 +147,7 @@ impl Machine {
         task.state = RunState::Running(cpu);
         task.last_cpu = cpu;
         self.report_pressure(id, now);
+        self.wake_others_if_busy(now);
     }
 
     /// Makes a parked or blocked task runnable: on the CPU it ran on if that is idle, else on any idle one, else queued.

@@ -110,6 +110,8 @@ pub(super) struct UserTask {
 /// Work of the kernel in a thread of its own.
 #[derive(Clone, Debug)]
 pub(super) enum KernelTask {
+    /// Stands for all other tasks of the machine.
+    Others,
     /// Balances a node.
     Kswapd {
         node: NodeId,
