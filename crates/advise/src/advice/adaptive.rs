@@ -11,6 +11,8 @@ const JVM_HEAP_BYTES: u64 = 126 << 20;
 /// The least that Node.js gives its old space, and half of the limit above (V8: `Heap::HeapSizeFromPhysicalMemory`; measured with
 /// Node.js 20).
 const NODE_HEAP_MIN_BYTES: u64 = 256 << 20;
+/// The most that it gives it, with or without a limit (measured likewise).
+const NODE_HEAP_MAX_BYTES: u64 = 4 << 30;
 
 /// What a program makes of the limit that it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +69,7 @@ impl Adapts {
             }
             Self::NodeHeap => {
                 let heap = (limit / 2).max(NODE_HEAP_MIN_BYTES);
-                (heap < peak).then(|| {
+                (heap < peak.min(NODE_HEAP_MAX_BYTES)).then(|| {
                     format!(
                         "Node.js under this limit, memory.high too, gives its heap {} at most, and ends where it needs more: name the \
                          size that it needs with --max-old-space-size.",
@@ -137,5 +139,6 @@ mod tests {
             assert!(says.contains(&format!(" {heap} at most")), "{limit}: {says}");
         }
         assert_eq!(NodeHeap.says(200 << 20, 250 << 20), None, "the smallest heap is enough");
+        assert_eq!(NodeHeap.says(9 << 30, 10 << 30), None, "its heap is as large as without a limit");
     }
 }
