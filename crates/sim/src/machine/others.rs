@@ -133,6 +133,9 @@ mod tests {
                 });
                 assert_eq!(with.programs[0], program.programs[0], "{policy}, {threads} threads");
                 assert_eq!(with.system().counters, program.system().counters, "{policy}, {threads} threads");
+                let (_, without) = play(policy, 1, threads, |_| ());
+                // Two threads take turns without them.
+                assert!(threads == 2 || with.programs[0] != without.programs[0], "{policy}: they matter here");
             }
         }
     }
