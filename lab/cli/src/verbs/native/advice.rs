@@ -15,6 +15,8 @@ use super::programs::{Program, Workshop};
 const RECORDINGS: usize = 5;
 /// Processes that compute next to a recording.
 const BUSY_LOOPS: usize = 6;
+/// A question to this build about this machine.
+const HERE: [&str; 2] = ["--here", "--anyway"];
 
 /// An answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -44,7 +46,7 @@ pub(super) struct Compared {
 
 /// Records a program and asks this build about this machine.
 pub(super) fn of(program: &Program, command: &[String], workshop: &Workshop) -> Result<Stated, CliError> {
-    ask(&isotherm()?, &["--here", "--anyway"], program, command, workshop)
+    ask(&isotherm()?, &HERE, program, command, workshop)
 }
 
 /// The same question to another build of isotherm, as a caller without flags asks it.
@@ -65,15 +67,23 @@ fn ask(
     workshop: &Workshop,
 ) -> Result<Stated, CliError> {
     let trace = workshop.file(&format!("{}.parquet", program.name));
-    let _ = std::fs::remove_file(&trace);
+    record(isotherm, program, command, &trace)?;
+    answer(isotherm, flags, program, &trace)
+}
+
+fn record(isotherm: &Path, program: &Program, command: &[String], trace: &Path) -> Result<(), CliError> {
+    let _ = std::fs::remove_file(trace);
     let mut record = Command::new(isotherm);
-    record.args(["--quiet", "record", "-o"]).arg(&trace).arg("--").args(command);
-    output(record.stdout(Stdio::null()), program.name)?;
+    record.args(["--quiet", "record", "-o"]).arg(trace).arg("--").args(command);
+    output(record.stdout(Stdio::null()), program.name).map(drop)
+}
+
+fn answer(isotherm: &Path, flags: &[&str], program: &Program, trace: &Path) -> Result<Stated, CliError> {
     let mut advise = Command::new(isotherm);
-    advise.args(["--quiet", "advise"]).arg(&trace).args(flags).args(["--no-cache", "--format", "json"]);
+    advise.args(["--quiet", "advise"]).arg(trace).args(flags).args(["--no-cache", "--format", "json"]);
     let text = output(&mut advise, program.name)?;
     let answer: Value = serde_json::from_slice(&text).map_err(CliError::failed)?;
-    Ok(Stated { files: files(&trace)?, ..stated(&answer) })
+    Ok(Stated { files: files(trace)?, ..stated(&answer) })
 }
 
 /// The files that a recorded program maps.
@@ -114,11 +124,21 @@ pub(super) fn alone_and_busy(
             Err(missing) => ui.say(format_args!("{} is skipped: {missing}", program.name)),
             Ok(command) => {
                 ui.say(format_args!("{}: recording", program.name));
-                let ask = || (0..RECORDINGS).map(|_| of(program, &command, workshop)).collect::<Result<Vec<_>, _>>();
-                let alone = ask()?;
+                let isotherm = isotherm()?;
+                let recorded = |state: &str| {
+                    let trace = |nr| workshop.file(&format!("{}-{state}-{nr}.parquet", program.name));
+                    let record = |trace: PathBuf| record(&isotherm, program, &command, &trace).map(|()| trace);
+                    (0..RECORDINGS).map(|nr| record(trace(nr))).collect::<Result<Vec<_>, _>>()
+                };
+                let alone = recorded("alone")?;
                 let loops = BusyLoops::start()?;
-                let busy = ask()?;
-                drop(loops);
+                let busy = recorded("busy")?;
+                drop(loops); // an answer is the same on a busy machine, and takes longer there
+                ui.say(format_args!("{}: asking", program.name));
+                let ask = |traces: Vec<PathBuf>| {
+                    traces.iter().map(|trace| answer(&isotherm, &HERE, program, trace)).collect::<Result<Vec<_>, _>>()
+                };
+                let (alone, busy) = (ask(alone)?, ask(busy)?);
                 rows.push(Compared { program: program.name, alone, busy });
             }
         }

@@ -52,6 +52,7 @@ pub(super) const PROGRAMS: &[Program] = programs! {
     Bursts "pool": "pool.c", ["gcc", "-O2", "-o", "@/pool", "@/pool.c", "-lpthread"], ["@/pool", "200"], [];
     Bursts "jobs": "jobs.sh", [], ["sh", "@/jobs.sh", "25"], ["awk", "sort"];
     Bursts "java": "Ticker.java", ["javac", "-d", "@", "@/Ticker.java"], ["java", "-Xmx96m", "-cp", "@", "Ticker", "100"], ["javac"];
+    Bursts "java-g1": "Ticker.java", ["javac", "-d", "@", "@/Ticker.java"], ["java", "-XX:+UseG1GC", "-Xmx96m", "-cp", "@", "Ticker", "100"], ["javac"];
     Bursts "go": "ticker.go", ["go", "build", "-o", "@/ticker", "@/ticker.go"], ["@/ticker", "100"], ["go"];
     Whole "memory": "scattered.c", ["gcc", "-O2", "-o", "@/memory", "@/scattered.c", "-lm"], ["@/memory", "memory", "24576", "1000000"], [];
     Whole "mapped": "scattered.c", ["sh", "-c", MAPPED], ["@/mapped", "mapped", "@/mapped.bin", "1000000"], ["gcc"];
@@ -60,6 +61,7 @@ pub(super) const PROGRAMS: &[Program] = programs! {
     Whole "xz": "words.py", ["sh", "-c", "python3 @/words.py 40000 > @/xz.txt"], ["xz", "-6", "-T1", "-k", "-f", "@/xz.txt"], ["python3"];
     Whole "index": "index.py", ["sh", "-c", "python3 @/words.py 60000 > @/index.txt"], ["python3", "@/index.py", "@/index.txt"], [];
     Whole "orders": "Orders.java", ["javac", "-d", "@", "@/Orders.java"], ["java", "-Xmx128m", "-cp", "@", "Orders", "80000", "6"], ["javac"];
+    Whole "orders-g1": "Orders.java", ["javac", "-d", "@", "@/Orders.java"], ["java", "-XX:+UseG1GC", "-Xmx128m", "-cp", "@", "Orders", "80000", "6"], ["javac"];
     Whole "count": "count.go", ["go", "build", "-o", "@/count", "@/count.go"], ["@/count", "2000000"], ["go"];
 };
 
