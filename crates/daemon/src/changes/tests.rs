@@ -598,6 +598,45 @@ fn older_changes_wait_for_newer_ones() {
     assert_eq!((knobs(&world)[TTL].as_str(), hands.journal().open().count()), ("6", 2));
 }
 
+/// A newer change whose old value a journal makes up keeps the older ones of its knob.
+#[test]
+fn older_changes_wait_for_a_newer_one_that_is_refused() {
+    let line = |number: u32, old: &str, new: &str| {
+        format!(
+            "{{\"kind\":\"set\",\"number\":{number},\"boot\":\"boot\",\"section\":\"s{number}\",\"path\":\"{TTL}\",\
+             \"old\":\"{old}\",\"new\":\"{new}\"}}\n"
+        )
+    };
+    let world = System::new();
+    let text = "{\"kind\":\"journal\",\"version\":1}\n".to_owned() + &line(1, "0", "5") + &line(2, "no number", "6");
+    *world.bytes.borrow_mut() = text.into_bytes();
+    world.knobs.borrow_mut().insert(TTL.to_owned(), "6".to_owned());
+    let returned = hands(&world, "boot").unwrap().restore().changes;
+    let [(_, Returned::Failed(KnobError::NotOurs(_))), (_, Returned::Failed(KnobError::LaterChange))] = &returned[..]
+    else {
+        panic!("{returned:?}")
+    };
+    assert_eq!(knobs(&world)[TTL], "6");
+}
+
+/// What a section gives up is its own, of this boot; the changes of others stay to be taken back.
+#[test]
+fn a_section_is_forgotten_alone() {
+    type Drop = fn(&mut JournaledKnobs<Disk, Knobs>, &str) -> Result<(), JournalError>;
+    for drop in [JournaledKnobs::forget as Drop, JournaledKnobs::undone as Drop] {
+        let world = System::new();
+        hands(&world, "earlier").unwrap().set("damon", HIGH, "7", |now| now == "7").unwrap();
+        let mut hands = hands(&world, "boot").unwrap();
+        hands.set("damon", TTL, "5", |now| now == "5").unwrap();
+        hands.set("other", ENABLED, "0", |now| now == "0").unwrap();
+        drop(&mut hands, "damon").unwrap();
+        let open: Vec<_> = hands.journal().open().map(|open| (open.section.as_str(), open.boot.as_str())).collect();
+        assert_eq!(open, [("damon", "earlier"), ("other", "boot")]);
+        hands.restore();
+        assert_eq!((knobs(&world)[TTL].as_str(), knobs(&world)[ENABLED].as_str()), ("5", "0x0007"));
+    }
+}
+
 /// A drop-in in `/etc` outlives a reboot, one in `/run` does not.
 #[test]
 fn a_limit_of_a_unit_is_taken_back_after_a_reboot_too() {
