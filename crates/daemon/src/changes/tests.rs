@@ -619,6 +619,18 @@ fn older_changes_wait_for_a_newer_one_that_is_refused() {
     assert_eq!(knobs(&world)[TTL], "6");
 }
 
+/// A knob that takes the old value for another one is not restored, and stays open.
+#[test]
+fn a_value_that_does_not_come_back_is_told() {
+    let world = System::new();
+    world.knobs.borrow_mut().insert(ROUND.to_owned(), "5000".to_owned());
+    let mut hands = hands(&world, "boot").unwrap();
+    hands.set("x", ROUND, "8192", |now| now == "8192").unwrap();
+    let returned = hands.restore().changes;
+    assert!(matches!(&returned[..], [(_, Returned::Failed(_))]), "{returned:?}");
+    assert_eq!((knobs(&world)[ROUND].as_str(), hands.journal().open().count()), ("4096", 1));
+}
+
 /// What a section gives up is its own, of this boot; the changes of others stay to be taken back.
 #[test]
 fn a_section_is_forgotten_alone() {
