@@ -335,8 +335,7 @@ impl Mglru {
             } else {
                 let state = self.baseline.isolated(self.generations.state(frame));
                 self.generations.states[frame.index()] = state;
-                self.generations.take_off(memory, frame);
-                memory.frames.set(frame, Flag::Isolated);
+                self.generations.isolate_oldest(memory, lruvec, oldest, frame);
                 if self.baseline != Baseline::V7_2 {
                     memory.frames.clear(frame, Flag::Reclaim);
                 }

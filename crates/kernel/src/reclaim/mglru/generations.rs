@@ -8,7 +8,7 @@ use super::baseline::Baseline;
 use super::controller::History;
 use super::page::{MAX_NR_GENS, MIN_NR_GENS, NR_GENS, PageState};
 use super::v6_12;
-use crate::memory::{Chain, Flag, FrameId, Frames, ListEnd, Memory};
+use crate::memory::{Chain, Flag, Flags, FrameId, Frames, ListEnd, Memory};
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::{PageType, SWAPPINESS_ANON_ONLY};
 use crate::reclaim::{ListSizes, LruvecId};
@@ -184,9 +184,8 @@ pub(super) struct Entering {
 impl Entering {
     /// A page by its flags.
     #[inline]
-    pub(super) fn of(memory: &Memory, frame: FrameId, state: PageState, rotated: bool) -> Self {
-        let flags = memory.frames.flags(frame);
-        let page_type = page_type(memory, frame);
+    pub(super) fn of(flags: Flags, state: PageState, rotated: bool) -> Self {
+        let page_type = if flags.has(Flag::SwapBacked) { PageType::Anon } else { PageType::File };
         Self {
             page_type,
             active: flags.has(Flag::Active),
@@ -245,31 +244,29 @@ impl Generations {
 
     /// The generation that a page would enter.
     pub(super) fn entry(&self, memory: &Memory, frame: FrameId, rotated: bool) -> u64 {
-        self.entry_in(memory.lruvec_of(frame), memory, frame, rotated)
+        let page = Entering::of(memory.frames.flags(frame), self.state(frame), rotated);
+        self.entry_of(memory.lruvec_of(frame), page)
     }
 
     #[inline]
-    fn entry_in(&self, lruvec: LruvecId, memory: &Memory, frame: FrameId, rotated: bool) -> u64 {
-        let own = self.get(lruvec);
-        let page = Entering::of(memory, frame, self.state(frame), rotated);
+    fn entry_of(&self, lruvec: LruvecId, page: Entering) -> u64 {
         match self.baseline {
-            Baseline::V7_2 => own.entry(page),
-            Baseline::V6_12 => own.entry_v6_12(page),
+            Baseline::V7_2 => self.get(lruvec).entry(page),
+            Baseline::V6_12 => self.get(lruvec).entry_v6_12(page),
         }
     }
 
     /// Puts a page that is on no list where its flags say.
     pub(super) fn insert(&mut self, memory: &mut Memory, frame: FrameId, rotated: bool) {
-        let lruvec = memory.lruvec_of(frame);
-        let seq = self.entry_in(lruvec, memory, frame, rotated);
-        let page_type = page_type(memory, frame);
+        let (lruvec, state) = (memory.lruvec_of(frame), self.state(frame));
+        let page = Entering::of(memory.frames.flags(frame), state, rotated);
+        let (seq, page_type) = (self.entry_of(lruvec, page), page.page_type);
         debug_assert!(
             (self.get(lruvec).min_seq[page_type as usize]..=self.get(lruvec).max_seq).contains(&seq),
             "a page enters a generation that there is"
         );
-        debug_assert!(self.state(frame).generation().is_none(), "a page is of one generation at a time");
-        let state = self.state(frame).of_type(page_type).with_generation(list_of(seq));
-        self.set_state(&memory.frames, frame, state);
+        debug_assert!(state.generation().is_none(), "a page is of one generation at a time");
+        self.set_state(&memory.frames, frame, state.of_type(page_type).with_generation(list_of(seq)));
         memory.frames.update(frame, [Flag::Active, Flag::Isolated], [Flag::OnList]);
         let end = if rotated { ListEnd::Tail } else { ListEnd::Head };
         let own = self.get_mut(lruvec);
@@ -280,15 +277,31 @@ impl Generations {
     /// Takes a page off its list; it belongs to no generation from now on.
     pub(super) fn take_off(&mut self, memory: &mut Memory, frame: FrameId) {
         debug_assert!(memory.frames.has(frame, Flag::OnList), "a page of a generation is on a list");
-        let state = self.state(frame);
-        let generation = state.generation().expect("on a list");
-        let page_type = state.page_type() as usize;
+        let page_type = self.state(frame).page_type() as usize;
         let own = &mut self.lruvecs[memory.lruvec_of(frame).index()];
         Chain::unlink(own.lists.iter_mut().map(|lists| &mut lists[page_type]), &mut memory.frames, frame);
-        debug_assert!(own.nr[generation][page_type] > 0, "a page that leaves a generation was counted");
-        own.nr[generation][page_type] -= 1;
+        self.forget_generation(memory, frame, []);
+    }
+
+    /// Takes the oldest page, which is `frame`, off the list that it is linked in, to be judged: it belongs to no generation from now on.
+    #[inline]
+    pub(super) fn isolate_oldest(&mut self, memory: &mut Memory, lruvec: LruvecId, list: usize, frame: FrameId) {
+        let page_type = self.state(frame).page_type() as usize;
+        let list = &mut self.lruvecs[lruvec.index()].lists[list][page_type];
+        debug_assert_eq!(list.tail(), Some(frame), "the oldest of its list");
+        list.remove(&mut memory.frames, frame);
+        self.forget_generation(memory, frame, [Flag::Isolated]);
+    }
+
+    #[inline]
+    fn forget_generation<const N: usize>(&mut self, memory: &mut Memory, frame: FrameId, set: [Flag; N]) {
+        let state = self.state(frame);
+        let generation = state.generation().expect("on a list");
+        let nr = &mut self.lruvecs[memory.lruvec_of(frame).index()].nr[generation][state.page_type() as usize];
+        debug_assert!(*nr > 0, "a page that leaves a generation was counted");
+        *nr -= 1;
         self.states[frame.index()] = state.without_generation();
-        memory.frames.clear(frame, Flag::OnList);
+        memory.frames.update(frame, [Flag::OnList], set);
     }
 
     /// Moves a page of the oldest generation to the next, unless a walk has promoted it; it keeps its place in the list.
