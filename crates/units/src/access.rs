@@ -83,6 +83,11 @@ impl Run {
     pub const fn is_single_page(self) -> bool {
         self.pages == 1 && self.tagged_page & DESCRIPTOR_BIT == 0
     }
+    /// Whether the run is a [single page](Self::is_single_page) with `block` as the upper digits of its number, above the lowest `shift`.
+    #[inline(always)]
+    pub const fn is_single_page_in(self, block: u64, shift: u32) -> bool {
+        self.pages == 1 && (self.tagged_page & !WRITE_BIT) >> shift == block
+    }
     /// The virtual pages touched, first to last.
     pub const fn range(self) -> PageRange {
         PageRange::at(self.page(), self.pages as u64)

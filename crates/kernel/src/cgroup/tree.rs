@@ -2,6 +2,7 @@
 
 use super::Limit;
 use crate::counters::Counters;
+use smallvec::SmallVec;
 
 /// Index of a group; 0 is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +105,10 @@ pub struct Cgroups {
     groups: Vec<Cgroup>,
     /// Pages to try to charge ahead: 64, or 1 for policies that are judged page-exact.
     pub charge_batch: u64,
+    /// A `memory.high` or `memory.swap.high` was ever set.
+    has_soft_limits: bool,
+    /// A `memory.swap.max` was ever set.
+    has_swap_limits: bool,
 }
 
 impl Default for Cgroups {
@@ -115,7 +120,8 @@ impl Default for Cgroups {
 impl Cgroups {
     /// The root alone.
     pub fn new() -> Self {
-        Self { groups: vec![Self::group("/".to_owned(), None)], charge_batch: CHARGE_BATCH }
+        let groups = vec![Self::group("/".to_owned(), None)];
+        Self { groups, charge_batch: CHARGE_BATCH, has_soft_limits: false, has_swap_limits: false }
     }
 
     fn group(path: String, parent: Option<CgroupId>) -> Cgroup {
@@ -193,13 +199,14 @@ impl Cgroups {
         ancestor == CgroupId::ROOT || ancestor == id || self.lineage(id).any(|id| id == ancestor)
     }
     /// `root` and all below it in pre-order.
-    pub fn subtree(&self, root: CgroupId) -> Vec<CgroupId> {
-        let mut order = vec![root];
+    pub fn subtree(&self, root: CgroupId) -> SmallVec<[CgroupId; 8]> {
+        let mut order = SmallVec::new();
+        order.push(root);
         let mut at = 0;
         while at < order.len() {
-            let children = self.get(order[at]).children.clone();
+            let children = &self.get(order[at]).children;
             at += 1;
-            order.splice(at..at, children);
+            order.insert_from_slice(at, children);
         }
         order
     }
@@ -210,6 +217,12 @@ impl Cgroups {
             sum.merge(&self.get(id).counters);
             sum
         })
+    }
+
+    /// Whether a group may be above its `memory.high` or `memory.swap.high`: without any, none is.
+    #[inline]
+    pub const fn has_soft_limits(&self) -> bool {
+        self.has_soft_limits
     }
 
     /// Charges one page to `id` and its ancestors: from the stock, else a batch, else one page.
@@ -293,24 +306,29 @@ impl Cgroups {
     /// Whether one more swap slot fits `memory.swap.max` of the group and its ancestors.
     #[inline]
     pub fn may_swap(&self, id: CgroupId) -> bool {
+        if !self.has_swap_limits {
+            return true;
+        }
         self.lineage(id).all(|id| match self.get(id).swap_max {
             Limit::Unlimited => true,
             Limit::At(max) => self.get(id).swap_usage < max.get(),
         })
     }
 
-    /// Charges one swap slot to the group and its ancestors, if `memory.swap.max` of all of them allows it. Whether it did.
+    /// A page of the group is in swap, in a slot of its own, in place of memory.
     #[inline]
-    pub(crate) fn try_charge_swap(&mut self, id: CgroupId) -> bool {
-        let may_swap = self.may_swap(id);
-        if may_swap {
-            self.for_lineage(id, |group| group.swap_usage += 1);
-        }
-        may_swap
+    pub(crate) fn swapped_out(&mut self, id: CgroupId) {
+        self.for_lineage(id, |group| {
+            group.usage -= 1;
+            group.swap_usage += 1;
+        });
     }
 
     /// Swap slots that the group may still use, by its own and its ancestors' limits; `u64::MAX` without any.
     pub fn swap_room(&self, id: CgroupId) -> u64 {
+        if !self.has_swap_limits {
+            return u64::MAX;
+        }
         let room = self.lineage(id).filter_map(|id| match self.get(id).swap_max {
             Limit::Unlimited => None,
             Limit::At(max) => Some(max.get().saturating_sub(self.get(id).swap_usage)),
@@ -332,6 +350,9 @@ impl Cgroups {
             Limit::Unlimited => u64::MAX,
             Limit::At(pages) => pages.get(),
         };
+        let is_limit = value != Limit::Unlimited;
+        self.has_soft_limits |= is_limit && matches!(knob, Knob::High | Knob::SwapHigh);
+        self.has_swap_limits |= is_limit && knob == Knob::SwapMax;
         let group = self.get_mut(id);
         match knob {
             Knob::Max => group.max = value,
@@ -374,7 +395,7 @@ mod tests {
         let a = tree.add(CgroupId::ROOT, "a").unwrap();
         let b = tree.add(CgroupId::ROOT, "b").unwrap();
         let inner = tree.add(a, "x").unwrap();
-        assert_eq!(tree.subtree(CgroupId::ROOT), [CgroupId::ROOT, a, inner, b]);
+        assert_eq!(tree.subtree(CgroupId::ROOT).as_slice(), [CgroupId::ROOT, a, inner, b]);
         assert!(tree.is_within(inner, a) && !tree.is_within(b, a));
     }
 }

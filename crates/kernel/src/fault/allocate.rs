@@ -60,19 +60,27 @@ pub fn allocate(
             take(memory, node, policy, Mark::Min).ok_or(shortage)?
         }
     };
-    match memory.cgroups.charge_into(cgroup, room) {
-        Ok(charge) => {
-            memory.charged += charge.charged;
-            if let Some(ground_truth) = &mut memory.ground_truth {
-                ground_truth.forget(frame, memory.frames.cgroup(frame));
-            }
-            Ok(frame)
-        }
+    match charge(memory, cgroup, room, frame) {
+        Ok(()) => Ok(frame),
         Err(OverLimit(over)) => {
             memory.nodes.give(&mut memory.frames, frame);
             Err(Shortage::Limit(over))
         }
     }
+}
+
+/// Charges a frame that was taken to a group with a known [`room`](crate::cgroup::Cgroups::room).
+///
+/// # Errors
+/// There is none.
+#[inline]
+pub(super) fn charge(memory: &mut Memory, cgroup: CgroupId, room: u64, frame: FrameId) -> Result<(), OverLimit> {
+    let charge = memory.cgroups.charge_into(cgroup, room)?;
+    memory.charged += charge.charged;
+    if let Some(ground_truth) = &mut memory.ground_truth {
+        ground_truth.forget(frame, memory.frames.cgroup(frame));
+    }
+    Ok(())
 }
 
 /// A block of 2^`order` frames of `node` for one huge page, charged in one go; `None` leaves everything as it was. Pages at

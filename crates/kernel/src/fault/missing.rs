@@ -1,12 +1,15 @@
 //! Anonymous pages that are not there: the two common faults, and where they go on after a shortage.
 //!
-//! A fault that is short of memory is called again when its thread has reclaimed. If only free memory and charges can have changed in
-//! between, the facts about the page still hold, and are kept in its [`FaultState`].
+//! Mostly nothing is in the way: [`fault_at_once`] then does all of it in one go, and keeps no record of where it stopped. A fault that is
+//! short of memory is called again when its thread has reclaimed. If only free memory and charges can have changed in between, the facts
+//! about the page still hold, and are kept in its [`FaultState`].
 
 use super::{FaultOutcome, FaultState, Step, allocate};
 use crate::cgroup::CgroupId;
-use crate::memory::{Flag, Memory, PageOwner};
-use crate::mmu::{DensePage, Need, SpaceId};
+use crate::counters::Counter;
+use crate::memory::{Flag, FrameId, Mark, Memory, PageOwner};
+use crate::mmu::{DensePage, Entry, Need, SpaceId};
+use isotherm_units::access::Backing;
 use crate::reclaim::{Arrival, ReclaimPolicy};
 use crate::swap::SlotId;
 
@@ -31,6 +34,60 @@ pub(super) enum Contents {
         slot: SlotId,
         shadow: Option<u64>,
     },
+}
+
+/// Handles a fault at `page` of `space` if it is one of the two and there is memory: the same as [`fault`](super::fault), which is called
+/// if it returns `false`; nothing has been done then. [`Memory::migration`] must be empty.
+#[inline]
+pub fn fault_at_once(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    space: SpaceId,
+    page: u64,
+    need: Need,
+    state: &FaultState,
+) -> bool {
+    debug_assert!(memory.migration.is_empty(), "a page that moves is waited for");
+    if state.current.is_some() || state.huge.is_some() {
+        return false;
+    }
+    let owner = &mut memory.spaces[space.index()];
+    let Some(&vma) = owner.vmas.find_next(page) else { return false };
+    let Some(dense) = owner.table.dense(page) else { return false };
+    if vma.mapping.backing != Backing::Anonymous || vma.mapping.huge {
+        return false;
+    }
+    let (payer, contents) = match owner.table.entry(dense) {
+        Entry::None if need == Need::Write => (owner.cgroup, Contents::Zeroes),
+        Entry::Swap(slot) if memory.io.swap_is_synchronous() => match memory.slots.sole_use(slot) {
+            Some((payer, shadow)) => (payer, Contents::Swapped { slot, shadow }),
+            None => return false,
+        },
+        Entry::None | Entry::Swap(_) | Entry::Zero | Entry::Frame(_) => return false,
+    };
+    let group = owner.cgroup;
+    let room = memory.cgroups.room(payer);
+    if room == 0 {
+        return false;
+    }
+    let Some(frame) = memory.nodes.take(&mut memory.frames, state.node, Mark::Low) else { return false };
+    super::allocate::charge(memory, payer, room, frame).expect("there is room");
+    let costs = &memory.costs;
+    match contents {
+        Contents::Zeroes => {
+            memory.ledger.spend(costs.minor_fault_anon_ns + costs.page_zero_ns);
+            memory.count(Counter::PgFault, group, 1);
+        }
+        Contents::Swapped { .. } => {
+            memory.ledger.spend(costs.swap_in_fault_ns);
+            memory.count_all(group, [(Counter::PgFault, 1), (Counter::PgMajFault, 1)]);
+        }
+    }
+    memory.recent_fault = vma.has_recency();
+    let has_recency = memory.recent_fault;
+    fill(memory, policy, Missing { space, page: dense, need, has_recency, cgroup: payer, contents }, frame);
+    memory.recent_fault = false;
+    true
 }
 
 /// Goes on with a fault that was short of memory, after its thread has reclaimed and before another one has run: the same as
@@ -68,24 +125,31 @@ pub(super) fn supply(
     state: &mut FaultState,
     missing: Missing,
 ) -> Step {
-    let Missing { space, page, need, cgroup, contents, .. } = missing;
     state.optional = false;
-    let frame = match allocate(memory, cgroup, state.node, state.policy) {
+    let frame = match allocate(memory, missing.cgroup, state.node, state.policy) {
         Ok(frame) => frame,
         Err(shortage) => {
             state.missing = Some(missing);
             return Err(FaultOutcome::Short(shortage));
         }
     };
+    if matches!(missing.contents, Contents::Zeroes) {
+        let current = state.current.as_mut().expect("set by begin");
+        if !std::mem::replace(&mut current.paid, true) {
+            memory.ledger.spend(memory.costs.minor_fault_anon_ns + memory.costs.page_zero_ns);
+        }
+    }
+    fill(memory, policy, missing, frame);
+    Ok(())
+}
+
+/// Makes `frame` the page, and maps it.
+#[inline]
+fn fill(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, missing: Missing, frame: FrameId) {
+    let Missing { space, page, need, cgroup, contents, .. } = missing;
     memory.frames.assign(frame, PageOwner::Anonymous { space, page }, cgroup);
     match contents {
-        Contents::Zeroes => {
-            policy.added(memory, frame, Arrival::Anonymous, None);
-            let current = state.current.as_mut().expect("set by begin");
-            if !std::mem::replace(&mut current.paid, true) {
-                memory.ledger.spend(memory.costs.minor_fault_anon_ns + memory.costs.page_zero_ns);
-            }
-        }
+        Contents::Zeroes => policy.added(memory, frame, Arrival::Anonymous, None),
         Contents::Swapped { slot, shadow } => {
             // The policy sees it in the swap cache.
             memory.frames.set_slot(frame, Some(slot));
@@ -104,5 +168,4 @@ pub(super) fn supply(
     owner.nr_swapped -= u64::from(matches!(contents, Contents::Swapped { .. }));
     owner.nr_resident += 1;
     owner.table.set_present_anew(page, frame, need == Need::Write);
-    Ok(())
 }

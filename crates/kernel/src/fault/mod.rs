@@ -33,7 +33,7 @@ pub use descriptor::descriptor;
 pub use fork::fork;
 pub use huge::set_huge;
 pub use layout::{change_layout, exit, map, unmap};
-pub use missing::fault_again;
+pub use missing::{fault_again, fault_at_once};
 pub use space::{new_space, try_new_space};
 pub use writeback::{Flusher, flush_old};
 

@@ -8,7 +8,7 @@ use crate::costs::Costs;
 use crate::counters::{Counter, Counters};
 use crate::fault::Flusher;
 use crate::migrate::Flights;
-use crate::mmu::{AddressSpace, DensePage, Entry, MmuConfig, PremappedFrames, SpaceId};
+use crate::mmu::{AddressSpace, DensePage, MmuConfig, PremappedFrames, SpaceId};
 use crate::readahead::swap::ClusterReadahead;
 use crate::reclaim::LruvecId;
 use crate::reclaim::driver::ReclaimState;
@@ -317,7 +317,7 @@ impl Memory {
     #[inline(always)]
     fn shows(&self, space: SpaceId, page: DensePage, frame: FrameId) -> bool {
         let owner = self.space(space);
-        let shows = owner.alive && owner.table.entry(page) == Entry::Frame(frame);
+        let shows = owner.alive && owner.table.shows(page, frame);
         debug_assert!(!shows || owner.table.is_present(page), "an entry that shows a frame is present");
         shows
     }

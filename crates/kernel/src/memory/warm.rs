@@ -48,9 +48,19 @@ impl Memory {
     #[inline]
     pub fn warm_up_absent(&self, space: SpaceId, pages: &[DensePage]) {
         let table = &self.space(space).table;
-        let sum = pages.iter().fold(0, |sum, &page| sum ^ table.read_all(page));
-        let of_slot = |page| if let Entry::Swap(slot) = table.entry(page) { self.slots.read_all(slot) } else { 0 };
-        std::hint::black_box(pages.iter().fold(sum, |sum, &page| sum ^ of_slot(page)));
+        let mut sum = 0;
+        for together in pages.chunks(TOGETHER) {
+            let mut entries = [0; TOGETHER];
+            for (entry, &page) in entries.iter_mut().zip(together) {
+                *entry = table.packed_entry(page);
+            }
+            for &entry in &entries[..together.len()] {
+                if let Entry::Swap(slot) = Entry::unpack(entry) {
+                    sum ^= self.slots.read_all(slot);
+                }
+            }
+        }
+        std::hint::black_box(sum);
     }
 
     /// Reads the data for evicting pages of lists without links.

@@ -40,7 +40,7 @@ impl Entry {
     }
 
     #[inline]
-    pub(super) fn unpack(packed: u32) -> Self {
+    pub(crate) fn unpack(packed: u32) -> Self {
         match packed {
             0 => Self::None,
             ZERO_PAGE => Self::Zero,

@@ -11,6 +11,7 @@ use super::entry::Entry;
 use super::levels::{Level, UpperBits};
 use crate::memory::FrameId;
 use isotherm_units::PageRange;
+use isotherm_units::access::Run;
 
 mod ageing;
 mod extension;
@@ -217,13 +218,35 @@ impl PageTable {
         (slot != NO_CHUNK).then(|| DensePage((u32::from(slot) - 1) << CHUNK_SHIFT | (page & CHUNK_MASK) as u32))
     }
 
-    /// The dense number of `page`, 1 if it is in a chunk but not present, and a word that a store to it will read.
+    /// Puts the pages of `runs` that have a place in the table and are not present to the front of `absent`, and reads what touching
+    /// the others takes. How many there are.
     #[inline]
-    pub fn look_at(&self, page: u64) -> (DensePage, usize, u64) {
-        let Some(dense) = self.dense(page) else { return (DensePage(0), 0, 0) };
-        let (chunk, within) = (&self.chunks[dense.slot()], dense.within());
-        let is_absent = !chunk.groups[within / 64][PRESENT] >> (within % 64) & 1;
-        (dense, is_absent as usize, chunk.stores[within / 64][DIRTY])
+    pub fn absent_among<const N: usize>(&self, runs: &[Run], absent: &mut [DensePage; N]) -> usize {
+        let (mut len, mut words) = (0, 0);
+        let mut at_hand: Option<(u64, u32, &Chunk)> = None;
+        for run in &runs[..runs.len().min(N)] {
+            let (page, high) = (run.page(), run.page() >> CHUNK_SHIFT);
+            if at_hand.is_none_or(|(at, ..)| at != high) {
+                let Some(dense) = self.dense(page) else { continue };
+                at_hand = Some((high, dense.0 & !(CHUNK_MASK as u32), &self.chunks[dense.slot()]));
+            }
+            let Some((_, first, chunk)) = at_hand else { continue };
+            let within = (page & CHUNK_MASK) as usize;
+            // No branch on what cannot be predicted: it would end the overlap.
+            absent[len] = DensePage(first | within as u32);
+            len += (!chunk.groups[within / 64][PRESENT] >> (within % 64) & 1) as usize;
+            words ^= chunk.stores[within / 64][DIRTY];
+        }
+        std::hint::black_box(words);
+        len
+    }
+
+    /// The entry of a page as it is stored; 0 without one.
+    #[inline]
+    pub(crate) fn packed_entry(&self, dense: DensePage) -> u32 {
+        let Some(chunk) = self.chunks.get(dense.slot()) else { return 0 };
+        let within = dense.within();
+        chunk.tables[within / TABLE_PAGES].as_ref().map_or(0, |table| table[within % TABLE_PAGES])
     }
 
     /// Reads all words of a page; see [`Memory::warm_up`](crate::memory::Memory::warm_up).
@@ -231,8 +254,7 @@ impl PageTable {
     pub(crate) fn read_all(&self, dense: DensePage) -> u64 {
         let Some(chunk) = self.chunks.get(dense.slot()) else { return 0 };
         let within = dense.within();
-        let entry = chunk.tables[within / TABLE_PAGES].as_ref().map_or(0, |table| table[within % TABLE_PAGES]);
-        chunk.groups[within / 64][PRESENT] ^ chunk.stores[within / 64][DIRTY] ^ u64::from(entry)
+        chunk.groups[within / 64][PRESENT] ^ chunk.stores[within / 64][DIRTY] ^ u64::from(self.packed_entry(dense))
     }
 
     /// The virtual page number of a dense page.
@@ -249,6 +271,12 @@ impl PageTable {
     #[inline]
     pub fn entry(&self, dense: DensePage) -> Entry {
         self.chunks.get(dense.slot()).map_or(Entry::None, |chunk| chunk.read(dense.within()))
+    }
+
+    /// Whether the entry of a page shows `frame`.
+    #[inline]
+    pub(crate) fn shows(&self, dense: DensePage, frame: FrameId) -> bool {
+        self.packed_entry(dense) == Entry::Frame(frame).pack()
     }
 
     /// The frame that `page` shows, if one is mapped there.

@@ -7,7 +7,6 @@
 use super::outcome::Fate;
 use super::{ReclaimPolicy, Scan};
 use crate::memory::{Flag, FrameId, Memory, PageOwner};
-use crate::mmu::Entry;
 
 /// A page with any of these flags takes the slow path.
 const SPECIAL: [Flag; 4] = [Flag::FileOwned, Flag::Shared, Flag::SwapCache, Flag::ZeroFilled];
@@ -28,13 +27,14 @@ pub(super) fn swap_out(
     let cgroup = memory.frames.cgroup(frame);
     let owner = &mut memory.spaces[space.index()];
     // A page in flight may outlive its space.
-    if !owner.alive || !owner.huge_blocks.is_empty() || owner.table.entry(page) != Entry::Frame(frame) {
+    if !owner.alive || !owner.huge_blocks.is_empty() || !owner.table.shows(page, frame) {
         return None;
     }
-    if memory.slots.free() == 0 || !memory.cgroups.try_charge_swap(cgroup) {
+    if !memory.cgroups.may_swap(cgroup) {
         return None;
     }
-    let slot = memory.slots.take_for_entry(cgroup).expect("one is free");
+    let slot = memory.slots.take_for_entry(cgroup)?;
+    memory.cgroups.swapped_out(cgroup);
     owner.nr_resident -= 1;
     owner.nr_swapped += 1;
     owner.table.swap_out(page, slot);
@@ -47,7 +47,6 @@ pub(super) fn swap_out(
     memory.frames.forget_pin(frame);
     let costs = &memory.costs;
     memory.ledger.spend(costs.swap_out_page_ns + costs.unmap_page_ns + costs.free_page_ns);
-    memory.cgroups.uncharge(cgroup, 1);
     memory.nodes.give(&mut memory.frames, frame);
     memory.update_hidden();
     Some(Fate::Freed)
@@ -59,6 +58,7 @@ mod tests {
     use super::super::{POLICIES, Reclaimer};
     use super::*;
     use crate::cgroup::CgroupId;
+    use crate::mmu::Entry;
     use crate::swap::device::DeviceKind;
     use crate::testkit::Testbed;
 

@@ -7,7 +7,7 @@ use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
 use super::{Incident, Machine, SimError};
 use isotherm_kernel::cgroup::CgroupId;
 use isotherm_kernel::fault::{self, FaultOutcome, Shortage};
-use isotherm_kernel::mmu::{Cursor, DensePage, Need, Stop};
+use isotherm_kernel::mmu::{Cursor, DensePage, Need, Pace, Stop};
 use isotherm_kernel::reclaim::Touches;
 use isotherm_kernel::reclaim::driver::{Attempt, ReclaimStep};
 use isotherm_units::access::{After, Run};
@@ -123,17 +123,31 @@ impl Machine {
         // The run that faulted goes alone where the policy wants to see it.
         let is_watched = user.faulted && touches == Touches::AfterFault;
         let end = if is_watched { user.cursor.run + 1 } else { user.batch.runs.len() };
-        let stop = self.touch(id, user, end, &mut pace);
         let is_shown = is_watched || touches == Touches::All || self.memory.ground_truth.is_some();
+        let at_once = !is_shown && touches == Touches::None && self.faults_at_once();
+        let mut stop = self.touch(id, user, end, &mut pace);
+        let fault_cpu_ns = user.time.fault_cpu_ns;
+        let (mut has_faulted, mut below_peak) = (false, 0);
+        while let Stop::Fault { page, need } = stop
+            && at_once
+            && self.fault_at_once(id, user, (page, need), &mut pace, &mut below_peak)
+        {
+            has_faulted = true;
+            if user.reclaim.is_some() || self.memory.kswapd_wanted.contains(&true) {
+                stop = Stop::TimeUp;
+                break;
+            }
+            stop = self.touch(id, user, end, &mut pace);
+        }
         match stop {
-            Stop::Done | Stop::TimeUp if !is_shown => {
+            Stop::Done | Stop::TimeUp if !is_shown && !has_faulted => {
                 let ends = user.cursor.run + usize::from(user.cursor.page > 0);
                 self.memory.note_touches(user.space, &user.batch.runs[before.run..ends]);
             }
             _ => self.memory.stir(),
         }
         self.access.count(self.programs[user.program].program.timing, &pace.hits);
-        user.time.compute_ns += pace.now_ns - now.ns();
+        user.time.compute_ns += pace.now_ns - now.ns() - (user.time.fault_cpu_ns - fault_cpu_ns);
         *now = Instant::from_ns(pace.now_ns);
         self.memory.migration.note_played(*now);
         if user.cursor != before {
@@ -147,7 +161,7 @@ impl Machine {
         self.memory.now = *now;
         match stop {
             Stop::Done if user.cursor.run < user.batch.runs.len() => Ok(Next::GoOn),
-            Stop::TimeUp => Ok(Next::GoOn), // the loop sees that the time is up
+            Stop::TimeUp => Ok(self.let_kswapd_wake()), // the loop sees that the time is up
             Stop::Done => self.batch_done(id, user, now),
             Stop::Fault { page, .. } if self.hint_fault(id, user, page, *now) => {
                 self.book_fault_cpu(user, now);
@@ -171,6 +185,44 @@ impl Machine {
                 Ok(self.after_fault(id, user, outcome, *now))
             }
         }
+    }
+
+    /// Whether a fault that nothing holds up needs nobody but its thread, and leaves the cost of touches as it is.
+    fn faults_at_once(&self) -> bool {
+        self.memory.migration.is_empty() && self.tiering.balancer.is_none() && self.access.is_steady()
+    }
+
+    /// Handles a fault that nothing holds up, in between two touches. `below_peak` is by how much the program was below its most
+    /// resident pages when they were counted last, less the pages that came since. `false`: nothing was done.
+    #[inline]
+    fn fault_at_once(
+        &mut self,
+        id: TaskId,
+        user: &mut UserTask,
+        (page, need): (u64, Need),
+        pace: &mut Pace,
+        below_peak: &mut u64,
+    ) -> bool {
+        let mut now = Instant::from_ns(pace.now_ns);
+        self.memory.now = now;
+        self.look_ahead(user);
+        let (memory, policy) = (&mut self.memory, self.policy.as_mut());
+        if !fault::fault_at_once(memory, policy, user.space, page, need, &user.fault) {
+            return false;
+        }
+        user.faulted = true;
+        self.book_fault_cpu(user, &mut now);
+        self.fault_done(id, user, now);
+        match below_peak.checked_sub(1) {
+            Some(left) => *below_peak = left,
+            None => *below_peak = self.note_resident(user),
+        }
+        pace.now_ns = now.ns();
+        if self.caches.is_empty() {
+            let table = &self.memory.space(user.space).table;
+            table.pass(user.batch.runs[user.cursor.run], &mut user.cursor, pace);
+        }
+        true
     }
 
     /// A fault at a page has come so far.
@@ -208,15 +260,8 @@ impl Machine {
         let runs = &runs[..runs.len().min(LOOK_AHEAD)];
         user.looked_ahead = user.cursor.run + runs.len();
         let table = &self.memory.space(user.space).table;
-        // No branch on what cannot be predicted: it would end the overlap.
-        let (mut pages, mut len, mut words) = ([DensePage::from_raw(0); LOOK_AHEAD], 0, 0);
-        for run in runs {
-            let (page, is_absent, word) = table.look_at(run.page());
-            pages[len] = page;
-            len += is_absent;
-            words ^= word;
-        }
-        std::hint::black_box(words);
+        let mut pages = [DensePage::from_raw(0); LOOK_AHEAD];
+        let len = table.absent_among(runs, &mut pages);
         self.memory.warm_up_absent(user.space, &pages[..len]);
     }
 
@@ -227,12 +272,18 @@ impl Machine {
         self.note_blocks(user);
     }
 
+    /// The access that faulted will succeed.
+    #[inline]
+    fn fault_done(&mut self, id: TaskId, user: &mut UserTask, now: Instant) {
+        user.nr_shortages = 0;
+        self.set_stall(id, false, now);
+        self.pay_for_high(id, user, now);
+    }
+
     fn after_fault(&mut self, id: TaskId, user: &mut UserTask, outcome: FaultOutcome, now: Instant) -> Next {
         match outcome {
             FaultOutcome::Done => {
-                user.nr_shortages = 0;
-                self.set_stall(id, false, now);
-                self.pay_for_high(id, user, now);
+                self.fault_done(id, user, now);
                 self.note_resident(user);
                 self.let_kswapd_wake()
             }
@@ -392,10 +443,12 @@ impl Machine {
         report(&touched);
     }
 
-    fn note_resident(&mut self, user: &UserTask) {
+    /// Notes the resident pages of the user's program; returns by how much it has had more.
+    fn note_resident(&mut self, user: &UserTask) -> u64 {
         let program = &mut self.programs[user.program];
         let resident: u64 =
             program.spaces.iter().flatten().map(|&space| self.memory.spaces[space.index()].nr_resident).sum();
         program.peak_resident = program.peak_resident.max(resident);
+        program.peak_resident - resident
     }
 }

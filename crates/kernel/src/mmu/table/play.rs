@@ -109,6 +109,16 @@ impl PageTable {
         }
     }
 
+    /// Goes past the access at `cursor`, whose fault has just left its page as the access would. Longer runs, and pages in memory of
+    /// several latencies or in tables that are not [plain](Self::is_plain), are left to [`play_through`](Self::play_through).
+    #[inline]
+    pub fn pass(&self, run: Run, cursor: &mut Cursor, pace: &mut Pace) {
+        if run.is_single_page() && pace.now_ns < pace.until_ns && !self.has_classes() && self.is_plain() {
+            pace.now_ns += pace.page_ns;
+            *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
+        }
+    }
+
     /// Not inlined: together they would have too few registers for the hot loop.
     #[inline(never)]
     fn play_tiers<const PLANES: usize>(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
@@ -160,44 +170,55 @@ impl PageTable {
     /// their cache misses overlap.
     #[inline(always)]
     fn touch_singles<const PLANES: usize>(&mut self, runs: &[Run], now_ns: &mut u64, pace: &mut Pace) -> usize {
+        let (until_ns, page_ns) = (pace.until_ns, pace.page_ns);
         let mut now = *now_ns;
         let mut nr_done = 0;
         let mut slower = [0; PLANES];
-        for run in runs {
-            let begin = now + u64::from(run.think_ns);
-            if !run.is_single_page() || begin >= pace.until_ns {
-                break;
-            }
-            let page = run.page();
-            let Some(&slot) = self.directory.get((page >> CHUNK_SHIFT) as usize) else { break };
+        'chunks: while let Some(first) = runs.get(nr_done) {
+            let high = first.page() >> CHUNK_SHIFT;
+            let Some(&slot) = self.directory.get(high as usize) else { break };
             let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { break };
-            let within = (page & CHUNK_MASK) as usize;
-            let bit = 1u64 << (within % 64);
-            let group = &mut chunk.groups[within / 64];
-            if run.is_write() {
-                let stores = &mut chunk.stores[within / 64];
-                if stores[WRITABLE] & bit == 0 {
-                    break;
+            for run in &runs[nr_done..] {
+                let begin = now + u64::from(run.think_ns);
+                if !run.is_single_page_in(high, CHUNK_SHIFT) {
+                    // In another chunk, perhaps.
+                    if run.is_single_page() {
+                        continue 'chunks;
+                    }
+                    break 'chunks;
                 }
-                debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
-                stores[DIRTY] |= bit;
-            } else if group[PRESENT] & bit == 0 {
-                break;
-            }
-            group[ACCESSED] |= bit;
-            let block = within >> Level::PMD.span_shift();
-            if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-                chunk.upper.settle(within);
-            }
-            now = begin + pace.page_ns;
-            if PLANES > 0 {
-                for (plane, word) in chunk.planes_at::<PLANES>(within).into_iter().enumerate() {
-                    let is_slower = word >> (within % 64) & 1;
-                    slower[plane] += is_slower;
-                    now = now.wrapping_add(is_slower.wrapping_mul(pace.slower_ns[plane]));
+                if begin >= until_ns {
+                    break 'chunks;
                 }
+                let within = (run.page() & CHUNK_MASK) as usize;
+                let bit = 1u64 << (within % 64);
+                let group = &mut chunk.groups[within / 64];
+                if run.is_write() {
+                    let stores = &mut chunk.stores[within / 64];
+                    if stores[WRITABLE] & bit == 0 {
+                        break 'chunks;
+                    }
+                    debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
+                    stores[DIRTY] |= bit;
+                } else if group[PRESENT] & bit == 0 {
+                    break 'chunks;
+                }
+                group[ACCESSED] |= bit;
+                let block = within >> Level::PMD.span_shift();
+                if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+                    chunk.upper.settle(within);
+                }
+                now = begin + page_ns;
+                if PLANES > 0 {
+                    for (plane, word) in chunk.planes_at::<PLANES>(within).into_iter().enumerate() {
+                        let is_slower = word >> (within % 64) & 1;
+                        slower[plane] += is_slower;
+                        now = now.wrapping_add(is_slower.wrapping_mul(pace.slower_ns[plane]));
+                    }
+                }
+                nr_done += 1;
             }
-            nr_done += 1;
+            break;
         }
         *now_ns = now;
         if PLANES > 0 {

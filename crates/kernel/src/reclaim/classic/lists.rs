@@ -50,13 +50,41 @@ impl Lists {
         }
     }
 
-    /// Takes up to `nr` pages from the tail, oldest first.
-    pub(super) fn isolate(&mut self, memory: &mut Memory, lruvec: LruvecId, lru: Lru, nr: u64) -> Vec<FrameId> {
+    /// Puts pages of one lruvec that are on no list at the heads of those that their flags name, in this order. Returns how many of them
+    /// are active.
+    pub(super) fn push_all(&mut self, memory: &mut Memory, lruvec: LruvecId, pages: &[FrameId]) -> u64 {
+        let own = &mut self.lruvecs[lruvec.index()];
+        let (mut added, mut nr_active) = ([0; NR_LISTS], 0);
+        for &frame in pages {
+            debug_assert!(!memory.frames.has(frame, Flag::OnList), "already on a list");
+            debug_assert_eq!(memory.lruvec_of(frame), lruvec, "pages of one lruvec");
+            let flags = memory.frames.update(frame, [Flag::Isolated], [Flag::OnList]);
+            let list = list_by(flags);
+            own.lists[list].push(&mut memory.frames, frame, ListEnd::Head);
+            added[list] += 1;
+            nr_active += u64::from(flags.has(Flag::Active));
+        }
+        self.for_lineage(memory, lruvec, |above| {
+            above.subtree.iter_mut().zip(added).for_each(|(pages, added)| *pages += added);
+        });
+        nr_active
+    }
+
+    /// Takes up to `nr` pages from the tail into `taken`, which is empty, oldest first.
+    pub(super) fn isolate(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        lru: Lru,
+        nr: u64,
+        taken: &mut Vec<FrameId>,
+    ) {
+        debug_assert!(taken.is_empty(), "the last batch is over");
         let list = lru as usize;
         let nr = nr.min(self.len(lruvec, lru));
-        let mut taken = Vec::with_capacity(usize::try_from(nr).expect("at most a list"));
+        let own = &mut self.lruvecs[lruvec.index()].lists[list];
         for _ in 0..nr {
-            let frame = self.lruvecs[lruvec.index()].lists[list].pop_tail(&mut memory.frames).expect("counted");
+            let frame = own.pop_tail(&mut memory.frames).expect("counted");
             debug_assert_eq!(
                 (memory.lruvec_of(frame), list_of(memory, frame)),
                 (lruvec, list),
@@ -65,10 +93,9 @@ impl Lists {
             memory.frames.update(frame, [Flag::OnList], [Flag::Isolated]);
             taken.push(frame);
         }
-        memory.warm_up_isolated(&taken);
+        memory.warm_up_isolated(taken);
         debug_assert!(self.lruvecs[lruvec.index()].subtree[list] >= nr, "what is taken was counted");
         self.for_lineage(memory, lruvec, |above| above.subtree[list] -= nr);
-        taken
     }
 
     pub(super) fn len(&self, lruvec: LruvecId, lru: Lru) -> u64 {

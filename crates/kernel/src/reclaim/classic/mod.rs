@@ -44,6 +44,8 @@ pub struct Classic {
     shadows: Option<ShadowLayout>,
     /// Counters as they were last added up, where that is done now and then only.
     statistics: Statistics,
+    /// Empty between calls: memory for the pages that are looked at together.
+    batch: Vec<FrameId>,
 }
 
 /// The history of an lruvec, descendants included.
@@ -88,7 +90,9 @@ impl Classic {
 
     /// Gives up the oldest page of a list.
     pub(super) fn give_oldest(&mut self, memory: &mut Memory, lruvec: LruvecId, lru: Lru) -> Option<FrameId> {
-        self.lists.isolate(memory, lruvec, lru, 1).pop()
+        let mut taken = Vec::new();
+        self.lists.isolate(memory, lruvec, lru, 1, &mut taken);
+        taken.pop()
     }
 
     fn activate(&mut self, memory: &mut Memory, frame: FrameId) {

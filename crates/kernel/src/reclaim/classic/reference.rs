@@ -2,6 +2,7 @@
 
 use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, Mapper, Memory};
+use crate::mmu::{DensePage, SpaceId};
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::PageType;
 use isotherm_units::access::Advice;
@@ -42,37 +43,37 @@ pub(super) fn check(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verd
 /// reclaimed from, and mappings whose access order is announced (there a use does not predict the next).
 #[inline]
 pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Young {
-    let mut young = Young::default();
     if let Some((space, page)) = memory.sole_mapper(frame) {
-        take_from(memory, frame, Mapper { space, page, executable: false }, root, &mut young);
-        return young;
+        return Young { mappings: u32::from(take_from(memory, frame, space, page, root)), executable: false };
     }
-    for mapper in memory.mappers(frame) {
-        take_from(memory, frame, mapper, root, &mut young);
+    let mut young = Young::default();
+    for Mapper { space, page, executable } in memory.mappers(frame) {
+        if take_from(memory, frame, space, page, root) {
+            young.mappings += 1;
+            young.executable |= executable;
+        }
     }
     young
 }
 
-#[inline]
-fn take_from(memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId, young: &mut Young) {
-    debug_assert!(memory.space(mapper.space).alive, "a dead space maps nothing");
+/// Whether the page was used through this mapping.
+#[inline(always)]
+fn take_from(memory: &mut Memory, frame: FrameId, space: SpaceId, page: DensePage, root: CgroupId) -> bool {
     memory.reclaim.work.rmap_walks += 1;
     memory.ledger.spend(memory.costs.rmap_walk_ns);
-    let space = memory.space(mapper.space);
-    if !memory.cgroups.is_within(space.cgroup, root) {
-        return;
+    let owner = &mut memory.spaces[space.index()];
+    debug_assert!(owner.alive, "a dead space maps nothing");
+    if owner.cgroup != root && !memory.cgroups.is_within(owner.cgroup, root) {
+        return false;
     }
-    let order = || space.vmas.find(space.table.page_of(mapper.page)).map(|vma| vma.order);
-    let is_used = space.table.is_young(mapper.page) && !matches!(order(), Some(Advice::Random | Advice::Sequential));
+    let is_young = owner.table.is_young(page);
+    let order = || owner.vmas.find(owner.table.page_of(page)).map(|vma| vma.order);
+    let is_used = is_young && !matches!(order(), Some(Advice::Random | Advice::Sequential));
     if is_used {
-        memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
+        owner.table.test_and_clear_young(page);
         memory.frames.met_use(frame);
         memory.reclaim.work.entries_cleared += 1;
     }
     // A use that a monitor found and left counts for one mapping.
-    if !memory.frames.take_young(frame) && !is_used {
-        return;
-    }
-    young.mappings += 1;
-    young.executable |= mapper.executable;
+    memory.frames.take_young(frame) || is_used
 }

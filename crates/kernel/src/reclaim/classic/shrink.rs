@@ -5,9 +5,9 @@ use super::reference::{self, Verdict, take_young};
 use super::{Balance, Classic};
 use crate::cgroup::protection::proportional_protection;
 use crate::counters::Counter;
-use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
+use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::reclaim::demotion::{demote, demote_or_evict};
-use crate::reclaim::outcome::{self, Batch, Fate, page_type};
+use crate::reclaim::outcome::{self, Batch, Fate};
 use crate::reclaim::scan_balance::{
     Lru, PageType, SWAP_CLUSTER_MAX, ScanInputs, ScanLoop, cache_trim_mode, file_is_tiny, scan_size,
 };
@@ -113,37 +113,38 @@ impl Classic {
             return;
         }
         let lru = if page_type == PageType::Anon { Lru::InactiveAnon } else { Lru::InactiveFile };
-        let pages = self.lists.isolate(memory, lruvec, lru, nr);
+        let mut pages = std::mem::take(&mut self.batch);
+        self.lists.isolate(memory, lruvec, lru, nr, &mut pages);
         if pages.is_empty() {
+            self.batch = pages;
             return;
         }
         let scanned = pages.len() as u64;
         memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
         let taken_before = std::mem::take(&mut scan.taken);
-        let mut staying = Vec::with_capacity(pages.len());
-        let mut reclaimed = 0;
         let mut leaving = Vec::new();
-        for frame in pages {
-            match self.decide(memory, frame, scan) {
-                Fate::Freed => reclaimed += 1,
-                Fate::Keep => staying.push(frame),
-                Fate::Activate => {
-                    outcome::activate(memory, frame);
-                    staying.push(frame);
-                }
-                Fate::Demote => leaving.push(frame),
+        pages.retain(|&frame| match self.decide(memory, frame, scan) {
+            Fate::Freed => false,
+            Fate::Keep => true,
+            Fate::Activate => {
+                outcome::activate(memory, frame);
+                true
             }
-        }
-        debug_assert_eq!((staying.len() + leaving.len()) as u64 + reclaimed, scanned, "each page has one fate");
+            Fate::Demote => {
+                leaving.push(frame);
+                false
+            }
+        });
+        let mut reclaimed = scanned - (pages.len() + leaving.len()) as u64;
         let demoted = demote(memory, self, leaving, scan);
         reclaimed += demoted.pages + demoted.freed;
         for (frame, fate) in demoted.staying {
             if fate == Fate::Activate {
                 outcome::activate(memory, frame);
             }
-            staying.push(frame);
+            pages.push(frame);
         }
-        self.put_back(memory, staying);
+        self.put_back(memory, lruvec, pages);
         let Taken { pages, dirty_unqueued, written, unmapped, .. } = scan.taken;
         if dirty_unqueued > 0 && dirty_unqueued == pages {
             memory.wake_flusher();
@@ -178,40 +179,41 @@ impl Classic {
         scan: &mut Scan,
     ) {
         let lru = if page_type == PageType::Anon { Lru::ActiveAnon } else { Lru::ActiveFile };
-        let pages = self.lists.isolate(memory, lruvec, lru, nr);
+        let mut pages = std::mem::take(&mut self.batch);
+        self.lists.isolate(memory, lruvec, lru, nr, &mut pages);
         if pages.is_empty() {
+            self.batch = pages;
             return;
         }
         let scanned = pages.len() as u64;
         memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
-        let (mut rotated, mut deactivated) = (Vec::new(), Vec::with_capacity(pages.len()));
-        for frame in pages {
+        let mut rotated = Vec::new();
+        pages.retain(|&frame| {
             let young = take_young(memory, frame, scan.root);
-            if young.executable && page_type == PageType::File {
+            let is_rotated = young.executable && page_type == PageType::File;
+            if is_rotated {
                 rotated.push(frame);
             } else {
-                memory.frames.clear(frame, Flag::Active);
-                memory.frames.set(frame, Flag::Workingset);
-                deactivated.push(frame);
+                memory.frames.update(frame, [Flag::Active], [Flag::Workingset]);
             }
-        }
-        debug_assert_eq!((rotated.len() + deactivated.len()) as u64, scanned, "each page goes to one list");
+            !is_rotated
+        });
         let cgroup = memory.cgroup_of(lruvec);
         memory.count(Counter::PgRefill, cgroup, scanned);
-        memory.count(Counter::PgDeactivate, cgroup, deactivated.len() as u64);
+        memory.count(Counter::PgDeactivate, cgroup, pages.len() as u64);
         self.note_cost(memory, lruvec, page_type, 0, rotated.len() as u64);
-        self.put_back(memory, rotated);
-        self.put_back(memory, deactivated);
+        self.put_back(memory, lruvec, rotated);
+        self.put_back(memory, lruvec, pages);
     }
 
-    /// Puts pages on the lists that their flags name, keeping their order. Active ones age the lruvec.
-    fn put_back(&mut self, memory: &mut Memory, pages: Vec<FrameId>) {
-        for frame in pages {
-            debug_assert!(page_type(memory, frame) == PageType::Anon || !memory.frames.has(frame, Flag::SwapBacked));
-            self.lists.push(memory, frame, ListEnd::Head);
-            if memory.frames.has(frame, Flag::Active) {
-                memory.age_nonresident(memory.lruvec_of(frame), 1);
-            }
+    /// Puts pages of `lruvec` on the lists that their flags name, keeping their order. Active ones age the lruvec. The vector serves the
+    /// next batch.
+    fn put_back(&mut self, memory: &mut Memory, lruvec: LruvecId, mut pages: Vec<FrameId>) {
+        let nr_active = self.lists.push_all(memory, lruvec, &pages);
+        if nr_active > 0 {
+            memory.age_nonresident(lruvec, nr_active);
         }
+        pages.clear();
+        self.batch = pages;
     }
 }

@@ -8,6 +8,7 @@ use crate::counters::Counter;
 use crate::memory::{Memory, Node, NodeId};
 use crate::reclaim::{DEF_PRIORITY, ReclaimPolicy, SWAP_CLUSTER_MAX, Scan};
 use isotherm_units::Duration;
+use smallvec::SmallVec;
 
 /// The next action after a run without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +69,10 @@ impl Direct {
     }
 
     /// The nodes to reclaim from: all nodes, the preferred one first and the others in fallback order.
-    fn nodes(&self, memory: &Memory) -> Vec<NodeId> {
+    fn nodes(&self, memory: &Memory) -> SmallVec<[NodeId; 4]> {
         match self.preferred {
-            Some(node) if self.on_one_node => vec![node],
-            Some(node) => memory.tiers.fallback(node).to_vec(),
+            Some(node) if self.on_one_node => SmallVec::from_slice(&[node]),
+            Some(node) => SmallVec::from_slice(memory.tiers.fallback(node)),
             None => memory.nodes.ids().collect(),
         }
     }
