@@ -390,6 +390,20 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_on_swap_counts_from_when_it_is_set() {
+        let mut tree = Cgroups::new();
+        let group = tree.add(CgroupId::ROOT, "group").unwrap();
+        tree.charge_exactly(group, 3);
+        (0..2).for_each(|_| tree.swapped_out(group));
+        assert_eq!((tree.get(group).usage, tree.get(CgroupId::ROOT).swap_usage), (1, 2));
+        assert!(tree.may_swap(group) && tree.swap_room(group) == u64::MAX && !tree.has_soft_limits());
+        tree.set(group, Knob::SwapMax, Limit::At(Pages::new(2)));
+        assert!(!tree.may_swap(group) && tree.swap_room(group) == 0 && tree.may_swap(CgroupId::ROOT));
+        tree.set(group, Knob::High, Limit::At(Pages::new(9)));
+        assert!(tree.has_soft_limits());
+    }
+
+    #[test]
     fn a_subtree_is_listed_in_pre_order() {
         let mut tree = Cgroups::new();
         let a = tree.add(CgroupId::ROOT, "a").unwrap();

@@ -169,3 +169,79 @@ fn fill(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, missing: Missing, f
     owner.nr_resident += 1;
     owner.table.set_present_anew(page, frame, need == Need::Write);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FaultOutcome, fault};
+    use super::*;
+    use crate::memory::NodeId;
+    use crate::reclaim::POLICIES;
+    use crate::swap::device::DeviceKind;
+    use crate::testkit::Testbed;
+
+    /// The visible state of a machine after a fault of each kind, and how many of them ended at once.
+    fn after(policy: Box<dyn ReclaimPolicy>, device: DeviceKind, limit: u64, short: bool) -> (String, usize) {
+        let mut bed = Testbed::new(policy, 256, device, 64);
+        let group = bed.group(CgroupId::ROOT, "g");
+        let space = bed.space(group, 64);
+        bed.cgroup = group;
+        (0..16).for_each(|page| _ = bed.write(space, page));
+        bed.limit(8);
+        bed.read(space, 20); // the zero page
+        bed.limit(limit);
+        let (mut outcomes, mut at_once) = (Vec::new(), 0);
+        let mut state = FaultState::default();
+        for (page, need) in [
+            (0, Need::Write),
+            (1, Need::Read),
+            (20, Need::Write),
+            (30, Need::Write),
+            (31, Need::Read),
+            (70, Need::Write),
+            (2, Need::Write),
+            (2, Need::Read),
+        ] {
+            let (memory, policy) = (&mut bed.memory, bed.policy.as_mut());
+            if short && fault_at_once(memory, policy, space, page, need, &state) {
+                at_once += 1;
+                outcomes.push(FaultOutcome::Done);
+            } else {
+                outcomes.push(fault(memory, policy, space, page, need, &mut state));
+            }
+        }
+        bed.policy.insert_waiting(&mut bed.memory);
+        bed.check();
+        let entries: Vec<_> = (0..64).map(|page| bed.entry(space, page)).collect();
+        let (memory, owner) = (&bed.memory, bed.memory.space(space));
+        let counts = (owner.nr_resident, owner.nr_swapped, memory.nodes.get(NodeId(0)).free(), memory.charged);
+        let groups: Vec<_> = memory.cgroups.ids().map(|id| memory.cgroups.get(id)).collect();
+        let seen = format!(
+            "{outcomes:?} {entries:?} {counts:?} {groups:?} {:?} {:?} {:?} {:?}",
+            memory.counters,
+            memory.ledger,
+            memory.slots,
+            memory.io.swap.stats()
+        );
+        (seen, at_once)
+    }
+
+    #[test]
+    fn the_short_way_leads_where_the_long_one_does() {
+        for entry in POLICIES.iter().filter(|entry| !entry.build().needs_future()) {
+            // With room for all, and with room for none.
+            for limit in [64, 8] {
+                for device in [DeviceKind::Zram, DeviceKind::Nvme] {
+                    let [(short, at_once), (long, _)] =
+                        [true, false].map(|short| after(entry.build(), device, limit, short));
+                    assert_eq!(short, long, "{} {device:?} {limit}", entry.name);
+                    let expected = match (limit, device) {
+                        (64, DeviceKind::Zram) => 1..5, // of those in compressed swap, and new ones
+                        (64, _) => 1..2,
+                        _ => 0..1,
+                    };
+                    assert!(expected.contains(&at_once), "{} {device:?} {limit}: {at_once}", entry.name);
+                }
+            }
+        }
+    }
+}

@@ -663,6 +663,49 @@ mod tests {
         assert!(table.is_upper_young(Level::PUD, high) && table.is_upper_young(Level::P4D, low));
     }
 
+    #[test]
+    fn runs_in_several_blocks_are_one_batch() {
+        let far = CHUNK_PAGES * 3 + 7;
+        let mut table = mapped(&[1, 2, far, far + 1], true);
+        let runs = [Run::read(1, 1), Run::write(far, 1).after_ns(5), Run::read(2, 1), Run::read(far + 1, 1)];
+        let (mut cursor, mut clock) = (Cursor::default(), pace(1_000, 10));
+        assert_eq!((table.play(&runs, &mut cursor, &mut clock), clock.now_ns), (Stop::Done, 45));
+        let stop = table.play(&[Run::read(CHUNK_PAGES, 1)], &mut Cursor::default(), &mut clock);
+        assert_eq!(stop, Stop::Fault { page: CHUNK_PAGES, need: Need::Read }, "no block there");
+    }
+
+    #[test]
+    fn what_a_fault_left_as_the_access_would_is_passed() {
+        let run = Run::write(3, 1).after_ns(50);
+        let reached = |passes: bool, until_ns| {
+            let mut table = mapped(&[1], true);
+            let (mut cursor, mut clock) = (Cursor::default(), pace(until_ns, 10));
+            let stop = table.play(&[run], &mut cursor, &mut clock);
+            assert_eq!(stop, Stop::Fault { page: 3, need: Need::Write });
+            let dense = table.dense(3).unwrap();
+            table.set_present_anew(dense, FrameId::new(9), true);
+            clock.now_ns += 30; // of the fault
+            if passes {
+                table.pass(run, &mut cursor, &mut clock);
+            }
+            let stop = table.play(&[run], &mut cursor, &mut clock);
+            (stop, cursor, clock.now_ns, table.is_young(dense), table.is_dirty(dense))
+        };
+        for until_ns in [80, 81, 1_000] {
+            assert_eq!(reached(true, until_ns), reached(false, until_ns), "{until_ns}");
+        }
+    }
+
+    #[test]
+    fn pages_that_are_absent_are_found_together() {
+        let table = mapped(&[1, 2, CHUNK_PAGES * 2], true);
+        let runs = [1, 3, CHUNK_PAGES * 2 + 1, CHUNK_PAGES, 2, 4].map(|page| Run::write(page, 1));
+        let mut absent = [DensePage::from_raw(0); 8];
+        let len = table.absent_among(&runs, &mut absent);
+        let pages: Vec<u64> = absent[..len].iter().map(|&dense| table.page_of(dense)).collect();
+        assert_eq!(pages, [3, CHUNK_PAGES * 2 + 1, 4], "in blocks that there are");
+    }
+
     proptest! {
         #[test]
         fn words_agree_with_a_naive_set(
