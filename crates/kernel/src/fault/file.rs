@@ -54,10 +54,8 @@ impl Faulting<'_> {
         let (backing, frames) = (memory.files.get(file), &memory.frames);
         let mut ready = [(0, FrameId::new(0)); READY_MAX];
         let (mut nr_ready, mut own) = (0, None);
-        // Wraps for pages before the faulting one, and comes back.
-        let file_pages = page.wrapping_add(at).wrapping_sub(self.page);
-        for offset in 0..range.len() {
-            let CachePage::Frame(frame) = backing.page(file_pages.wrapping_add(offset)) else { continue };
+        let of_file = PageRange::at(page - (self.page - at), range.len());
+        for (file_page, frame) in backing.frames_in(of_file) {
             let flags = frames.flags(frame);
             // Locked: on its way to another frame.
             if flags.has_any([Flag::Reading, Flag::Readahead]) || memory.arrival_at(frame).is_some() {
@@ -65,10 +63,10 @@ impl Faulting<'_> {
             }
             let workingset = flags.has(Flag::Workingset);
             around.ready += u32::from(!workingset);
-            if at + offset == self.page {
+            if file_page == page {
                 own = Some((nr_ready, workingset));
             }
-            ready[nr_ready] = (at + offset, frame);
+            ready[nr_ready] = (at + (file_page - of_file.start), frame);
             nr_ready += 1;
         }
         let space = self.memory.space_mut(self.space);

@@ -155,6 +155,7 @@ impl Mglru {
             Baseline::V7_2 => self.isolate(memory, lruvec, wanted, swappiness, queue, scan),
             Baseline::V6_12 => self.isolate_v6_12(memory, lruvec, swappiness, queue, scan),
         };
+        memory.warm_up_isolated(&isolated.pages);
         let (page_type, mut scanned) = (isolated.page_type, isolated.scanned);
         if baseline == Baseline::V6_12 {
             scanned = self.generations.get_mut(lruvec).scanned_v6_12(scanned, swappiness);
