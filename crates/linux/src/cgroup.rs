@@ -308,6 +308,18 @@ mod tests {
     }
 
     #[test]
+    fn groups_by_number_are_those_of_their_folders() {
+        let (_folder, root) = tree(&[("cgroup.controllers", "memory\n"), ("a/b/cgroup.procs", ""), ("c/cgroup.procs", "")]);
+        let all = Hierarchy::find(&root).unwrap();
+        for path in ["/", "/a", "/a/b", "/c"] {
+            let group = all.group(path).unwrap();
+            assert_eq!(all.numbered(group.number).unwrap(), group, "{path}");
+        }
+        assert!(all.numbered(1 << 60).is_none());
+        assert!(matches!(all.group("/a/b/cgroup.procs"), Err(LiveError::Gone(_))), "a file is no group");
+    }
+
+    #[test]
     fn groups_by_path_and_pattern() {
         let (_folder, root) = tree(&[
             ("cgroup.controllers", "cpu memory\n"),
