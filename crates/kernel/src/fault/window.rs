@@ -10,6 +10,10 @@ use crate::memory::{CachePage, FileId, Flag, FrameId, Memory, PageOwner};
 use crate::reclaim::{Arrival, ReclaimPolicy};
 use crate::swap::SlotId;
 use isotherm_units::PageRange;
+use smallvec::SmallVec;
+
+/// Pages of the largest window with the default setting, 128 KiB.
+const WINDOW_USUAL: usize = 32;
 
 /// Pages that are still to be read.
 #[derive(Clone, Debug)]
@@ -129,7 +133,7 @@ fn read_pages(
     state: &mut FaultState,
     mut window: FileWindow,
 ) -> Step {
-    let mut frames = Vec::new();
+    let mut frames = SmallVec::<[FrameId; WINDOW_USUAL]>::new();
     let mut outcome = Ok(());
     while !window.pages.is_empty() {
         let page = window.pages.start;

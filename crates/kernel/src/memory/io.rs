@@ -9,6 +9,7 @@ use crate::counters::Counter;
 use crate::swap::SlotId;
 use crate::swap::device::{Device, DeviceModel, Transfer};
 use isotherm_units::{Instant, Pages};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -463,7 +464,7 @@ impl Memory {
     }
 
     fn submit_file(&mut self, file: FileId, frames: &[FrameId], transfer: Transfer) {
-        let mut pages = Vec::with_capacity(frames.len());
+        let mut pages = SmallVec::<[(u64, FrameId); 32]>::new();
         for &frame in frames {
             debug_assert!(
                 !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),

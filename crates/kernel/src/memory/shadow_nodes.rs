@@ -56,8 +56,13 @@ impl ShadowNodes {
     }
 
     /// A slot of a node changed. `maker` made the node if it was not there.
+    #[inline]
     pub(super) fn update(&mut self, node: &mut CacheNode, place: (FileId, usize), maker: LruvecId) {
         debug_assert!(node.listed.is_none() || node.owner.is_some(), "a node on a list was made by somebody");
+        // Mostly it had pages before, and has some now.
+        if node.nr_cached > 0 && node.owner.is_some() && node.listed.is_none() {
+            return;
+        }
         let is_there = node.nr_cached > 0 || node.nr_shadows > 0;
         let next = self.last + 1;
         let own = self.own(node.owner.unwrap_or(maker));
