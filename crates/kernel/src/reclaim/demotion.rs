@@ -11,6 +11,7 @@ use crate::migrate::{MigrateMode, Move};
 use crate::reclaim::outcome::Fate;
 
 /// Decides about a page that no rule keeps: it goes down a tier, with others later in [`demote`], or it is evicted now.
+#[inline]
 pub(super) fn demote_or_evict(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

@@ -28,6 +28,7 @@ pub(super) struct Young {
 }
 
 /// The check at the cold tail.
+#[inline]
 pub(super) fn check(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verdict {
     let young = take_young(memory, frame, root);
     let was_referenced = memory.frames.take(frame, Flag::Referenced);
@@ -46,6 +47,11 @@ pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) ->
     if let Some((space, page)) = memory.sole_mapper(frame) {
         return Young { mappings: u32::from(take_from(memory, frame, space, page, root)), executable: false };
     }
+    take_young_of_all(memory, frame, root)
+}
+
+#[inline(never)]
+fn take_young_of_all(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Young {
     let mut young = Young::default();
     for Mapper { space, page, executable } in memory.mappers(frame) {
         if take_from(memory, frame, space, page, root) {

@@ -158,6 +158,7 @@ impl Classic {
         self.note_cost(memory, lruvec, page_type, written, scanned - reclaimed);
     }
 
+    #[inline]
     fn decide(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Fate {
         if let Some(fate) = outcome::divert(memory, frame, scan) {
             return fate;
