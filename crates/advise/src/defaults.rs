@@ -4,6 +4,7 @@ use super::{EFFORTS, Effort, Question, Sampling};
 use isotherm_kernel::memory::KernelRelease;
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
+use isotherm_sim::machine::MachineConfig;
 use isotherm_units::{Amount, Ratio};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -26,6 +27,7 @@ impl Question {
             kernels,
             storage: DeviceKind::Nvme.into(),
             swap: DeviceKind::Zram.into(),
+            readahead: MachineConfig::default().readahead,
             slowdown: Self::USUAL_SLOWDOWN,
             latency: None,
             policy: None,

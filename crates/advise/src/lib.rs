@@ -90,6 +90,8 @@ pub struct Question {
     /// The disk under files.
     pub storage: DeviceConfig,
     pub swap: DeviceConfig,
+    /// Largest readahead of files, 0 to 16 MiB.
+    pub readahead: Bytes,
     /// Allowed slow-down compared with unlimited memory; 5 % means a runtime of at most 105 %.
     pub slowdown: Ratio,
     /// Stall that a limit may add to 99 of 100 bursts, the work of a thread from one wait to the next; `None`: the allowed slow-down of

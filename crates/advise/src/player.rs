@@ -551,8 +551,14 @@ fn meaning(error: impl ToString) -> ScenarioError {
 /// The recording on a machine of the asked-for kind.
 pub(super) fn scenario_of(question: &Question, trace: &Path, kernel: KernelRelease, order: EpochOrder) -> Scenario {
     let sample = TraceReader::open(trace).ok().and_then(|reader| reader.meta().sample).unwrap_or(1);
-    let mut machine =
-        MachineConfig { kernel, sample, cpus: question.cpus, storage: question.storage, ..MachineConfig::default() };
+    let mut machine = MachineConfig {
+        kernel,
+        sample,
+        cpus: question.cpus,
+        storage: question.storage,
+        readahead: question.readahead,
+        ..MachineConfig::default()
+    };
     machine.swap.device = question.swap;
     // Requests do not say whether they read or write; memory that is only read takes no page.
     let play_as = if lists_requests(trace) { PlayAs::Write } else { PlayAs::Recorded };

@@ -51,6 +51,8 @@ pub struct TierQuestion {
     /// The disk under files.
     pub storage: DeviceConfig,
     pub swap: DeviceConfig,
+    /// Largest readahead of files, 0 to 16 MiB.
+    pub readahead: Bytes,
     /// Number of processors of the simulated machine.
     pub cpus: u32,
     /// Threads to replay with; `None` = one per processor.
@@ -210,6 +212,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         kernels: vec![question.kernel],
         storage: question.storage,
         swap: question.swap,
+        readahead: question.readahead,
         slowdown: Ratio::ZERO,
         latency: None,
         policy: None,

@@ -2,6 +2,7 @@
 
 use crate::counters::swaps::{self, Swap};
 use crate::{LiveError, Root, page_bytes};
+use isotherm_units::Bytes;
 use rustix::fs::{major, minor};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,25 @@ pub fn under(root: &Root, path: &Path) -> Option<BlockDevice> {
     // The device itself, or that of the file system.
     let number = if device.rdev() != 0 { device.rdev() } else { device.dev() };
     numbered(root, major(number), minor(number))
+}
+
+/// The largest readahead of files in a folder; `None` where it is not known. Source: `read_ahead_kb` of the file system, or of its disk.
+pub fn readahead(root: &Root, folder: &Path) -> Option<Bytes> {
+    let device = std::fs::metadata(folder).ok()?.dev();
+    readahead_of(root, major(device), minor(device))
+}
+
+fn readahead_of(root: &Root, major: u32, minor: u32) -> Option<Bytes> {
+    let kib = |folder: &Path| -> Option<u64> {
+        std::fs::read_to_string(folder.join("read_ahead_kb")).ok()?.trim().parse().ok()
+    };
+    let of_disk = || {
+        let device = std::fs::canonicalize(root.path(format!("/sys/dev/block/{major}:{minor}"))).ok()?;
+        let whole = if device.join("partition").exists() { device.parent()? } else { &device };
+        kib(&whole.join("queue"))
+    };
+    let kib = kib(&root.path(format!("/sys/class/bdi/{major}:{minor}"))).or_else(of_disk)?;
+    kib.checked_mul(1024).map(Bytes::new)
 }
 
 /// By device number, through partitions and mappings down to a drive.
@@ -179,6 +199,26 @@ mod tests {
         let tree = Tree::new("/dev/sda2 partition 1000 0 -2\n/dev/zram0 partition 1000 0 100\n");
         tree.drive("zram0", "0\n");
         assert_eq!(kind(&tree.swap()), Some(BlockKind::Zram));
+    }
+
+    #[test]
+    fn readahead_is_that_of_the_file_system_or_of_its_disk() {
+        let tree = Tree::new("");
+        let read = || readahead_of(&Root::below(tree.0.path()), 254, 1);
+        assert_eq!(read(), None);
+        tree.drive("vda", "0\n");
+        tree.write("sys/devices/vda/vda1/partition", "1\n");
+        std::fs::create_dir_all(tree.0.path().join("sys/dev/block")).unwrap();
+        symlink(tree.0.path().join("sys/devices/vda/vda1"), tree.0.path().join("sys/dev/block/254:1")).unwrap();
+        assert_eq!(read(), None);
+        tree.write("sys/devices/vda/queue/read_ahead_kb", "8192\n");
+        assert_eq!(read(), Some(Bytes::from_mib(8)));
+        for (text, wanted) in [("64\n", Some(Bytes::from_kib(64))), ("0\n", Some(Bytes::ZERO))] {
+            tree.write("sys/class/bdi/254:1/read_ahead_kb", text);
+            assert_eq!(read(), wanted);
+        }
+        tree.write("sys/class/bdi/254:1/read_ahead_kb", "18446744073709551615\n");
+        assert_eq!(read(), None, "more than there are bytes");
     }
 
     #[test]

@@ -77,6 +77,9 @@ pub(crate) struct Args {
     /// --here, else zram].
     #[arg(long, help_heading = MACHINE, value_name = "DEVICE")]
     swap: Option<DeviceConfig>,
+    /// Largest readahead of files, 0 to 16MiB [default: as found for COMMAND and with --here, else 128KiB].
+    #[arg(long, help_heading = MACHINE, value_name = "SIZE")]
+    readahead: Option<Bytes>,
     /// How much slower than with unlimited memory is still fine [default: 5%].
     #[arg(long, value_name = "RATIO")]
     slowdown: Option<Ratio>,
@@ -236,8 +239,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                 "--fast and --slow ask of one release of the kernel: give --kernel 6.12 or 7.2",
             ));
         };
-        let (Machine { storage, swap, cpus, .. }, threads) = (machine, args.threads.map(usize::from));
-        let question = TierQuestion { name, trace, fast, slow, kernel, storage, swap, cpus, threads };
+        let (Machine { storage, swap, readahead, cpus, .. }, threads) = (machine, args.threads.map(usize::from));
+        let question = TierQuestion { name, trace, fast, slow, kernel, storage, swap, readahead, cpus, threads };
         return on_tiers(&question, &args, &kernels, ui);
     }
     // Missing requirements are reported before any replay.
@@ -353,6 +356,7 @@ fn question_of(usual: Question, args: &Args, machine: &Machine) -> Question {
         memory: args.memory.clone().unwrap_or_else(|| usual.memory.clone()),
         storage: machine.storage,
         swap: machine.swap,
+        readahead: machine.readahead,
         slowdown: args.slowdown.unwrap_or(usual.slowdown),
         latency: args.latency,
         policy: args.policy.or_else(|| is_here(args).then(|| running_policy(&Root::default()))),

@@ -6,6 +6,7 @@ use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_linux::Root;
 use isotherm_linux::found::{self, BlockDevice, BlockKind, SwapFound};
+use isotherm_sim::machine::MachineConfig;
 use isotherm_units::Bytes;
 use std::path::Path;
 
@@ -14,6 +15,8 @@ use std::path::Path;
 pub(super) struct Machine {
     pub(super) storage: DeviceConfig,
     pub(super) swap: DeviceConfig,
+    /// Largest readahead of files.
+    pub(super) readahead: Bytes,
     pub(super) cpus: u32,
     /// What was found on this machine, in a sentence; `None` where nothing was looked up.
     pub(super) found: Option<String>,
@@ -34,6 +37,7 @@ impl Machine {
         Self {
             storage: args.storage.unwrap_or(DeviceKind::Nvme.into()),
             swap: args.swap.unwrap_or(DeviceKind::Zram.into()),
+            readahead: args.readahead.unwrap_or(usual_readahead()),
             cpus: args.cpus.unwrap_or(Question::USUAL_CPUS),
             found: None,
             unlike: Vec::new(),
@@ -60,6 +64,11 @@ impl Machine {
             Some((kind, name)) => (kind, format!("files on {name}")),
             None => (DeviceKind::Nvme, format!("files on {}", unknown("a file system", "NVMe"))),
         };
+        let readahead = found::readahead(root, folder).unwrap_or(usual_readahead()).min(READAHEAD_MAX);
+        let of_storage = match readahead == usual_readahead() || args.readahead.is_some() {
+            true => of_storage,
+            false => format!("{of_storage}, read ahead by {readahead}"),
+        };
         let cpus = found::cpus().clamp(1, 256);
         part(args.swap.is_some(), of_swap);
         part(args.storage.is_some(), of_storage);
@@ -67,11 +76,20 @@ impl Machine {
         Self {
             storage: args.storage.unwrap_or(storage.into()),
             swap: args.swap.unwrap_or(swap.into()),
+            readahead: args.readahead.unwrap_or(readahead),
             cpus: args.cpus.unwrap_or(cpus),
             found: (!said.is_empty()).then(|| format!("found: {}", said.join("; "))),
             unlike: unlike(root),
         }
     }
+}
+
+/// The largest readahead that can be simulated.
+const READAHEAD_MAX: Bytes = Bytes::from_mib(16);
+
+/// That of a machine that is not known.
+fn usual_readahead() -> Bytes {
+    MachineConfig::default().readahead
 }
 
 /// The simulated kind, and the device in words.
