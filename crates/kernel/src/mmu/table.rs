@@ -11,8 +11,8 @@ use super::entry::Entry;
 use super::levels::{Level, UpperBits};
 use crate::memory::FrameId;
 use isotherm_units::PageRange;
-use isotherm_units::access::Run;
 
+mod absent;
 mod ageing;
 mod extension;
 mod faulted;
@@ -216,29 +216,6 @@ impl PageTable {
     pub fn dense(&self, page: u64) -> Option<DensePage> {
         let slot = *self.directory.get(usize::try_from(page >> CHUNK_SHIFT).ok()?)?;
         (slot != NO_CHUNK).then(|| DensePage((u32::from(slot) - 1) << CHUNK_SHIFT | (page & CHUNK_MASK) as u32))
-    }
-
-    /// Puts the pages of `runs` that have a place in the table and are not present to the front of `absent`, and reads what touching
-    /// the others takes. How many there are.
-    #[inline]
-    pub fn absent_among<const N: usize>(&self, runs: &[Run], absent: &mut [DensePage; N]) -> usize {
-        let (mut len, mut words) = (0, 0);
-        let mut at_hand: Option<(u64, u32, &Chunk)> = None;
-        for run in &runs[..runs.len().min(N)] {
-            let (page, high) = (run.page(), run.page() >> CHUNK_SHIFT);
-            if at_hand.is_none_or(|(at, ..)| at != high) {
-                let Some(dense) = self.dense(page) else { continue };
-                at_hand = Some((high, dense.0 & !(CHUNK_MASK as u32), &self.chunks[dense.slot()]));
-            }
-            let Some((_, first, chunk)) = at_hand else { continue };
-            let within = (page & CHUNK_MASK) as usize;
-            // No branch on what cannot be predicted: it would end the overlap.
-            absent[len] = DensePage(first | within as u32);
-            len += (!chunk.groups[within / 64][PRESENT] >> (within % 64) & 1) as usize;
-            words ^= chunk.stores[within / 64][DIRTY];
-        }
-        std::hint::black_box(words);
-        len
     }
 
     /// The entry of a page as it is stored; 0 without one.
@@ -661,49 +638,6 @@ mod tests {
         assert!(!table.is_upper_young(Level::PUD, low) && table.is_upper_young(Level::PMD, low));
         touch(&mut table, 0);
         assert!(table.is_upper_young(Level::PUD, high) && table.is_upper_young(Level::P4D, low));
-    }
-
-    #[test]
-    fn runs_in_several_blocks_are_one_batch() {
-        let far = CHUNK_PAGES * 3 + 7;
-        let mut table = mapped(&[1, 2, far, far + 1], true);
-        let runs = [Run::read(1, 1), Run::write(far, 1).after_ns(5), Run::read(2, 1), Run::read(far + 1, 1)];
-        let (mut cursor, mut clock) = (Cursor::default(), pace(1_000, 10));
-        assert_eq!((table.play(&runs, &mut cursor, &mut clock), clock.now_ns), (Stop::Done, 45));
-        let stop = table.play(&[Run::read(CHUNK_PAGES, 1)], &mut Cursor::default(), &mut clock);
-        assert_eq!(stop, Stop::Fault { page: CHUNK_PAGES, need: Need::Read }, "no block there");
-    }
-
-    #[test]
-    fn what_a_fault_left_as_the_access_would_is_passed() {
-        let run = Run::write(3, 1).after_ns(50);
-        let reached = |passes: bool, until_ns| {
-            let mut table = mapped(&[1], true);
-            let (mut cursor, mut clock) = (Cursor::default(), pace(until_ns, 10));
-            let stop = table.play(&[run], &mut cursor, &mut clock);
-            assert_eq!(stop, Stop::Fault { page: 3, need: Need::Write });
-            let dense = table.dense(3).unwrap();
-            table.set_present_anew(dense, FrameId::new(9), true);
-            clock.now_ns += 30; // of the fault
-            if passes {
-                table.pass(run, &mut cursor, &mut clock);
-            }
-            let stop = table.play(&[run], &mut cursor, &mut clock);
-            (stop, cursor, clock.now_ns, table.is_young(dense), table.is_dirty(dense))
-        };
-        for until_ns in [80, 81, 1_000] {
-            assert_eq!(reached(true, until_ns), reached(false, until_ns), "{until_ns}");
-        }
-    }
-
-    #[test]
-    fn pages_that_are_absent_are_found_together() {
-        let table = mapped(&[1, 2, CHUNK_PAGES * 2], true);
-        let runs = [1, 3, CHUNK_PAGES * 2 + 1, CHUNK_PAGES, 2, 4].map(|page| Run::write(page, 1));
-        let mut absent = [DensePage::from_raw(0); 8];
-        let len = table.absent_among(&runs, &mut absent);
-        let pages: Vec<u64> = absent[..len].iter().map(|&dense| table.page_of(dense)).collect();
-        assert_eq!(pages, [3, CHUNK_PAGES * 2 + 1, 4], "in blocks that there are");
     }
 
     proptest! {

@@ -187,7 +187,7 @@ impl Machine {
         }
     }
 
-    /// Whether a fault that nothing holds up needs nobody but its thread, and leaves the cost of touches as it is.
+    /// Whether a fault that nothing holds up needs its thread alone, and leaves the cost of touches as it is.
     fn faults_at_once(&self) -> bool {
         self.memory.migration.is_empty() && self.tiering.balancer.is_none() && self.access.is_steady()
     }

@@ -321,3 +321,44 @@ impl PageTable {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::CHUNK_PAGES;
+    use super::super::tests::{mapped, pace};
+    use super::*;
+    use crate::memory::FrameId;
+
+    #[test]
+    fn runs_in_several_blocks_are_one_batch() {
+        let far = CHUNK_PAGES * 3 + 7;
+        let mut table = mapped(&[1, 2, far, far + 1], true);
+        let runs = [Run::read(1, 1), Run::write(far, 1).after_ns(5), Run::read(2, 1), Run::read(far + 1, 1)];
+        let (mut cursor, mut clock) = (Cursor::default(), pace(1_000, 10));
+        assert_eq!((table.play(&runs, &mut cursor, &mut clock), clock.now_ns), (Stop::Done, 45));
+        let stop = table.play(&[Run::read(CHUNK_PAGES, 1)], &mut Cursor::default(), &mut clock);
+        assert_eq!(stop, Stop::Fault { page: CHUNK_PAGES, need: Need::Read }, "no block there");
+    }
+
+    #[test]
+    fn what_a_fault_left_as_the_access_would_is_passed() {
+        let run = Run::write(3, 1).after_ns(50);
+        let reached = |passes: bool, until_ns| {
+            let mut table = mapped(&[1], true);
+            let (mut cursor, mut clock) = (Cursor::default(), pace(until_ns, 10));
+            let stop = table.play(&[run], &mut cursor, &mut clock);
+            assert_eq!(stop, Stop::Fault { page: 3, need: Need::Write });
+            let dense = table.dense(3).unwrap();
+            table.set_present_anew(dense, FrameId::new(9), true);
+            clock.now_ns += 30; // of the fault
+            if passes {
+                table.pass(run, &mut cursor, &mut clock);
+            }
+            let stop = table.play(&[run], &mut cursor, &mut clock);
+            (stop, cursor, clock.now_ns, table.is_young(dense), table.is_dirty(dense))
+        };
+        for until_ns in [80, 81, 1_000] {
+            assert_eq!(reached(true, until_ns), reached(false, until_ns), "{until_ns}");
+        }
+    }
+}

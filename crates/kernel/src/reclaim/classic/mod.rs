@@ -44,7 +44,7 @@ pub struct Classic {
     shadows: Option<ShadowLayout>,
     /// Counters as they were last added up, where that is done now and then only.
     statistics: Statistics,
-    /// Empty between calls: memory for the pages that are looked at together.
+    /// Empty between calls: memory for the pages that are judged together.
     batch: Vec<FrameId>,
 }
 
