@@ -4,7 +4,6 @@ use isotherm_advise::{
     Advice, AdviceRow, CANDIDATES, EFFORTS, Effort, Question, Recommendation, Sampling, advise, predict, recommend_each,
 };
 use isotherm_kernel::memory::KernelRelease;
-use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_trace::{EventKind, MapKind, MapRange, TraceMeta, TraceRow, TraceWriter};
 use isotherm_units::{Amount, Bytes, Ratio};
 use std::path::{Path, PathBuf};
@@ -50,21 +49,12 @@ pub(crate) fn recording_of(folder: &Path, meta: TraceMeta) -> PathBuf {
 pub(crate) fn question(path: &Path, memory: &[u64], kernels: &[KernelRelease]) -> Question {
     let share = |percent: &u64| Amount::Share(Ratio::from_percent(*percent));
     Question {
-        name: "filler".to_owned(),
-        trace: path.to_owned(),
         memory: memory.iter().map(share).collect(),
-        kernels: kernels.to_vec(),
-        storage: DeviceKind::Nvme.into(),
-        swap: DeviceKind::Zram.into(),
-        slowdown: Ratio::from_percent(5),
-        latency: None,
-        policy: None,
         cpus: 2,
-        limits: false,
         effort: Effort::default(),
         sampling: Sampling::Off,
-        keep: None,
         threads: Some(1),
+        ..Question::usual("filler".to_owned(), path.to_owned(), kernels.to_vec())
     }
 }
 

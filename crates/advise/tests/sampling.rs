@@ -2,7 +2,6 @@
 
 use isotherm_advise::{Advice, Effort, Question, Sampling, advise};
 use isotherm_kernel::memory::KernelRelease;
-use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_scenario::{Progress, ScenarioError};
 use isotherm_trace::sample::SampleRate;
 use isotherm_units::{Amount, Bytes, Duration, Ratio};
@@ -28,21 +27,11 @@ fn recording() -> &'static Path {
 fn question(sampling: Sampling) -> Question {
     let share = |percent: u64| Amount::Share(Ratio::from_percent(percent));
     Question {
-        name: "made".to_owned(),
-        trace: recording().to_owned(),
         memory: [60, 100].map(share).to_vec(),
-        kernels: vec![KernelRelease::V7_2],
-        storage: DeviceKind::Nvme.into(),
-        swap: DeviceKind::Zram.into(),
-        slowdown: Ratio::from_percent(5),
-        latency: None,
-        policy: None,
         cpus: 2,
-        limits: false,
         effort: Effort::Quick,
         sampling,
-        keep: None,
-        threads: None,
+        ..Question::usual("made".to_owned(), recording().to_owned(), vec![KernelRelease::V7_2])
     }
 }
 

@@ -7,7 +7,6 @@ use isotherm_advise::{Effort, Question, Recommendation, Sampling, predict, recom
 use isotherm_fidelity::advice::answer::HOLD_PERCENT;
 use isotherm_fidelity::advice::{Answer, Answers, Interval, Listed, Prediction, Recommended, StoredPlay};
 use isotherm_kernel::memory::KernelRelease;
-use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_terminal::{BarProgress, CliError, Ui};
 use isotherm_units::{Amount, Bytes, PAGE_BYTES, Ratio};
 
@@ -21,21 +20,10 @@ const DRAWS: usize = 10;
 fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliError> {
     let kernel: KernelRelease = kernel.parse().map_err(CliError::usage)?;
     Ok(Question {
-        name: listed.name.clone(),
-        trace: root.join(&listed.path),
         memory: MEMORY_PERCENT.map(|percent| Amount::Share(Ratio::from_percent(percent))).to_vec(),
-        kernels: vec![kernel],
-        storage: DeviceKind::Nvme.into(),
-        swap: DeviceKind::Zram.into(),
-        slowdown: Ratio::from_percent(5),
-        latency: None,
-        policy: None,
-        cpus: 4,
-        limits: false,
         effort: Effort::Thorough,
         sampling: Sampling::Off,
-        keep: None,
-        threads: None,
+        ..Question::usual(listed.name.clone(), root.join(&listed.path), vec![kernel])
     })
 }
 
