@@ -309,7 +309,8 @@ mod tests {
 
     #[test]
     fn groups_by_number_are_those_of_their_folders() {
-        let (_folder, root) = tree(&[("cgroup.controllers", "memory\n"), ("a/b/cgroup.procs", ""), ("c/cgroup.procs", "")]);
+        let (_folder, root) =
+            tree(&[("cgroup.controllers", "memory\n"), ("a/b/cgroup.procs", ""), ("c/cgroup.procs", "")]);
         let all = Hierarchy::find(&root).unwrap();
         for path in ["/", "/a", "/a/b", "/c"] {
             let group = all.group(path).unwrap();

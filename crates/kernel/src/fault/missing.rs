@@ -9,9 +9,9 @@ use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Mark, Memory, PageOwner};
 use crate::mmu::{DensePage, Entry, Need, SpaceId};
-use isotherm_units::access::Backing;
 use crate::reclaim::{Arrival, ReclaimPolicy};
 use crate::swap::SlotId;
+use isotherm_units::access::Backing;
 
 /// A page to be made resident and mapped writable.
 #[derive(Clone, Copy, Debug)]

@@ -112,9 +112,11 @@ impl SimFile {
     pub(crate) fn frames_in(&self, range: PageRange) -> impl Iterator<Item = (u64, FrameId)> + '_ {
         let [start, end] = [range.start, range.end].map(|page| page.min(self.len()));
         let at = |page| usize::try_from(page).expect("in the file");
-        self.pages[at(start)..at(end)].iter().zip(start..).filter(|(word, _)| **word & SWAP_BITS == FRAME_BIT).map(
-            |(word, page)| (page, FrameId::new(u32::try_from(word & !FRAME_BIT).expect("stored from a u32"))),
-        )
+        self.pages[at(start)..at(end)]
+            .iter()
+            .zip(start..)
+            .filter(|(word, _)| **word & SWAP_BITS == FRAME_BIT)
+            .map(|(word, page)| (page, FrameId::new(u32::try_from(word & !FRAME_BIT).expect("stored from a u32"))))
     }
 
     /// Replaces the state of page `page`, which lies in the file.

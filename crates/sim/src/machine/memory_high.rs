@@ -2,8 +2,8 @@
 
 use super::Machine;
 use super::task::{Cause, HighDebt, OwnReclaim, TaskId, UserTask};
-use isotherm_kernel::cgroup::{Cgroup, CgroupId};
 use isotherm_kernel::cgroup::high::{self, HighStep, HighThrottle};
+use isotherm_kernel::cgroup::{Cgroup, CgroupId};
 use isotherm_kernel::reclaim::driver::Attempt;
 use isotherm_units::{Duration, Instant};
 
