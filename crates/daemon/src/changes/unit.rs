@@ -236,6 +236,15 @@ mod tests {
         assert_eq!(UnitKnob::new("web.service", "memory.peak", DropIns::Runtime), None);
     }
 
+    /// The journal's text for a unit's knob: what the property is, and the drop-in that makes it so.
+    #[test]
+    fn a_value_is_the_property_and_its_drop_in() {
+        assert_eq!(UnitKnob::value("4096", Some(MADE)), format!("4096\n{MADE}"));
+        for none in [None, Some("")] {
+            assert_eq!(UnitKnob::value("infinity", none), "infinity");
+        }
+    }
+
     /// A journal that could restore any drop-in would start programs as root.
     #[test]
     fn a_drop_in_says_nothing_but_the_property() {
