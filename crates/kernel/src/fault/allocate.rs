@@ -72,7 +72,7 @@ pub fn allocate(
 /// Charges a frame that was taken to a group with a known [`room`](crate::cgroup::Cgroups::room).
 ///
 /// # Errors
-/// There is none.
+/// The group whose limit leaves no room.
 #[inline]
 pub(super) fn charge(memory: &mut Memory, cgroup: CgroupId, room: u64, frame: FrameId) -> Result<(), OverLimit> {
     let charge = memory.cgroups.charge_into(cgroup, room)?;

@@ -5,6 +5,8 @@
 //! therefore up to one step old; nothing waits longer than that.
 
 mod access;
+#[cfg(test)]
+mod at_once_tests;
 mod balancing;
 mod blocks;
 #[cfg(test)]

@@ -134,8 +134,12 @@ impl Machine {
         {
             has_faulted = true;
             if user.reclaim.is_some() || self.memory.kswapd_wanted.contains(&true) {
-                stop = Stop::TimeUp;
+                stop = Stop::TimeUp; // before the access is tried again
                 break;
+            }
+            if self.caches.is_empty() {
+                let table = &self.memory.space(user.space).table;
+                table.pass(user.batch.runs[user.cursor.run], &mut user.cursor, &mut pace);
             }
             stop = self.touch(id, user, end, &mut pace);
         }
@@ -218,10 +222,6 @@ impl Machine {
             None => *below_peak = self.note_resident(user),
         }
         pace.now_ns = now.ns();
-        if self.caches.is_empty() {
-            let table = &self.memory.space(user.space).table;
-            table.pass(user.batch.runs[user.cursor.run], &mut user.cursor, pace);
-        }
         true
     }
 
