@@ -106,6 +106,8 @@ def advise(
     cpus: Optional[int] = None,
     kernel: Optional[str] = None,
     limits: bool = False,
+    baselines: bool = False,
+    details: bool = False,
     effort: Optional[str] = None,
     sample: Optional[str] = None,
     threads: Optional[int] = None,
@@ -120,8 +122,9 @@ def advise(
     ``slowdown``: allowed slow-down [default: ``"5%"``]. ``latency``: what memory may add to 99 of 100 bursts of work, such as
     ``"2ms"`` [default: that share of their length]. ``kernel``: ``"6.12"``, ``"7.2"``, ``"host"``, ``"all"``
     [default: the release that runs here if there are rules, else the newest]. ``effort``: ``"quick"``, ``"normal"``,
-    ``"thorough"``. ``anyway``: recommend from a recording that is too short, too. ``cache``: whether replays of earlier
-    questions are used and kept.
+    ``"thorough"``. ``baselines``: whether policies that no kernel has are played too; ``details``: whether other devices,
+    huge pages and the smallest sizes of combinations are. ``anyway``: recommend from a recording that is too short, too.
+    ``cache``: whether replays of earlier questions are used and kept.
 
     Raises :class:`ScenarioError` or :class:`TraceError`. After Ctrl-C, replays that ended are kept for the next question.
     """
@@ -134,6 +137,8 @@ def advise(
         "latency": latency,
         "cpus": cpus,
         "limits": limits,
+        "baselines": baselines,
+        "details": details,
         "effort": effort,
         "sample": sample,
         "threads": threads,

@@ -36,6 +36,8 @@ struct Wishes {
     latency: Option<String>,
     cpus: Option<u32>,
     limits: bool,
+    baselines: bool,
+    details: bool,
     effort: Option<String>,
     sample: Option<String>,
     threads: Option<usize>,
@@ -46,6 +48,7 @@ impl Wishes {
     fn apply(self, question: &mut Question) -> PyResult<()> {
         if let Some(memory) = self.memory {
             let amounts = memory.iter().map(|text| text.parse::<Amount>());
+            question.every_size = true;
             question.memory = amounts.collect::<Result<_, _>>().map_err(|refused| argument("memory", refused))?;
         }
         if let Some(storage) = self.storage {
@@ -70,6 +73,8 @@ impl Wishes {
                 .ok_or_else(|| argument("cpus", format!("{cpus} is out of range; allowed: 1 to 256")))?;
         }
         question.limits = self.limits;
+        question.baselines = self.baselines;
+        question.details = self.details;
         if let Some(effort) = self.effort {
             question.effort =
                 effort.parse::<Effort>().map_err(|allowed| argument("effort", format!("`{effort}`; {allowed}")))?;

@@ -76,7 +76,7 @@ impl Candidate {
 
     /// Whether a question asks for this configuration.
     pub fn is_asked_for(&self, question: &Question) -> bool {
-        question.limits || !self.is_on_request
+        (question.limits || !self.is_on_request) && (question.baselines || self.runs_on_linux())
     }
 
     /// Number of schemes and tools: 0 for a policy by itself.

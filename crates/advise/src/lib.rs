@@ -85,6 +85,8 @@ pub struct Question {
     pub trace: PathBuf,
     /// Memory sizes to try; shares are of peak memory. Others are tried where the answer needs them.
     pub memory: Vec<Amount>,
+    /// Whether all of these sizes are played; otherwise from the largest down to the first that is too slow.
+    pub every_size: bool,
     /// Kernel releases whose rules the replays follow; a recommendation holds on all of them. At least one.
     pub kernels: Vec<KernelRelease>,
     /// The disk under files.
@@ -104,6 +106,11 @@ pub struct Question {
     pub cpus: u32,
     /// Whether right-sizing of the program's group is tried with the policies too.
     pub limits: bool,
+    /// Whether the policies that no kernel has are played too.
+    pub baselines: bool,
+    /// Whether more is played than the recommendation needs: the smallest sizes of combinations, other devices, the kernel's own
+    /// parameters, huge pages, and one replay over time.
+    pub details: bool,
     pub effort: Effort,
     /// Whether samples of the recording are played.
     pub sampling: Sampling,
@@ -180,20 +187,23 @@ pub struct Advice {
     /// Why a recommendation is withheld though a size was found: the recording says too little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
-    /// The recommended configuration on other devices.
+    /// The recommended configuration on other devices; absent without a recommendation, and unless details were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_devices: Vec<OtherDevice>,
     /// Notes on unusual figures.
     pub notes: Vec<Note>,
-    /// Combinations with the kernel's own parameters in place of fitted ones, at `compared_bytes`.
+    /// Combinations with the kernel's own parameters in place of fitted ones, at `compared_bytes`; absent unless details were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernel_defaults: Vec<KernelDefaults>,
-    /// How much of its memory could be huge pages.
-    pub huge_pages: HugePages,
+    /// How much of its memory could be huge pages; absent unless details were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub huge_pages: Option<HugePages>,
     /// Limits of these figures, one sentence each.
     pub unknowns: Vec<String>,
     /// The recommended configuration as a scenario; `None` without a recommendation.
     #[serde(skip)]
     pub config: Option<Scenario>,
-    /// One replay of the recommended configuration, over time; empty without a recommendation.
+    /// One replay of the recommended configuration, over time; empty without a recommendation, and unless details were asked for.
     #[serde(skip)]
     pub course: Vec<CourseRow>,
 }
@@ -387,14 +397,14 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
     // Independent of each other: all threads have work while the search tries one size after the other.
     let (choice, huge_pages) = rayon::join(
         || search_all(question, &mut whole, &mut scouts),
-        || HugePages::of(question, peak, &cache, progress),
+        || question.details.then(|| HugePages::of(question, peak, &cache, progress)).transpose(),
     );
     let (choice, huge_pages) = (choice?, huge_pages?);
     let answers = worst_of_each(whole, choice).into_iter().map(|mut judge| {
         let scout = scouts
             .iter()
             .find(|scout| (scout.player.kernel, scout.player.order) == (judge.player.kernel, judge.player.order));
-        advice(&mut judge, scout, choice, &huge_pages)
+        advice(&mut judge, scout, choice, huge_pages.as_ref())
     });
     answers.collect()
 }
@@ -444,7 +454,7 @@ fn advice(
     judge: &mut Judge<'_>,
     scout: Option<&Judge<'_>>,
     choice: Option<choice::Choice>,
-    huge_pages: &HugePages,
+    huge_pages: Option<&HugePages>,
 ) -> Result<Advice, ScenarioError> {
     let question = judge.player.question;
     let mut trace = TraceReader::open(&question.trace).ok();
@@ -461,12 +471,12 @@ fn advice(
         .filter(|_| recommendation.is_some() && meta.sample.is_none())
         .map(|choice| config::scenario_for(judge, choice.index, choice.size));
     let single: &Judge<'_> = scout.unwrap_or(judge);
-    let choice = choice.filter(|_| !single.player.is_stopped());
+    let has_details = question.details && !single.player.is_stopped();
+    let choice = choice.filter(|_| has_details);
     let (other_devices, (kernel_defaults, course)) = rayon::join(
         || choice.map_or(Ok(Vec::new()), |choice| devices::others(single, choice.index, choice.size)),
         || {
-            let defaults =
-                || if single.player.is_stopped() { Ok(Vec::new()) } else { single.player.kernel_defaults(compared) };
+            let defaults = || if has_details { single.player.kernel_defaults(compared) } else { Ok(Vec::new()) };
             rayon::join(defaults, || {
                 choice.map_or(Ok(Vec::new()), |choice| single.player.course(choice.index, choice.size))
             })
@@ -504,7 +514,7 @@ fn advice(
         other_devices: other_devices?,
         notes,
         kernel_defaults: kernel_defaults?,
-        huge_pages: huge_pages.clone(),
+        huge_pages: huge_pages.cloned(),
         unknowns: unknowns(question, judge.player.order, &meta),
         config,
         course: course?,

@@ -21,55 +21,63 @@ const STEPS_NEAR: u64 = 5;
 /// Most steps in a gap, regardless of the results at its ends.
 const GAP_STEPS_MAX: u64 = 5;
 /// Replays that are played at once, at least, where sizes are tried one after the other.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 2;
+/// Sizes that are played before it is known whether they are safe.
+const LARGE: usize = 3;
 /// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
 const BISECTIONS: u32 = 4;
 
 /// Plays these configurations at the sizes asked for. For configurations that can be recommended, finds roughly the border between too slow
 /// and fast enough.
 ///
-/// In a race, configurations that are only shown, except `opt`, are played [downwards](survey_down): below a size that is too slow none
-/// would be safe.
+/// In a race, configurations are played [downwards](survey_down): below a size that is too slow none would be safe. Sizes that a user has
+/// chosen are all played, by `opt` too, the fewest faults that any policy could have. Combinations are left out unless details are asked
+/// for.
 pub(super) fn survey(judge: &mut Judge<'_>, configurations: &[usize]) -> Result<(), ScenarioError> {
-    let is_race = judge.player.question.effort.is_race();
+    let question = judge.player.question;
+    let is_race = question.effort.is_race();
     let can_win: Vec<usize> =
         configurations.iter().copied().filter(|&index| judge.model_error(index).is_some()).collect();
-    // `opt`, the fewest faults that any policy could have, is shown next to each of the others.
-    let is_shape = |index: &usize| !is_race || can_win.contains(index) || CANDIDATES[*index].name == FEWEST_FAULTS;
-    let (shape, shown): (Vec<usize>, Vec<usize>) = configurations.iter().partition(|&index| is_shape(index));
+    let is_shown =
+        |index: &usize| !can_win.contains(index) && (!is_race || question.details || !is_combination(judge, *index));
+    let is_everywhere = |index: &usize| !is_race || question.every_size && CANDIDATES[*index].name == FEWEST_FAULTS;
+    let (everywhere, shown): (Vec<usize>, Vec<usize>) =
+        configurations.iter().copied().filter(is_shown).partition(is_everywhere);
     let sizes = judge.player.sizes.clone();
-    let mut places = at_each(&shape, &sizes);
+    let first = if is_race && !question.every_size { sizes.len().saturating_sub(LARGE) } else { 0 };
+    let mut places = at_each(&can_win, &sizes[first..]);
+    places.extend(at_each(&everywhere, &sizes));
     // If the peak itself is asked for, so is room for chance above it: a program may need all of its memory.
     let above = judge.player.above_peak();
     if sizes.last().is_some_and(|&largest| largest >= judge.player.peak && largest < above) {
         places.extend(at_each(&can_win, &[above]));
     }
-    let of_shape = judge.player.question.effort.of_shape();
-    judge.player.play_up_to(of_shape, &places)?;
-    survey_down(judge, &can_win, shown, &sizes)?;
+    judge.player.play_up_to(question.effort.of_shape(), &places)?;
+    survey_down(judge, can_win.clone(), &sizes, first)?;
+    // Others fail at about the same sizes.
+    let is_enough =
+        |&size: &Bytes| can_win.iter().any(|&index| lowest_safe(judge, index).is_some_and(|low| low <= size));
+    let from = sizes.iter().position(is_enough).unwrap_or(sizes.len().saturating_sub(1));
+    survey_down(judge, shown, &sizes, from)?;
     bisect(judge, &can_win, None)
 }
 
-/// Plays the configurations in `shown` at the sizes that are enough for the configurations that can win. A configuration that is safe down
-/// to there is played on below, to the first size that is too slow or a few further.
+/// Plays configurations at the sizes from the given one on. A configuration that is safe down to there is played on below, to the first size
+/// that is too slow or one further.
 fn survey_down(
     judge: &mut Judge<'_>,
-    can_win: &[usize],
     mut shown: Vec<usize>,
     sizes: &[Bytes],
+    mut from: usize,
 ) -> Result<(), ScenarioError> {
     let of_shape = judge.player.question.effort.of_shape();
-    // They fail at about the same sizes as the configurations that can win.
-    let is_enough =
-        |&size: &Bytes| can_win.iter().any(|&index| lowest_safe(judge, index).is_some_and(|low| low <= size));
-    let mut from = sizes.iter().position(is_enough).unwrap_or(sizes.len().saturating_sub(1));
     judge.player.play_up_to(of_shape, &at_each(&shown, &sizes[from..]))?;
     while from > 0 && !judge.player.is_stopped() {
         shown.retain(|&index| lowest_safe(judge, index).is_some_and(|lowest| lowest <= sizes[from]));
         if shown.is_empty() {
             break;
         }
-        // If few are left, each goes down by several sizes, so that several threads have work.
+        // The last one goes down by two sizes, so that two threads have work.
         let next = from.saturating_sub(TOGETHER.div_ceil(shown.len()));
         judge.player.play_up_to(of_shape, &at_each(&shown, &sizes[next..from]))?;
         from = next;
@@ -88,9 +96,13 @@ fn is_combination(judge: &Judge<'_>, index: usize) -> bool {
 
 /// The same border for combinations, if it may be clearly below `best`: no more precision is needed.
 pub(super) fn survey_combinations(judge: &mut Judge<'_>, best: Option<Bytes>) -> Result<(), ScenarioError> {
-    let candidates = judge.player.question.candidates().into_iter();
+    let question = judge.player.question;
+    if question.effort.is_race() && !question.details {
+        return Ok(());
+    }
+    let candidates = question.candidates().into_iter();
     let combinations: Vec<usize> = candidates.filter(|&index| is_combination(judge, index)).collect();
-    let best = best.filter(|_| judge.player.question.effort.is_race());
+    let best = best.filter(|_| question.effort.is_race());
     bisect(judge, &combinations, best)
 }
 

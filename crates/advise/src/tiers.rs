@@ -5,7 +5,6 @@
 //! with all memory fast. A recording lasts seconds and policies act in seconds, so that its epochs are played several times. Each
 //! policy is played five times, with a fast tier within 1 % of the size and another seed for random choices.
 
-use super::effort::Effort;
 use super::mean::Figure;
 use super::player::scenario_of;
 use super::robust::scaled;
@@ -206,22 +205,15 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
     check_slow(question.slow)?;
     super::check_trace(&question.trace)?;
     let as_recorded = Question {
-        name: question.name.clone(),
-        trace: question.trace.clone(),
         memory: Vec::new(),
-        kernels: vec![question.kernel],
         storage: question.storage,
         swap: question.swap,
         readahead: question.readahead,
         slowdown: Ratio::ZERO,
-        latency: None,
-        policy: None,
         cpus: question.cpus,
-        limits: false,
-        effort: Effort::default(),
         sampling: Sampling::Off,
-        keep: None,
         threads: question.threads,
+        ..Question::usual(question.name.clone(), question.trace.clone(), vec![question.kernel])
     };
     let mut base = scenario_of(&as_recorded, &question.trace, question.kernel, EpochOrder::default());
     progress.planned(1);

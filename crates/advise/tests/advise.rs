@@ -50,8 +50,10 @@ pub(crate) fn question(path: &Path, memory: &[u64], kernels: &[KernelRelease]) -
     let share = |percent: &u64| Amount::Share(Ratio::from_percent(*percent));
     Question {
         memory: memory.iter().map(share).collect(),
+        every_size: true,
         cpus: 2,
-        effort: Effort::default(),
+        baselines: true,
+        details: true,
         sampling: Sampling::Off,
         threads: Some(1),
         ..Question::usual("filler".to_owned(), path.to_owned(), kernels.to_vec())
@@ -127,6 +129,32 @@ fn efforts_play_as_much_as_they_say_and_agree() {
     };
     assert!(compared(&quick, 1) && compared(&normal, 2) && compared(&thorough, 5));
     assert!(thorough.rows.iter().all(|row| row.n >= 2));
+}
+
+/// docs/use/advise.md#effort: what decides nothing is played only where it is asked for, and the recommendation is the same without it.
+#[test]
+fn a_plain_question_plays_what_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = recording(folder.path());
+    let full = question(&path, &[10, 20, 40, 60, 80, 100], &[KernelRelease::V7_2]);
+    let plain = Question { every_size: false, baselines: false, details: false, ..full.clone() };
+    let [full, plain] = [full, plain].map(|question| advise(&question, &()).unwrap().remove(0));
+    let best = |advice: &Advice| {
+        let best = advice.recommendation.as_ref().expect("some size is safe");
+        (best.candidate, best.memory_bytes, best.runtime_ratio_ppm.median)
+    };
+    assert_eq!(best(&plain), best(&full));
+    assert!(plain.replays * 4 < full.replays * 3, "{} {}", plain.replays, full.replays);
+    assert!(plain.configurations.iter().all(|one| one.runs_on_linux) && plain.huge_pages.is_none());
+    assert!(plain.other_devices.is_empty() && plain.kernel_defaults.is_empty() && plain.course.is_empty());
+    for row in plain.rows.iter().filter(|row| !row.is_calibrated) {
+        assert_eq!((row.memory_bytes, row.n), (plain.compared_bytes, 2), "{}", row.candidate);
+    }
+    let smallest = |advice: &Advice, name| {
+        advice.rows.iter().filter(|row| row.candidate == name).map(|row| row.memory_share_ppm).min()
+    };
+    assert_eq!(smallest(&full, "opt").map(|share| share / 10_000), Some(9), "a size that was chosen");
+    assert!(full.other_devices.len() == 5 && full.huge_pages.is_some() && !full.course.is_empty());
 }
 
 /// docs/use/advise.md#effort: the policy that loses is tried where the other is enough, and not in a band of its own. On SQLite that is
@@ -259,7 +287,7 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
 /// 28 MiB in one mapping from a multiple of 2 MiB on: 14 ranges, all of each.
 #[test]
 fn what_could_be_huge_is_told() {
-    let huge = &advice().huge_pages;
+    let huge = advice().huge_pages.as_ref().expect("details were asked for");
     let dense = huge.dense().expect("all of it is");
     assert_eq!((dense.ranges, dense.held_bytes, dense.overhead_bytes), (14, 28 << 20, 0));
     assert_eq!((dense.held_share_ppm, dense.accesses_share_ppm), (1_000_000, 1_000_000));

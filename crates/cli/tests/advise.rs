@@ -244,13 +244,14 @@ fn advice_fits_a_screen() {
         "with 3 % less memory",
         "What to do now",
         "At memory.max",
-        "--details shows",
+        "--details plays and shows",
     ];
     let found: Vec<usize> =
         places.iter().map(|words| stdout.find(words).unwrap_or_else(|| panic!("{words}: {stdout}"))).collect();
     assert!(found.is_sorted(), "{found:?} {stdout}");
     assert!(stdout.lines().count() <= 40 && stdout.lines().all(|line| line.chars().count() <= 100), "{stdout}");
     assert!(stdout.contains("echo ") && stdout.contains("/memory.high"), "{stdout}");
+    assert!(!stdout.contains("\nopt "), "baselines are played where they are asked for: {stdout}");
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn json_rows_carry_integers_and_opt_is_the_floor() {
     let trace = trace(folder.path());
     let ask = |threads| {
         // With less effort, baselines have no rows below a size that is too slow for them.
-        let all = ["--effort", "thorough", "--format", "json", "--threads", threads];
+        let all = ["--baselines", "--effort", "thorough", "--format", "json", "--threads", threads];
         isotherm(&[&["advise", trace.to_str().unwrap(), "--memory", "50%,80%"], &all[..]].concat())
     };
     let output = ask("1");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::platform::Platform;
 use super::{bursts, charts, tables, terms, views, words};
-use crate::{Advice, FEWEST_FAULTS, Question, percent};
+use crate::{Advice, FEWEST_FAULTS, HugePages, Question, percent};
 use isotherm_kernel::reclaim::baselines;
 use isotherm_report::{HtmlPage, PictureSize, Table, Verdict, traces};
 use isotherm_scenario::Scenario;
@@ -50,7 +50,7 @@ pub fn html(answers: &[Advice], question: &Question, occasion: Occasion<'_>) -> 
     page.end_page();
     let end_ns = views::heatmap(&mut page, &question.trace)?;
     views::folded(&mut page, advice, &question.trace, end_ns)?;
-    huge_pages(&mut page, advice);
+    advice.huge_pages.iter().for_each(|huge| huge_pages(&mut page, huge));
     let all = tables::rows(answers);
     let inside = format!("all {} figures behind the charts: a row for each configuration at each size", all.rows.len());
     explained(page.fold("Every size", &inside), &all);
@@ -133,9 +133,10 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     explained(page.section(&heading("Side by side")), &tables::evidence(advice));
     let size = PictureSize { width: 960, height: 420 };
     page.section(&heading("Runtime by memory size"));
+    let has_baselines = advice.configurations.iter().any(|configuration| !configuration.runs_on_linux);
+    let baselines = if has_baselines { format!(" {} are baselines.", other_baselines()) } else { String::new() };
     page.paragraph(&format!(
-        "How much longer the program runs than with unlimited memory. {} are baselines. Where outcomes fall into two groups, both are points.",
-        other_baselines()
+        "How much longer the program runs than with unlimited memory.{baselines} Where outcomes fall into two groups, both are points."
     ));
     page.chart(&charts::runtime(advice), size);
     if let Some(high) = charts::opens_up_to(advice) {
@@ -147,7 +148,11 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     }
     let inside = "a chart of the faults that read from a device or decompress";
     page.fold(&heading("Major faults by memory size"), inside).chart(&charts::faults(advice), size);
-    page.paragraph("`opt` (Belady's MIN) knows the future: no policy has fewer faults, and none can be built like it.");
+    if has_baselines {
+        page.paragraph(
+            "`opt` (Belady's MIN) knows the future: no policy has fewer faults, and none can be built like it.",
+        );
+    }
     page.fold(&heading("Memory held, by memory size"), "a chart of the mean memory charge at each size");
     page.paragraph("The charge of the program, mean over time: what lies below the limit is free for others.");
     page.chart(&charts::charge(advice), size);
@@ -201,17 +206,17 @@ fn other_baselines() -> String {
     format!("{} and {last}", others.join(", "))
 }
 
-fn huge_pages(page: &mut HtmlPage, advice: &Advice) {
+fn huge_pages(page: &mut HtmlPage, huge: &HugePages) {
     let inside = "how much of its memory could be huge pages of 2 MiB, and how long it would wait for them";
-    page.fold("Huge pages", inside).paragraph(&words::huge_pages(&advice.huge_pages));
-    let huge_pages = tables::huge_pages(&advice.huge_pages);
+    page.fold("Huge pages", inside).paragraph(&words::huge_pages(huge));
+    let huge_pages = tables::huge_pages(huge);
     if !huge_pages.rows.is_empty() {
         page.table(&huge_pages);
     }
-    let latencies = tables::latencies(&advice.huge_pages);
+    let latencies = tables::latencies(huge);
     if !latencies.rows.is_empty() {
-        page.paragraph(&words::latencies(&advice.huge_pages)).table(&latencies);
-        page.paragraph("What these latencies assume:").list(&words::latency_assumptions(&advice.huge_pages));
+        page.paragraph(&words::latencies(huge)).table(&latencies);
+        page.paragraph("What these latencies assume:").list(&words::latency_assumptions(huge));
     }
 }
 

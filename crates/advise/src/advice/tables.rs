@@ -140,7 +140,7 @@ pub fn side_by_side(advice: &Advice) -> Table {
     table
 }
 
-/// The first columns of that table, in a few rows: the recommendation, the policies of Linux next to it, and the floor.
+/// The first columns of that table, in a few rows: the recommendation, the policies of Linux next to it, and `opt`, if it was played.
 pub fn evidence(advice: &Advice) -> Table {
     const LINES: usize = 7;
     let whole = side_by_side(advice);
@@ -150,7 +150,7 @@ pub fn evidence(advice: &Advice) -> Table {
     let is_kept = |row: &Vec<Cell>| !has_note(row, "baseline");
     let mut table = Table::new(whole.title.clone(), whole.columns.clone());
     let (first, others): (Vec<_>, Vec<_>) = whole.rows.into_iter().filter(is_kept).partition(is_first);
-    let left = LINES.saturating_sub(first.len() + 1);
+    let left = LINES.saturating_sub(first.len() + usize::from(others.iter().any(is_floor)));
     let others = others.into_iter().enumerate().filter(|(index, row)| *index < left || is_floor(row));
     table.highlight = (!first.is_empty()).then_some(0);
     table.rows = first.into_iter().chain(others.map(|(_, row)| row)).collect();

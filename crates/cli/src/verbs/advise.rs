@@ -112,6 +112,10 @@ pub(crate) struct Args {
     /// Try right-sizing of the program's group (`[[limits]]` of scenarios and of `isotherm daemon run`) with the policies too.
     #[arg(long, help_heading = QUESTIONS, conflicts_with = "fast")]
     limits: bool,
+    /// Play the baselines too, for comparison: `opt`, which knows the future and has the fewest faults that any policy could have, `lru`,
+    /// `fifo` and `clock`. No kernel has them.
+    #[arg(long, help_heading = QUESTIONS, conflicts_with_all = ["fast", "huge_pages"])]
+    baselines: bool,
     /// How many replays the answer is worth: quick, normal or thorough.
     /// quick: the interval of the recommendation is the range of 5 replays. normal: of 10 and more, spent where they decide. thorough:
     /// two replays of everything at every size too.
@@ -133,7 +137,8 @@ pub(crate) struct Args {
     /// them on fragmented memory.
     #[arg(long, help_heading = QUESTIONS, conflicts_with_all = ["fast", "verify", "limits", "memory", "slowdown", "latency", "details", "rows", "report", "config", "cgroup"])]
     huge_pages: bool,
-    /// Print all that is known, not only the answer with its evidence: all configurations, other devices, huge pages, assumptions.
+    /// Play and print more than the answer with its evidence: the smallest sizes of combinations, other devices, huge pages, assumptions.
+    /// `--rows` and `--report` play the same.
     #[arg(long)]
     details: bool,
     /// Print every configuration at every size played too, with all details.
@@ -354,6 +359,7 @@ fn checked(trace: &Path, args: &Args, ui: &Ui) -> Result<PathBuf, CliError> {
 fn question_of(usual: Question, args: &Args, machine: &Machine) -> Question {
     Question {
         memory: args.memory.clone().unwrap_or_else(|| usual.memory.clone()),
+        every_size: args.memory.is_some(),
         storage: machine.storage,
         swap: machine.swap,
         readahead: machine.readahead,
@@ -362,6 +368,8 @@ fn question_of(usual: Question, args: &Args, machine: &Machine) -> Question {
         policy: args.policy.or_else(|| is_here(args).then(|| running_policy(&Root::default()))),
         cpus: machine.cpus,
         limits: args.limits,
+        baselines: args.baselines,
+        details: args.details || args.rows || args.report.is_some(),
         effort: args.effort,
         sampling: args.sample,
         keep: if args.no_cache { None } else { keep() },
@@ -589,11 +597,10 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         if !last {
             return Ok(());
         }
-        let nr_notes = words::notes(advice).len();
-        let notes = if nr_notes > 0 { format!("{nr_notes} notes, ") } else { String::new() };
-        return paragraph(&format!(
-            "--details shows {notes}all configurations, other devices, huge pages, and what this does not know; --rows every size."
-        ));
+        return paragraph(
+            "--details plays and shows more: all configurations, notes, other devices, huge pages, and what this does not know; --rows \
+             every size; --baselines the fewest faults that any policy could have.",
+        );
     }
     for sentence in words::other_devices(advice) {
         paragraph(&sentence)?;
@@ -621,17 +628,19 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         return ui.print("\n");
     }
     ui.print("\n")?;
-    print(&tables::huge_pages(&advice.huge_pages))?;
-    let latencies = tables::narrow_latencies(&advice.huge_pages);
-    if !latencies.rows.is_empty() {
-        print(&latencies)?;
+    if let Some(huge) = &advice.huge_pages {
+        print(&tables::huge_pages(huge))?;
+        let latencies = tables::narrow_latencies(huge);
+        if !latencies.rows.is_empty() {
+            print(&latencies)?;
+        }
+        paragraph(&words::huge_pages(huge))?;
+        let latencies = words::latencies(huge);
+        if !latencies.is_empty() {
+            paragraph(&latencies)?;
+        }
+        list("What latencies of huge pages assume:", &words::latency_assumptions(huge))?;
     }
-    paragraph(&words::huge_pages(&advice.huge_pages))?;
-    let latencies = words::latencies(&advice.huge_pages);
-    if !latencies.is_empty() {
-        paragraph(&latencies)?;
-    }
-    list("What latencies of huge pages assume:", &words::latency_assumptions(&advice.huge_pages))?;
     list("Configurations with schemes:", &words::configurations(advice))?;
     list("What this does not know:", &advice.unknowns)
 }
