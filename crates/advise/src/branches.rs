@@ -186,7 +186,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("grower.parquet");
         record(&trace);
-        let traces = Arc::new(TraceStore::holding(0));
+        let traces = Arc::new(TraceStore::holding(0, 0));
         let context = BuildContext { traces, ..BuildContext::new("") };
         let (outcomes, starts) = played(&trace, "classic", &context);
         assert_eq!(starts, ["alone", "all alone", "all alone", "all alone"]);

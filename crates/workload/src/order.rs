@@ -249,7 +249,7 @@ pub(crate) mod testing {
     use isotherm_units::access::{LayoutChange, Run};
 
     /// All actions of a program.
-    #[derive(Debug, Default)]
+    #[derive(Debug, Default, PartialEq, Eq)]
     pub(crate) struct Played {
         pub(crate) runs: Vec<Run>,
         /// Process of each run.

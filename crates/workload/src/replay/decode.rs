@@ -6,7 +6,7 @@ use isotherm_trace::{EventKind, TraceRow};
 use isotherm_units::access::{Backing, Channel, FileKind, LayoutChange, Mapping, Run};
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
 
-use super::script::{Mark, Outline, ThreadPart, WholePart, is_initial};
+use super::script::{Mark, Outline, ThreadPart, is_initial};
 use crate::layout::Layout;
 
 /// Rows of one epoch that are held back to know its length. More (a trace without times) are let go at once.
@@ -231,17 +231,6 @@ impl Decoder {
             )
         };
         made.map(warning).collect()
-    }
-
-    /// After [`Decoder::finish`]: what every thread does, and the changes of every process.
-    pub(super) fn into_parts(self) -> (Vec<WholePart>, Vec<Vec<LayoutChange>>) {
-        let part = |thread: ThreadState| {
-            let ThreadPart { mut runs, marks } = thread.queue;
-            runs.shrink_to_fit();
-            WholePart { runs: runs.into(), marks }
-        };
-        let changes = self.processes.into_iter().map(|process| process.changes);
-        (self.threads.into_iter().map(part).collect(), changes.collect())
     }
 
     /// Moves all that is known of `thread` into `part` (which is replaced). Whether there was anything.

@@ -5,6 +5,7 @@
 
 mod decode;
 mod epoch_order;
+mod held;
 mod script;
 mod store;
 mod stream;
@@ -31,8 +32,8 @@ use crate::{BuildContext, WorkloadError, order};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TraceSpec {
-    /// The trace; relative to the scenario's folder. Up to 16 M rows it is held in memory (16 bytes a row) and shared by
-    /// all variants, beyond that it is decoded while it is played.
+    /// The trace; relative to the scenario's folder. Up to 128 M rows it is held in memory and shared by all variants (16 bytes a row, 8
+    /// from 16 M rows on), beyond that it is decoded while it is played.
     pub path: PathBuf,
     /// How often it is played, one time after the other. A single thread without layout changes (an imported request trace) keeps its
     /// memory between rounds; any other program begins again. Default 1.

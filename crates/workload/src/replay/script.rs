@@ -10,7 +10,9 @@ use isotherm_units::access::{
 };
 use isotherm_units::{PAGE_BYTES, PageRange, Ratio};
 
+use super::decode::Decoder;
 use super::epoch_order::Feed;
+use super::held::HeldRuns;
 use super::timeline::Timeline;
 use super::{EpochOrder, PlayAs, TraceStore};
 use crate::WorkloadError;
@@ -27,7 +29,7 @@ pub(super) struct ThreadPart {
 /// The part of a thread all of whose accesses are known, which every replay shares.
 #[derive(Clone, Debug)]
 pub(super) struct WholePart {
-    pub(super) runs: Arc<Vec<Run>>,
+    pub(super) runs: HeldRuns,
     pub(super) marks: Vec<(usize, Mark)>,
 }
 
@@ -48,12 +50,31 @@ pub(super) enum Mark {
     EpochEnd,
 }
 
-/// All rows of a trace, decoded.
+/// All rows of a trace, decoded once.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) parts: Vec<WholePart>,
     /// Changes of each process.
     changes: Vec<Vec<LayoutChange>>,
+}
+
+impl Script {
+    fn new(outline: &Outline, room: &HeldRuns) -> Self {
+        let part = WholePart { runs: room.clone(), marks: Vec::new() };
+        Self { parts: vec![part; outline.threads.len()], changes: vec![Vec::new(); outline.processes.len()] }
+    }
+
+    /// Takes over all that a decoder knows.
+    fn take(&mut self, decoder: &mut Decoder, piece: &mut ThreadPart) {
+        for (thread, part) in self.parts.iter_mut().enumerate() {
+            if decoder.take(thread, piece) {
+                let before = part.runs.len();
+                part.runs.extend(&piece.runs);
+                part.marks.extend(piece.marks.iter().map(|&(at, mark)| (before + at, mark)));
+            }
+        }
+        decoder.take_changes().for_each(|(process, change)| self.changes[process].push(change));
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,16 +113,18 @@ impl Outline {
         let mut outline = Self::of_meta(path.clone(), reader.meta().clone(), order);
         let error = |source| WorkloadError::Trace { path: path.clone(), source };
         outline.cover_processes_without_mappings(reader).map_err(error)?;
-        if outline.meta.rows <= store.rows_held_max {
-            let mut feed = Feed::new(&outline);
-            let mut batch = RowBatch::new();
+        if let Some(room) = store.room_for(outline.meta.rows) {
+            let (mut feed, mut script) = (Feed::new(&outline), Script::new(&outline, &room));
+            let (mut batch, mut piece) = (RowBatch::new(), ThreadPart::default());
             while reader.next_batch(&mut batch).map_err(error)? {
                 batch.rows().for_each(|row| feed.row(&outline, row));
+                script.take(&mut feed.decoder, &mut piece);
             }
             feed.finish(&outline);
+            script.take(&mut feed.decoder, &mut piece);
+            script.parts.iter_mut().for_each(|part| part.runs.shrink_to_fit());
             store.warn(feed.decoder.warnings(&outline));
-            let (parts, changes) = feed.decoder.into_parts();
-            outline.script = Some(Arc::new(Script { parts, changes }));
+            outline.script = Some(Arc::new(script));
         }
         Ok(outline)
     }

@@ -95,7 +95,7 @@ impl Part {
     /// Puts the runs at hand in `range` into a batch, which holds none.
     fn put(&self, range: Range<usize>, batch: &mut Batch) {
         match self {
-            Self::Whole { script, thread } => batch.runs.share(&script.parts[*thread].runs, range),
+            Self::Whole { script, thread } => script.parts[*thread].runs.put(range, batch),
             Self::Live { piece, .. } => batch.runs.extend(piece.runs[range].iter().copied()),
         }
     }

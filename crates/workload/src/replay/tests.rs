@@ -73,7 +73,7 @@ fn store(path: &Path, meta: TraceMeta, items: &[Item]) {
     writer.finish().unwrap();
 }
 
-/// A stored trace, and contexts that hold it or decode it while it is played.
+/// A stored trace, and contexts that hold it as it is or packed, or decode it while it is played.
 struct Stored {
     folder: tempfile::TempDir,
 }
@@ -84,19 +84,23 @@ impl Stored {
         store(&folder.path().join("t.parquet"), meta, items);
         Self { folder }
     }
-    fn context(&self, rows_held_max: u64) -> BuildContext {
+    fn context(&self, rows_plain_max: u64, rows_held_max: u64) -> BuildContext {
         let context = BuildContext::new(self.folder.path());
-        BuildContext { traces: Arc::new(TraceStore::holding(rows_held_max)), ..context }
+        BuildContext { traces: Arc::new(TraceStore::holding(rows_plain_max, rows_held_max)), ..context }
     }
     fn held(&self, spec: &TraceSpec) -> Program {
-        spec.build(&self.context(u64::MAX)).unwrap()
+        spec.build(&self.context(u64::MAX, u64::MAX)).unwrap()
+    }
+    fn packed(&self, spec: &TraceSpec) -> Program {
+        spec.build(&self.context(0, u64::MAX)).unwrap()
     }
     fn live(&self, spec: &TraceSpec) -> Program {
-        spec.build(&self.context(0)).unwrap()
+        spec.build(&self.context(0, 0)).unwrap()
     }
-    /// Plays it held and live. Each thread must do the same; how threads interleave depends on where batches end.
+    /// Plays it held, packed and live. Packed, the batches are the same; live, each thread must do the same; how threads interleave depends on where batches end.
     fn play(&self, spec: &TraceSpec) -> Played {
         let (held, live) = (drain(self.held(spec)), drain(self.live(spec)));
+        assert_eq!(held, drain(self.packed(spec)));
         for thread in 0..live.threads.iter().max().map_or(0, |last| last + 1) {
             assert_eq!(held.of_thread(thread), live.of_thread(thread), "thread {thread}");
         }
@@ -262,7 +266,7 @@ fn unknown_pages_get_mappings_with_a_warning() {
         meta(1000, &[0]),
         &[event(0, 0, map(100, 110)), read(0, 0, 98, 20), read(0, 0, 1 << 30, 1), write(0, 1000, 5000, 1)],
     );
-    let context = stored.context(u64::MAX);
+    let context = stored.context(u64::MAX, u64::MAX);
     let played = drain(spec().build(&context).unwrap());
     let runs: Vec<(u64, u32)> = played.runs.iter().map(|run| (run.page(), run.pages)).collect();
     assert_eq!(runs, [(98, 2), (100, 10), (110, 8), (1 << 30, 1), (5000, 1)]);
@@ -330,7 +334,7 @@ fn larger_pages_are_base_pages_in_groups() {
 fn shared_memory_is_the_programs_own() {
     let shared = MapRange { start: 1, end: 5, shared: true, ..MapRange::default() };
     let stored = Stored::new(meta(10, &[0]), &[event(0, 0, EventKind::Map(shared)), write(0, 0, 1, 4)]);
-    let program = spec().build(&stored.context(9).named("db")).unwrap();
+    let program = spec().build(&stored.context(9, 9).named("db")).unwrap();
     assert_eq!((program.files[0].name.as_str(), program.files[0].pages), ("db.shared-0", 4));
     assert_eq!(program.files[0].kind, FileKind::SharedMemory);
 }
@@ -360,7 +364,7 @@ fn epochs_are_repeated_one_by_one_between_changes_of_the_layout() {
     assert_eq!(pages(3).1, 9000);
 
     let requests = Stored::new(meta(0, &[0]), &[read(0, 0, 1, 1)]);
-    let error = TraceSpec { epoch_repeat: 2, ..spec() }.build(&requests.context(9)).err().unwrap().to_string();
+    let error = TraceSpec { epoch_repeat: 2, ..spec() }.build(&requests.context(9, 9)).err().unwrap().to_string();
     assert!(error.contains("has no epochs") && error.contains("use `repeat`"), "{error}");
 }
 
@@ -368,7 +372,7 @@ fn epochs_are_repeated_one_by_one_between_changes_of_the_layout() {
 fn bad_specs_and_files_are_named() {
     let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
     let message = |spec: TraceSpec| {
-        let error = spec.build(&stored.context(9)).err().unwrap();
+        let error = spec.build(&stored.context(9, 9)).err().unwrap();
         let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         format!("{error}: {cause}")
     };
@@ -385,14 +389,14 @@ fn bad_specs_and_files_are_named() {
 #[test]
 fn a_trace_is_decoded_once_for_all_variants() {
     let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
-    let context = stored.context(9);
+    let context = stored.context(9, 9);
     let first = spec().build(&context).unwrap();
     std::fs::remove_file(stored.folder.path().join("t.parquet")).unwrap();
     drop(first);
     // Without the file the store cannot be asked; the accesses are there all the same.
     assert!(spec().build(&context).is_err());
     let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
-    let context = stored.context(9).with_future(true);
+    let context = stored.context(9, 9).with_future(true);
     let programs = [spec().build(&context).unwrap(), spec().build(&context.clone().with_seed(5)).unwrap()];
     assert!(programs.iter().all(|program| program.future.is_some()));
     drop(programs);
@@ -473,7 +477,7 @@ proptest! {
     ) {
         let stored = Stored::new(meta, &items);
         let spec = TraceSpec { repeat: rounds, epoch_repeat, ..spec() };
-        let context = stored.context(u64::MAX).with_future(true);
+        let context = stored.context(u64::MAX, u64::MAX).with_future(true);
         let program = crate::WorkloadSpec::Trace(spec).build(&context).unwrap();
         let future: Future = program.future.clone().unwrap();
         let mut naive: BTreeMap<(Owner, u64), Vec<u32>> = BTreeMap::new();
@@ -538,6 +542,6 @@ fn pages_of_an_epoch_come_in_an_order_of_chance_on_request() {
 fn requests_have_an_order_that_is_not_scattered() {
     let stored = Stored::new(meta(0, &[0]), &[read(0, 0, 1, 1)]);
     let scattered = TraceSpec { order: EpochOrder::Scattered, ..spec() };
-    let error = scattered.build(&stored.context(u64::MAX)).err().unwrap().to_string();
+    let error = scattered.build(&stored.context(u64::MAX, u64::MAX)).err().unwrap().to_string();
     assert!(error.contains("`epoch-order`") && error.contains("no epochs"), "{error}");
 }
