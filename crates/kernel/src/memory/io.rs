@@ -4,7 +4,7 @@
 //! [`complete_io`](crate::fault::complete_io) has seen the completion; a thread that needs it earlier waits until
 //! [`Io::due`].
 
-use super::{FileId, Flag, FrameId, Memory, PageOwner};
+use super::{FileId, Flag, FrameId, Frames, Memory, PageOwner};
 use crate::counters::Counter;
 use crate::swap::SlotId;
 use crate::swap::device::{Device, DeviceModel, Transfer};
@@ -253,6 +253,29 @@ impl Io {
         Some(kind.of(frame))
     }
 
+    /// If a read of pages of a file ended next, at `now` or before, calls `each` with its pages in order. How many there were.
+    pub(crate) fn end_file_read(&mut self, now: Instant, mut each: impl FnMut(FrameId)) -> usize {
+        let is_next = |request: &Request| request.kind == Kind::FileRead && request.at <= now;
+        if self.ending.is_some() || !self.first().is_some_and(is_next) {
+            return 0;
+        }
+        let Reverse(request) = self.reads.pop().expect("it is the first");
+        let nr_pages = match request.pages {
+            RequestPages::One(frame) => {
+                each(frame);
+                1
+            }
+            RequestPages::Many(list) => {
+                let nr_pages = self.lists[list].len();
+                self.lists[list].drain(..).for_each(each);
+                self.free_lists.push(list);
+                nr_pages
+            }
+        };
+        self.nr_in_flight -= nr_pages;
+        nr_pages
+    }
+
     fn pop_request(&mut self, now: Instant) -> Option<Request> {
         let &Request { at, kind, .. } = self.first()?;
         if at > now {
@@ -464,37 +487,48 @@ impl Memory {
     }
 
     fn submit_file(&mut self, file: FileId, frames: &[FrameId], transfer: Transfer) {
-        let mut pages = SmallVec::<[(u64, FrameId); 32]>::new();
-        for &frame in frames {
-            debug_assert!(
-                !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),
-                "one transfer a page"
-            );
-            let PageOwner::File { page, .. } = self.frames.owner(frame) else { unreachable!("a page of a file") };
-            pages.push((file_position(file, page), frame));
-        }
         let now = self.io.advance(self.now);
         let synchronous = self.io.storage.model().is_synchronous();
-        pages.sort_unstable();
-        for request in consecutive(&pages) {
-            let at = self.io.storage.submit_at(now, request[0].0, request.len() as u64, transfer);
+        let page_of = |frames: &Frames, frame| match frames.owner(frame) {
+            PageOwner::File { page, .. } => page,
+            PageOwner::Anonymous { .. } => unreachable!("a page of a file"),
+        };
+        // Readahead names them in order.
+        let mut sorted = SmallVec::<[FrameId; 32]>::new();
+        let frames = if frames.is_sorted_by_key(|&frame| page_of(&self.frames, frame)) {
+            frames
+        } else {
+            sorted.extend_from_slice(frames);
+            sorted.sort_unstable_by_key(|&frame| page_of(&self.frames, frame));
+            &sorted
+        };
+        let mut left = frames;
+        while let Some(&first) = left.first() {
+            let start = page_of(&self.frames, first);
+            let goes_on = |&(&frame, page): &(&FrameId, u32)| page_of(&self.frames, frame) == page;
+            let (request, rest) = left.split_at(left.iter().zip(start..).take_while(goes_on).count());
+            left = rest;
+            let at = self.io.storage.submit_at(now, file_position(file, start), request.len() as u64, transfer);
             if synchronous && transfer == Transfer::Read {
                 // A RAM disk ends a request before its submission returns: the pages are never seen under way.
                 self.ledger.spend(at.since(now).ns());
                 continue;
             }
             self.ledger.spend(self.costs.block_submit_ns);
-            for &(_, frame) in request {
+            for &frame in request {
+                debug_assert!(
+                    !self.frames.flags(frame).has_any([Flag::Reading, Flag::Writeback]),
+                    "one transfer a page"
+                );
                 match transfer {
                     Transfer::Read => self.frames.set(frame, Flag::Reading),
                     Transfer::Write => {
-                        self.frames.clear(frame, Flag::Dirty);
-                        self.frames.set(frame, Flag::Writeback);
+                        self.frames.update(frame, [Flag::Dirty], [Flag::Writeback]);
                     }
                 }
             }
             let kind = if transfer == Transfer::Read { Kind::FileRead } else { Kind::FileWrite };
-            self.io.push_all(at, kind, request.iter().map(|&(_, frame)| frame));
+            self.io.push_all(at, kind, request.iter().copied());
         }
     }
 
@@ -549,6 +583,32 @@ mod tests {
         assert_eq!(io.pop_due(us(8)), Some(Completion::FileWrite(frames[3])));
         assert_eq!((io.pop_due(us(8)), io.nr_in_flight(), io.next_write_completion()), (None, 1, None));
         assert_eq!(io.due(frames[3]), None);
+    }
+
+    #[test]
+    fn reads_of_files_end_together_in_their_turn() {
+        let mut io = io();
+        let frames: Vec<FrameId> = (0..7).map(FrameId::new).collect();
+        let push = |io: &mut Io, at, kind, range: std::ops::Range<usize>| {
+            io.push_all(us(at), kind, frames[range].iter().copied())
+        };
+        push(&mut io, 5, Kind::FileRead, 0..3);
+        push(&mut io, 5, Kind::SwapRead, 3..5);
+        push(&mut io, 6, Kind::FileRead, 5..6);
+        push(&mut io, 8, Kind::FileRead, 6..7);
+        let (mut one_by_one, mut ended) = (io.clone(), Vec::new());
+        loop {
+            let before = ended.len();
+            let nr_read = io.end_file_read(us(7), |frame| ended.push(Completion::FileRead(frame)));
+            assert_eq!(nr_read, ended.len() - before);
+            if nr_read == 0 {
+                let Some(completion) = io.pop_due(us(7)) else { break };
+                ended.push(completion);
+            }
+        }
+        assert_eq!(ended, std::iter::from_fn(|| one_by_one.pop_due(us(7))).collect::<Vec<_>>());
+        assert_eq!((io.nr_in_flight(), io.next_completion()), (1, Some(us(8))));
+        assert_eq!((one_by_one.nr_in_flight(), &io.free_lists), (1, &one_by_one.free_lists));
     }
 
     #[test]
