@@ -47,15 +47,20 @@ impl Faulting<'_> {
     pub(super) fn fault_around(&mut self, file: FileId, page: u64) -> bool {
         let block = PageRange::at(self.page - self.page % FAULT_AROUND_PAGES, FAULT_AROUND_PAGES);
         let range = block.intersection(self.vma.pages());
-        let writable = self.memory.is_shared_memory(&self.vma) && self.sharing() == Sharing::Shared;
         let mut around = FaultAround { tried: self.current().tried, ..FaultAround::default() };
-        // First what the cache has ready, then what the table lacks of it: each of both is in few cache lines.
+        // First what the table lacks, then what the cache has ready of it: each of both is in few cache lines. 6.12 learns from pages
+        // that are mapped already, too.
         let (memory, at) = (&*self.memory, range.start);
+        let release = memory.config.release;
         let (backing, frames) = (memory.files.get(file), &memory.frames);
+        let of_file = PageRange::at(page - (self.page - at), range.len());
+        let lacking = match release {
+            KernelRelease::V6_12 => u64::MAX,
+            KernelRelease::V7_2 => memory.space(self.space).table.lacking_around(self.dense, range),
+        };
         let mut ready = [(0, FrameId::new(0)); READY_MAX];
         let (mut nr_ready, mut own) = (0, None);
-        let of_file = PageRange::at(page - (self.page - at), range.len());
-        for (file_page, frame) in backing.frames_in(of_file) {
+        for (file_page, frame) in backing.frames_among(of_file, lacking) {
             let flags = frames.flags(frame);
             // Locked: on its way to another frame.
             if flags.has_any([Flag::Reading, Flag::Readahead]) || memory.arrival_at(frame).is_some() {
@@ -69,6 +74,10 @@ impl Faulting<'_> {
             ready[nr_ready] = (at + (file_page - of_file.start), frame);
             nr_ready += 1;
         }
+        if nr_ready == 0 {
+            return false;
+        }
+        let writable = memory.is_shared_memory(&self.vma) && self.sharing() == Sharing::Shared;
         let space = self.memory.space_mut(self.space);
         let mapped = space.table.map_around(self.dense, &ready[..nr_ready], writable);
         let nr_mapped = u64::from(mapped.count_ones());
@@ -76,8 +85,9 @@ impl Faulting<'_> {
         if let Some((_, workingset)) = own.filter(|(own, _)| mapped >> own & 1 != 0) {
             (around.found, around.workingset) = (true, workingset);
         }
-        if around.ready > 0 || around.found {
-            let (kind, release) = (mapping_kind(&self.vma), self.memory.config.release);
+        // 7.2 learns from the page itself alone.
+        if around.found || release == KernelRelease::V6_12 {
+            let kind = mapping_kind(&self.vma);
             self.memory.open_file(self.space, file).readahead.fault_around(&around, &kind, release);
         }
         if around.found {

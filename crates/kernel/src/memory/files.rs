@@ -107,16 +107,31 @@ impl SimFile {
         }
     }
 
-    /// The pages of `range` that are cached, each with its frame, ascending.
+    /// The cached pages of `range`, at most 64, among those that `bits` names (bit i: page i of the range), each with its frame, ascending.
     #[inline]
-    pub(crate) fn frames_in(&self, range: PageRange) -> impl Iterator<Item = (u64, FrameId)> + '_ {
-        let [start, end] = [range.start, range.end].map(|page| page.min(self.len()));
-        let at = |page| usize::try_from(page).expect("in the file");
-        self.pages[at(start)..at(end)]
-            .iter()
-            .zip(start..)
-            .filter(|(word, _)| **word & SWAP_BITS == FRAME_BIT)
-            .map(|(word, page)| (page, FrameId::new(u32::try_from(word & !FRAME_BIT).expect("stored from a u32"))))
+    pub(crate) fn frames_among(&self, range: PageRange, bits: u64) -> impl Iterator<Item = (u64, FrameId)> + '_ {
+        debug_assert!(range.len() <= 64, "a bit for each page");
+        let words = self.words(range);
+        let mut left = bits & u64::MAX.checked_shr(64 - u32::try_from(words.len()).expect("few")).unwrap_or(0);
+        std::iter::from_fn(move || {
+            while left != 0 {
+                let at = left.trailing_zeros();
+                left &= left - 1;
+                let word = words[at as usize];
+                if word & SWAP_BITS == FRAME_BIT {
+                    let frame = FrameId::new(u32::try_from(word & !FRAME_BIT).expect("stored from a u32"));
+                    return Some((range.start + u64::from(at), frame));
+                }
+            }
+            None
+        })
+    }
+
+    /// The pages of `range` that lie in the file, as they are stored.
+    #[inline]
+    fn words(&self, range: PageRange) -> &[u64] {
+        let at = |page: u64| usize::try_from(page.min(self.len())).expect("in the file");
+        &self.pages[at(range.start)..at(range.end)]
     }
 
     /// Replaces the state of page `page`, which lies in the file.

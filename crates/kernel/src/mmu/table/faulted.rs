@@ -3,6 +3,7 @@
 use super::{ACCESSED, CHUNK_MASK, Chunk, DIRTY, DensePage, Entry, PRESENT, PageTable, TABLE_PAGES, WRITABLE};
 use crate::memory::FrameId;
 use crate::swap::SlotId;
+use isotherm_units::PageRange;
 
 impl PageTable {
     /// Replaces the entry of a present page by its slot and drops all hardware bits.
@@ -41,6 +42,15 @@ impl PageTable {
         chunk.upper.settle(within);
         self.nr_present += 1;
         self.note_class(dense, Entry::Frame(frame));
+    }
+
+    /// Which pages of `range`, at most 64 around `dense`, have no entry at all: bit i for page i of the range.
+    pub(crate) fn lacking_around(&self, dense: DensePage, range: PageRange) -> u64 {
+        let chunk = &self.chunks[dense.slot()];
+        let Some(entries) = &chunk.tables[dense.within() / TABLE_PAGES] else { return u64::MAX };
+        let from = (range.start & CHUNK_MASK) as usize % TABLE_PAGES;
+        let of_range = entries[from..].iter().take(usize::try_from(range.len()).expect("at most 64"));
+        of_range.enumerate().fold(0, |bits, (at, &entry)| bits | u64::from(entry == Entry::None.pack()) << at)
     }
 
     /// Shows frames at virtual pages, just read, wherever nothing was mapped yet. All of `pages` lie in the 64 around `dense`. Returns
