@@ -253,6 +253,31 @@ impl Cgroups {
         Ok(Charge { charged })
     }
 
+    /// Charges up to `pages` pages one after the other, as many as fit. Returns how many, and what was really charged.
+    pub(crate) fn charge_several(&mut self, id: CgroupId, pages: u64) -> (u64, Charge) {
+        let (mut left, mut charged) = (pages, 0);
+        while left > 0 {
+            let stock = self.get(id).stock;
+            if stock > 0 {
+                let served = left.min(stock);
+                self.get_mut(id).stock -= served;
+                left -= served;
+                continue;
+            }
+            let room = self.room(id);
+            if room == 0 {
+                break;
+            }
+            // Near the limit nothing is charged ahead.
+            let batch = self.charge_batch;
+            let taken = if batch > 1 && room >= batch { batch } else { left.min(room) };
+            self.get_mut(id).stock = taken;
+            self.charge_exactly(id, taken);
+            charged += taken;
+        }
+        (pages - left, Charge { charged })
+    }
+
     /// Pages that the group can still be charged: pages charged ahead, or the room under the limits of the group and its ancestors.
     #[inline]
     pub(crate) fn room(&self, id: CgroupId) -> u64 {
@@ -387,6 +412,24 @@ mod tests {
         assert_eq!(tree.charge(inner), Err(OverLimit(outer)));
         tree.uncharge(inner, 1);
         assert_eq!((tree.get(CgroupId::ROOT).usage, tree.get(outer).peak), (65, 66));
+    }
+
+    #[test]
+    fn several_pages_are_charged_as_one_by_one() {
+        for (batch, max) in [(CHARGE_BATCH, 200), (CHARGE_BATCH, 64), (CHARGE_BATCH, 1), (1, 100)] {
+            let mut together = Cgroups::new();
+            let outer = together.add(CgroupId::ROOT, "outer").unwrap();
+            let inner = together.add(outer, "inner").unwrap();
+            together.set(outer, Knob::Max, Limit::At(Pages::new(max)));
+            together.charge_batch = batch;
+            let mut one_by_one = together.clone();
+            for pages in [0, 1, 32, 31, 100, 50, 1] {
+                let all: Vec<Charge> = (0..pages).map_while(|_| one_by_one.charge(inner).ok()).collect();
+                let charged = all.iter().map(|one| one.charged).sum();
+                assert_eq!(together.charge_several(inner, pages), (all.len() as u64, Charge { charged }), "{max}");
+                assert_eq!(format!("{together:?}"), format!("{one_by_one:?}"));
+            }
+        }
     }
 
     #[test]

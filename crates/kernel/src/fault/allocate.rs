@@ -69,6 +69,28 @@ pub fn allocate(
     }
 }
 
+/// Frames for up to `most` pages that `cgroup` pays for: the first ones that [`allocate`] would find one by one with neither a
+/// shortage nor a look beyond the pages at hand.
+pub(super) fn allocate_at_hand(
+    memory: &mut Memory,
+    cgroup: CgroupId,
+    node: NodeId,
+    most: usize,
+    frames: &mut impl Extend<FrameId>,
+) {
+    let nr_at_hand = memory.nodes.several_at_hand(node, Mark::Low, most);
+    let (nr_paid, charge) = memory.cgroups.charge_several(cgroup, nr_at_hand as u64);
+    memory.charged += charge.charged;
+    let Memory { nodes, ground_truth, frames: table, .. } = memory;
+    frames.extend((0..nr_paid).map(|_| {
+        let frame = nodes.take_at_hand(node);
+        if let Some(ground_truth) = ground_truth {
+            ground_truth.forget(frame, table.cgroup(frame));
+        }
+        frame
+    }));
+}
+
 /// Charges a frame that was taken to a group with a known [`room`](crate::cgroup::Cgroups::room).
 ///
 /// # Errors

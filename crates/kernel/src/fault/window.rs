@@ -4,6 +4,7 @@
 //! thread reclaims; the next call goes on where it stopped. Swap windows insist (as the kernel's swap readahead reclaims like any
 //! allocation); file windows give up after one reclaim that did not help.
 
+use super::allocate::allocate_at_hand;
 use super::{FaultOutcome, FaultState, Faulting, Step, allocate};
 use crate::cgroup::CgroupId;
 use crate::memory::{CachePage, FileId, Flag, FrameId, Memory, PageOwner};
@@ -136,6 +137,12 @@ fn read_pages(
     let mut frames = SmallVec::<[FrameId; WINDOW_USUAL]>::new();
     let mut outcome = Ok(());
     while !window.pages.is_empty() {
+        let nr_added = add_at_hand(memory, policy, state, &window, &mut frames);
+        if nr_added > 0 {
+            window.pages.start += nr_added as u64;
+            state.optional = false;
+            continue;
+        }
         let page = window.pages.start;
         let (CachePage::Absent | CachePage::Shadow(_)) = memory.files.get(window.file).page(page) else {
             window.pages.start += 1;
@@ -166,6 +173,39 @@ fn read_pages(
     outcome
 }
 
+/// Does the same as [`add_file_page`] for the first pages of a window, as far as they follow each other, need no memory but what is at
+/// hand, and fit a batch. Returns how many, and appends their frames.
+fn add_at_hand(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    state: &FaultState,
+    window: &FileWindow,
+    frames: &mut SmallVec<[FrameId; WINDOW_USUAL]>,
+) -> usize {
+    let &FileWindow { file, pages: PageRange { start, .. }, mark, cgroup } = window;
+    let nr_absent = memory.files.get(file).shadows_before_cached(window.pages).take(WINDOW_USUAL).count();
+    let before = frames.len();
+    allocate_at_hand(memory, cgroup, state.node, nr_absent, frames);
+    let taken = &frames[before..];
+    let Some(&first) = taken.first() else { return 0 };
+    let mut added = SmallVec::<[(FrameId, Option<u64>); WINDOW_USUAL]>::new();
+    let shadows = memory.files.get(file).shadows_before_cached(window.pages);
+    for ((&frame, page), shadow) in taken.iter().zip(start..).zip(shadows) {
+        let owner = PageOwner::File { file, page: u32::try_from(page).expect("files are below 16 TiB") };
+        memory.frames.assign(frame, owner, cgroup);
+        added.push((frame, shadow));
+    }
+    let lruvec = memory.lruvec_of(first);
+    memory.files.fill(file, start, taken, lruvec);
+    memory.ledger.spend(taken.len() as u64 * memory.costs.page_cache_add_ns);
+    policy.added_all(memory, &added, Arrival::FileRead);
+    let marked = mark.and_then(|mark| taken.get(usize::try_from(mark.checked_sub(start)?).ok()?));
+    if let Some(&frame) = marked {
+        memory.frames.set(frame, Flag::Readahead);
+    }
+    taken.len()
+}
+
 /// Puts a new page of a file into the page cache and on the policy's lists. The page holds no data yet.
 pub(super) fn add_file_page(
     memory: &mut Memory,
@@ -192,4 +232,82 @@ pub(super) fn add_file_page(
     memory.ledger.spend(memory.costs.page_cache_add_ns);
     policy.added(memory, frame, arrival, shadow);
     Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::POLICIES;
+    use crate::swap::device::DeviceKind;
+    use crate::testkit::{Testbed, setup};
+    use isotherm_units::access::{Channel, FileKind, Run, Sharing};
+
+    /// As [`read_pages`], by [`add_file_page`] alone.
+    fn read_one_by_one(bed: &mut Testbed, window: FileWindow) -> Step {
+        let Testbed { memory, policy, state, .. } = bed;
+        let (mut frames, mut outcome) = (Vec::new(), Ok(()));
+        for page in window.pages.start..window.pages.end {
+            if matches!(memory.files.get(window.file).page(page), CachePage::Frame(_)) {
+                continue;
+            }
+            let FileWindow { file, cgroup, mark, .. } = window;
+            match add_file_page(memory, policy.as_mut(), state, file, page, cgroup, Arrival::FileRead) {
+                Ok(frame) => {
+                    if mark == Some(page) {
+                        memory.frames.set(frame, Flag::Readahead);
+                    }
+                    frames.push(frame);
+                }
+                Err(shortage) => {
+                    outcome = Err(shortage);
+                    break;
+                }
+            }
+        }
+        memory.submit_file_read(window.file, &frames);
+        outcome
+    }
+
+    /// Pages that were here before and new ones, some of them cached; with room for all and for a part, as far as the limit and as far as
+    /// the watermark.
+    #[test]
+    fn a_window_is_read_as_page_by_page() {
+        for entry in POLICIES {
+            let mut bed = Testbed::assemble(&setup(&[1024], DeviceKind::Zram, 100), entry.build());
+            let Some(_) = bed.policy.fork().filter(|policy| !policy.needs_future()) else { continue };
+            bed.cgroup = bed.group(CgroupId::ROOT, "test");
+            let space = bed.process_of(bed.cgroup);
+            bed.map_file(space, "data", 0, 1500, Sharing::Shared, FileKind::Regular);
+            bed.limit(100);
+            for first in [0, 300, 120] {
+                bed.call(space, Run::read(first, 150).through(Channel::FileDescriptor));
+            }
+            bed.settle();
+            for (limit, pages) in [(5000, 90..350), (130, 90..350), (5000, 0..1500), (90, 0..10)] {
+                bed.limit(limit);
+                let pages = PageRange::new(pages.start, pages.end);
+                let window =
+                    FileWindow { file: FileId::from_index(0), pages, mark: Some(pages.start + 5), cgroup: bed.cgroup };
+                let read = |together: bool| {
+                    let mut copy = Testbed::assemble(&setup(&[1024], DeviceKind::Zram, 100), entry.build());
+                    (copy.memory, copy.policy) = (bed.memory.clone(), bed.policy.fork().expect("it did above"));
+                    let outcome = if together {
+                        begin_file_window(&mut copy.memory, copy.policy.as_mut(), &mut copy.state, window)
+                    } else {
+                        read_one_by_one(&mut copy, window)
+                    };
+                    let memory = &mut copy.memory;
+                    let cached = memory.files.get(window.file).frames_among(PageRange::new(90, 154), u64::MAX);
+                    let flags: Vec<_> = cached.map(|(page, frame)| (page, memory.frames.flags(frame))).collect();
+                    let mut in_flight: Vec<_> = memory.io.in_flight().collect();
+                    in_flight.sort_unstable();
+                    let state = format!("{:?} {:?}", memory.files, memory.cgroups);
+                    let counts = (memory.counters, memory.charged, memory.ledger.take(), memory.kswapd_wanted.clone());
+                    copy.check_lists();
+                    (outcome.is_ok(), flags, in_flight, state, counts)
+                };
+                assert!(read(true) == read(false), "{} {limit} {pages:?}", entry.name);
+            }
+        }
+    }
 }

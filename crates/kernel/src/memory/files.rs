@@ -39,6 +39,10 @@ pub enum CachePage {
     Shadow(u64),
 }
 
+/// Slots of a node of the page cache.
+const NODE_SLOTS: usize = 64;
+const _: () = assert!(NODE_SLOTS as u64 == SHADOWS_PER_NODE, "each may hold a shadow");
+
 const FRAME_BIT: u64 = 1 << 63;
 const SWAP_BITS: u64 = 1 << 63 | 1 << 62;
 
@@ -132,6 +136,12 @@ impl SimFile {
     fn words(&self, range: PageRange) -> &[u64] {
         let at = |page: u64| usize::try_from(page.min(self.len())).expect("in the file");
         &self.pages[at(range.start)..at(range.end)]
+    }
+
+    /// The shadows of the first pages of `range` up to the first one that is cached, `None` for a page without one.
+    #[inline]
+    pub(crate) fn shadows_before_cached(&self, range: PageRange) -> impl Iterator<Item = Option<u64>> + '_ {
+        self.words(range).iter().take_while(|word| **word & FRAME_BIT == 0).map(|word| word.checked_sub(1))
     }
 
     /// Replaces the state of page `page`, which lies in the file.
@@ -268,6 +278,31 @@ impl Files {
         let at = usize::try_from(page / SHADOWS_PER_NODE).expect("in the file");
         if let Some(node) = own.nodes.get_mut(at) {
             self.shadow_nodes.update(node, (file, at), lruvec);
+        }
+    }
+
+    /// Puts `frames` into the cache as the pages from `first` on, none of which is cached: the same as
+    /// [`set_page`](Self::set_page) page by page.
+    pub(crate) fn fill(&mut self, file: FileId, first: u64, frames: &[FrameId], lruvec: LruvecId) {
+        let SimFile { pages, nodes, nr_cached, nr_shadows, .. } = &mut self.files[file.index()];
+        let (mut at, mut left) = (usize::try_from(first).expect("in the file"), frames);
+        while !left.is_empty() {
+            let (node, slots) = (at / NODE_SLOTS, NODE_SLOTS - at % NODE_SLOTS);
+            let (of_node, rest) = left.split_at(left.len().min(slots));
+            let mut shadows = 0;
+            for (word, frame) in pages[at..].iter_mut().zip(of_node) {
+                debug_assert!(*word & FRAME_BIT == 0, "only absent pages are added");
+                shadows += u8::from(*word != 0);
+                *word = u64::from(frame.index_u32()) | FRAME_BIT;
+            }
+            *nr_cached += of_node.len() as u64;
+            *nr_shadows -= u64::from(shadows);
+            if let Some(counts) = nodes.get_mut(node) {
+                counts.nr_cached += u8::try_from(of_node.len()).expect("slots of a node");
+                counts.nr_shadows -= shadows;
+                self.shadow_nodes.update(counts, (file, node), lruvec);
+            }
+            (at, left) = (at + of_node.len(), rest);
         }
     }
 

@@ -186,6 +186,19 @@ impl Nodes {
         })
     }
 
+    /// How many frames, at most `most`, [`take`](Self::take) finds at hand in the highest zone.
+    pub(crate) fn several_at_hand(&self, node: NodeId, mark: Mark, most: usize) -> usize {
+        let zone = self.nodes[node.index()].zones.last().expect("a node has a zone");
+        zone.several_at_hand(most, zone.keeps(mark, true))
+    }
+
+    /// Takes one of [`several_at_hand`](Self::several_at_hand).
+    #[inline]
+    pub(crate) fn take_at_hand(&mut self, node: NodeId) -> FrameId {
+        let zone = self.nodes[node.index()].zones.last_mut().expect("a node has a zone");
+        zone.take_at_hand().expect("it was counted")
+    }
+
     /// Takes a free block of 2^`order` pages for movable memory, if a zone keeps more than `mark` free without it and has such
     /// a block. Higher zones first.
     ///

@@ -198,6 +198,13 @@ impl Zone {
         self.at_hand.pages.pop_back().map(FrameId::new)
     }
 
+    /// Pages at hand that can be taken one after the other, at most `most`, with more than `keep` free before each.
+    #[inline]
+    pub(super) fn several_at_hand(&self, most: usize, keep: u64) -> usize {
+        let above = usize::try_from(self.free().saturating_sub(keep)).unwrap_or(usize::MAX);
+        most.min(above).min(self.at_hand.pages.len())
+    }
+
     /// Takes the top page of those at hand.
     #[inline]
     pub(super) fn take_at_hand(&mut self) -> Option<FrameId> {

@@ -259,6 +259,13 @@ pub trait ReclaimPolicy: Send {
     /// counts refaults.
     fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>);
 
+    /// The same for pages of one lruvec that came together, in this order.
+    fn added_all(&mut self, memory: &mut Memory, pages: &[(FrameId, Option<u64>)], arrival: Arrival) {
+        for &(frame, shadow) in pages {
+            self.added(memory, frame, arrival, shadow);
+        }
+    }
+
     /// `frame` is about to be freed by exit, unmap or truncation: forget it. Not called for pages the policy itself freed.
     fn removed(&mut self, memory: &mut Memory, frame: FrameId);
 

@@ -3,6 +3,7 @@
 use crate::memory::{Flag, Flags, FrameId, List, ListEnd, Memory};
 use crate::reclaim::LruvecId;
 use crate::reclaim::scan_balance::Lru;
+use std::borrow::Borrow;
 
 const UNEVICTABLE: usize = 4;
 const NR_LISTS: usize = 5;
@@ -52,10 +53,16 @@ impl Lists {
 
     /// Puts pages of one lruvec that are on no list at the heads of those that their flags name, in this order. Returns how many of them
     /// are active.
-    pub(super) fn push_all(&mut self, memory: &mut Memory, lruvec: LruvecId, pages: &[FrameId]) -> u64 {
+    pub(super) fn push_all(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        pages: impl IntoIterator<Item: Borrow<FrameId>>,
+    ) -> u64 {
         let own = &mut self.lruvecs[lruvec.index()];
         let (mut added, mut nr_active) = ([0; NR_LISTS], 0);
-        for &frame in pages {
+        for page in pages {
+            let &frame = page.borrow();
             debug_assert!(!memory.frames.has(frame, Flag::OnList), "already on a list");
             debug_assert_eq!(memory.lruvec_of(frame), lruvec, "pages of one lruvec");
             let flags = memory.frames.update(frame, [Flag::Isolated], [Flag::OnList]);

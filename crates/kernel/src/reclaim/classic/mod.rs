@@ -169,6 +169,22 @@ impl ReclaimPolicy for Classic {
         self.lists.push(memory, frame, ListEnd::Head);
     }
 
+    fn added_all(&mut self, memory: &mut Memory, pages: &[(FrameId, Option<u64>)], arrival: Arrival) {
+        let comes_back = |shadow: Option<u64>| shadow.filter(|_| arrival != Arrival::FileWrite);
+        let mut left = pages;
+        while let Some(&(first, shadow)) = left.first() {
+            // Whether it was soon enough depends on the pages before it.
+            if let Some(shadow) = comes_back(shadow) {
+                self.refault(memory, first, shadow);
+            }
+            let is_new = |&&(_, shadow): &&(FrameId, Option<u64>)| comes_back(shadow).is_none();
+            let (together, rest) = left.split_at(1 + left[1..].iter().take_while(is_new).count());
+            let lruvec = memory.lruvec_of(first);
+            self.lists.push_all(memory, lruvec, together.iter().map(|&(frame, _)| frame));
+            left = rest;
+        }
+    }
+
     fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
         self.lists.remove(memory, frame);
     }
