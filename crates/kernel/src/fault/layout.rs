@@ -1,6 +1,6 @@
 //! System calls that change an address space: `mmap`, `munmap`, `madvise`, exit.
 
-use super::release::{Recency, zap_run};
+use super::release::{Recency, zap_taken};
 use super::{advise, huge};
 use crate::memory::{FileId, FileMapping, Memory};
 use crate::mmu::{Entry, PageTable, SpaceId, Vma};
@@ -99,11 +99,14 @@ pub(super) fn zap_range(
     range: PageRange,
 ) {
     let recency = Recency::of(vma);
-    let populated = memory.space(space).table.collect_populated(range);
-    memory.nodes.expect(populated.len() as u64);
-    for together in populated.chunks(64) {
-        memory.warm_up(space, together);
-        zap_run(memory, policy, space, together, recency);
+    let populated = memory.space(space).table.populated_words(range);
+    memory.nodes.expect(populated.iter().map(|word| u64::from(word.nr_pages())).sum());
+    let mut taken = Vec::with_capacity(64);
+    for word in populated {
+        memory.space_mut(space).table.take_word(word, &mut taken);
+        memory.warm_up(&taken);
+        zap_taken(memory, policy, space, &taken, recency);
+        taken.clear();
     }
     memory.nodes.settle(&mut memory.frames);
 }

@@ -2,14 +2,14 @@
 
 use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, Memory, PageOwner};
-use crate::mmu::{DensePage, Entry, SpaceId, Vma};
+use crate::mmu::{DensePage, Entry, SpaceId, Taken, Vma};
 use crate::reclaim::{Hint, ReclaimPolicy};
 use crate::swap::SlotId;
 use isotherm_units::access::Advice;
 
-/// A mapped page without any of these goes with its only entry: it is anonymous, this process's alone, in no cache and not on
+/// A mapped page of no file without any of these goes with its only entry: it is anonymous, this process's alone, in no cache and not on
 /// its way to or from a device.
-const NEEDED_ELSEWHERE: [Flag; 5] = [Flag::FileOwned, Flag::Shared, Flag::SwapCache, Flag::Reading, Flag::Writeback];
+const NEEDED_ELSEWHERE: [Flag; 4] = [Flag::Shared, Flag::SwapCache, Flag::Reading, Flag::Writeback];
 
 /// Whether use of a mapping predicts further use of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,88 +37,89 @@ pub(super) fn zap(
     dense: DensePage,
     recency: Recency,
 ) {
-    zap_run(memory, policy, space, &[dense], recency);
+    let taken = memory.space_mut(space).table.take(dense);
+    zap_taken(memory, policy, space, &[taken], recency);
 }
 
-/// The same for several pages. The bookkeeping for consecutive private pages (charge, residency, CPU time) is done together.
-pub(super) fn zap_run(
+/// The same for several entries, which were taken from the table. The bookkeeping for consecutive private and file pages (charge,
+/// residency, CPU time) is done together.
+pub(super) fn zap_taken(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
     space: SpaceId,
-    pages: &[DensePage],
+    taken: &[Taken],
     recency: Recency,
 ) {
-    let mut run = Run { cgroup: CgroupId::ROOT, pages: 0 };
-    for &dense in pages {
-        let taken = memory.space_mut(space).table.take(dense);
-        let frame = match taken.0 {
-            Entry::Frame(frame) if !memory.frames.flags(frame).has_any(NEEDED_ELSEWHERE) => frame,
-            _ => {
-                run.book(memory, space);
-                zap_shared(memory, policy, (space, dense), taken, recency);
-                continue;
-            }
+    let mut run = Run { cgroup: CgroupId::ROOT, freed: 0, cached: 0 };
+    for taken in taken {
+        let Entry::Frame(frame) = taken.entry else {
+            run.book(memory, space);
+            zap_shared(memory, policy, space, taken);
+            continue;
         };
+        let flags = memory.frames.flags(frame);
+        if flags.has(Flag::FileOwned) {
+            run.cached += 1;
+            if taken.dirty {
+                memory.dirty_file_page(frame);
+            }
+            if taken.young && recency == Recency::Meant {
+                policy.hint(memory, frame, Hint::UnmappedYoung);
+            }
+            continue;
+        }
+        if flags.has_any(NEEDED_ELSEWHERE) {
+            run.book(memory, space);
+            zap_shared(memory, policy, space, taken);
+            continue;
+        }
         let cgroup = memory.frames.cgroup(frame);
         if cgroup != run.cgroup {
             run.book(memory, space);
             run.cgroup = cgroup;
         }
-        if memory.frames.has(frame, Flag::OnList) {
+        if flags.has(Flag::OnList) {
             policy.removed(memory, frame);
         }
         memory.give_private_page(frame);
-        run.pages += 1;
+        run.freed += 1;
     }
     run.book(memory, space);
 }
 
-/// Private pages of one group whose frames were given back.
+/// Pages that lost their entries.
 struct Run {
     cgroup: CgroupId,
-    pages: u64,
+    /// Private pages of the group whose frames were given back.
+    freed: u64,
+    /// Pages that stay in the page cache.
+    cached: u64,
 }
 
 impl Run {
     fn book(&mut self, memory: &mut Memory, space: SpaceId) {
-        let pages = std::mem::take(&mut self.pages);
-        if pages > 0 {
-            memory.cgroups.uncharge(self.cgroup, pages);
-            memory.space_mut(space).nr_resident -= pages;
-            memory.ledger.spend(pages * (memory.costs.unmap_page_ns + memory.costs.free_page_ns));
+        let (freed, cached) = (std::mem::take(&mut self.freed), std::mem::take(&mut self.cached));
+        memory.space_mut(space).nr_resident -= freed + cached;
+        memory.ledger.spend((freed + cached) * memory.costs.unmap_page_ns + freed * memory.costs.free_page_ns);
+        if freed > 0 {
+            memory.cgroups.uncharge(self.cgroup, freed);
             memory.update_hidden();
         }
     }
 }
 
-/// `dense` of `space` held no private page, which would be freed together with its entry. That was taken from the table, and was young and
-/// dirty or not.
-fn zap_shared(
-    memory: &mut Memory,
-    policy: &mut dyn ReclaimPolicy,
-    (space, dense): (SpaceId, DensePage),
-    (entry, young, dirty): (Entry, bool, bool),
-    recency: Recency,
-) {
-    match entry {
+/// The entry held no page of a file, and none that is freed together with it.
+fn zap_shared(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, taken: &Taken) {
+    match taken.entry {
         Entry::None | Entry::Zero => {}
         Entry::Swap(slot) => {
             memory.space_mut(space).nr_swapped -= 1;
-            drop_slot_entry(memory, policy, slot, space, dense);
+            drop_slot_entry(memory, policy, slot, space, taken.dense);
         }
         Entry::Frame(frame) => {
             memory.space_mut(space).nr_resident -= 1;
             memory.ledger.spend(memory.costs.unmap_page_ns);
-            if memory.frames.has(frame, Flag::FileOwned) {
-                if dirty {
-                    memory.dirty_file_page(frame);
-                }
-                if young && recency == Recency::Meant {
-                    policy.hint(memory, frame, Hint::UnmappedYoung);
-                }
-            } else {
-                anonymous_unmapped(memory, policy, frame, space, dense);
-            }
+            anonymous_unmapped(memory, policy, frame, space, taken.dense);
         }
     }
 }
@@ -232,7 +233,9 @@ mod tests {
                 let pages = rig.memory.space(space).table.collect_populated(PageRange::new(0, 64));
                 let (memory, policy) = (&mut rig.memory, &mut rig.policy);
                 if together {
-                    zap_run(memory, policy, space, &pages, Recency::Meant);
+                    let taken: Vec<Taken> =
+                        pages.iter().map(|&page| memory.space_mut(space).table.take(page)).collect();
+                    zap_taken(memory, policy, space, &taken, Recency::Meant);
                 } else {
                     pages.iter().for_each(|&page| zap(memory, policy, space, page, Recency::Meant));
                 }

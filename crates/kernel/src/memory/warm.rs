@@ -5,8 +5,8 @@
 //! the next pages are known (the old end of a list, the next accesses of a batch, all pages of a process that ends), their
 //! chains are followed link by link together. Only time depends on it.
 
-use super::{FrameId, Memory, PageOwner};
-use crate::mmu::{DensePage, Entry, SpaceId};
+use super::{Flag, FrameId, Memory, PageOwner};
+use crate::mmu::{DensePage, Entry, SpaceId, Taken};
 
 /// Pages whose chains are followed together: their records fit the first-level cache.
 const TOGETHER: usize = 64;
@@ -20,24 +20,20 @@ pub(crate) enum Warm {
 }
 
 impl Memory {
-    /// Reads the data for taking `pages`, at most 64, off their lists and freeing them.
-    pub(crate) fn warm_up(&self, space: SpaceId, pages: &[DensePage]) {
-        let mut frames = [FrameId::new(0); TOGETHER];
-        let mut len = 0;
-        let table = &self.space(space).table;
-        let mut sum = pages.iter().fold(0, |sum, &page| sum ^ table.read_all(page));
-        for &page in pages.iter().take(TOGETHER) {
-            sum ^= match table.entry(page) {
-                Entry::Frame(frame) => {
-                    frames[len] = frame;
-                    len += 1;
-                    self.frames.read_all(frame)
-                }
-                Entry::Swap(slot) => self.slots.read_all(slot),
-                Entry::None | Entry::Zero => 0,
-            };
+    /// Reads the data for taking the pages of `entries` off their lists and freeing them.
+    pub(crate) fn warm_up(&self, entries: &[Taken]) {
+        let frames = entries.iter().filter_map(|taken| match taken.entry {
+            Entry::Frame(frame) => Some(frame),
+            Entry::None | Entry::Zero | Entry::Swap(_) => None,
+        });
+        let mut sum = frames.clone().fold(0, |sum, frame| sum ^ self.frames.read_all(frame));
+        for taken in entries {
+            if let Entry::Swap(slot) = taken.entry {
+                sum ^= self.slots.read_all(slot);
+            }
         }
-        for &frame in &frames[..len] {
+        // Pages of files stay on their lists.
+        for frame in frames.filter(|&frame| !self.frames.has(frame, Flag::FileOwned)) {
             let (previous, next) = self.frames.link(frame);
             sum ^= previous.into_iter().chain(next).fold(0, |sum, frame| sum ^ self.frames.read_all(frame));
         }

@@ -18,6 +18,6 @@ pub use entry::Entry;
 pub use levels::Level;
 pub use space::{AddressSpace, OpenFile, PremappedFrames, SpaceId};
 pub use table::{Cursor, DensePage, Found, Hits, MigrationEntries, Need, Pace, PageTable, Stop};
-pub(crate) use table::{Entries, Stale, YoungEntries};
+pub(crate) use table::{Entries, Stale, Taken, YoungEntries};
 pub use translation::TranslationConfig;
 pub use vma::{Vma, VmaList};

@@ -20,6 +20,7 @@ mod hints;
 mod migration_entries;
 mod play;
 mod probe;
+mod taken;
 mod tiers;
 mod walked;
 
@@ -29,6 +30,7 @@ pub(crate) use extension::Stale;
 pub use migration_entries::MigrationEntries;
 pub use play::{Cursor, Pace, Stop};
 pub use probe::Found;
+pub(crate) use taken::Taken;
 pub use tiers::Hits;
 pub(crate) use tiers::PLANES_MAX;
 
@@ -291,29 +293,6 @@ impl PageTable {
             self.note_unmapped(dense);
         }
         self.chunks[dense.slot()].write(dense.within(), entry);
-    }
-
-    /// Empties the entry; returns its old contents, and whether it was young and dirty.
-    #[inline]
-    pub fn take(&mut self, dense: DensePage) -> (Entry, bool, bool) {
-        let was_marked = self.unmark(dense);
-        let within = dense.within();
-        let chunk = &mut self.chunks[dense.slot()];
-        let (group, bit) = (&mut chunk.groups[within / 64], 1 << (within % 64));
-        let stores = &mut chunk.stores[within / 64];
-        let (young, dirty) = (group[ACCESSED] & bit != 0, stores[DIRTY] & bit != 0);
-        let was_present = group[PRESENT] & bit != 0 || was_marked;
-        if was_present {
-            group.iter_mut().chain(stores).for_each(|word| *word &= !bit);
-        }
-        let table = chunk.tables[within / TABLE_PAGES].as_mut();
-        let entry = table.map_or(0, |table| std::mem::take(&mut table[within % TABLE_PAGES]));
-        if was_present {
-            debug_assert!(self.nr_present > 0, "a present page was counted");
-            self.nr_present -= 1;
-            self.note_unmapped(dense);
-        }
-        (Entry::unpack(entry), young, dirty)
     }
 
     /// Installs a present entry with accessed bit `young`; the dirty bit is set if `dirty`.

@@ -178,7 +178,8 @@ mod tests {
         assert_eq!(table.mark(PageRange::new(0, 9), |_, _| true).0, 4);
         let dense = |table: &PageTable, page| table.dense(page).unwrap();
         let first = dense(&table, 1);
-        assert_eq!(table.take(first), (Entry::Frame(FrameId::new(0)), false, false));
+        let taken = table.take(first);
+        assert_eq!((taken.entry, taken.young, taken.dirty), (Entry::Frame(FrameId::new(0)), false, false));
         let second = dense(&table, 2);
         table.set_absent(second, Entry::None);
         let third = dense(&table, 3);
