@@ -86,7 +86,7 @@ impl Run {
     /// Whether the run is a [single page](Self::is_single_page) with `block` as the upper digits of its number, above the lowest `shift`.
     #[inline(always)]
     pub const fn is_single_page_in(self, block: u64, shift: u32) -> bool {
-        self.pages == 1 && (self.tagged_page & !WRITE_BIT) >> shift == block
+        self.pages == 1 && (self.tagged_page << 1) >> (shift + 1) == block
     }
     /// The virtual pages touched, first to last.
     pub const fn range(self) -> PageRange {

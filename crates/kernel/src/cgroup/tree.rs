@@ -103,6 +103,8 @@ const CHARGE_BATCH: u64 = 64;
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     groups: Vec<Cgroup>,
+    /// By group: the group and its ancestors, the root last.
+    lineages: Vec<Box<[CgroupId]>>,
     /// Pages to try to charge ahead: 64, or 1 for policies that are judged page-exact.
     pub charge_batch: u64,
     /// A `memory.high` or `memory.swap.high` was ever set.
@@ -121,7 +123,8 @@ impl Cgroups {
     /// The root alone.
     pub fn new() -> Self {
         let groups = vec![Self::group("/".to_owned(), None)];
-        Self { groups, charge_batch: CHARGE_BATCH, has_soft_limits: false, has_swap_limits: false }
+        let lineages = vec![Box::from([CgroupId::ROOT])];
+        Self { groups, lineages, charge_batch: CHARGE_BATCH, has_soft_limits: false, has_swap_limits: false }
     }
 
     fn group(path: String, parent: Option<CgroupId>) -> Cgroup {
@@ -150,6 +153,7 @@ impl Cgroups {
         let prefix = self.get(parent).path.trim_end_matches('/');
         let path = format!("{prefix}/{name}");
         self.groups.push(Self::group(path, Some(parent)));
+        self.lineages.push(std::iter::once(id).chain(self.lineage(parent)).collect());
         self.get_mut(parent).children.push(id);
         Some(id)
     }
@@ -181,17 +185,12 @@ impl Cgroups {
     /// The group and its ancestors, the root last.
     #[inline]
     pub fn lineage(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + Clone + '_ {
-        std::iter::successors(Some(id), |&id| self.get(id).parent)
+        self.lineages[id.index()].iter().copied()
     }
     /// Changes the group and its ancestors.
     #[inline]
     pub fn for_lineage(&mut self, id: CgroupId, mut change: impl FnMut(&mut Cgroup)) {
-        let mut next = Some(id);
-        while let Some(id) = next {
-            let group = self.get_mut(id);
-            change(group);
-            next = group.parent;
-        }
+        self.lineages[id.index()].iter().for_each(|id| change(&mut self.groups[id.index()]));
     }
     /// Whether `id` is `ancestor` or below it.
     #[inline]
@@ -328,6 +327,12 @@ impl Cgroups {
         }
     }
 
+    /// Whether a group may have a limit on swap: without any, all may use it.
+    #[inline]
+    pub(crate) const fn has_swap_limits(&self) -> bool {
+        self.has_swap_limits
+    }
+
     /// Whether one more swap slot fits `memory.swap.max` of the group and its ancestors.
     #[inline]
     pub fn may_swap(&self, id: CgroupId) -> bool {
@@ -340,12 +345,22 @@ impl Cgroups {
         })
     }
 
-    /// A page of the group is in swap, in a slot of its own, in place of memory.
+    /// Pages of the group are in swap, in slots of their own, in place of memory.
     #[inline]
-    pub(crate) fn swapped_out(&mut self, id: CgroupId) {
+    pub(crate) fn swapped_out(&mut self, id: CgroupId, pages: u64) {
         self.for_lineage(id, |group| {
-            group.usage -= 1;
-            group.swap_usage += 1;
+            group.usage -= pages;
+            group.swap_usage += pages;
+        });
+    }
+
+    /// Charges pages without checking limits, and uncharges the slots that they leave.
+    #[inline]
+    pub(crate) fn charge_pages_for_slots(&mut self, id: CgroupId, pages: u64, slots: u64) {
+        self.for_lineage(id, |group| {
+            group.usage += pages;
+            group.peak = group.peak.max(group.usage);
+            group.swap_usage -= slots;
         });
     }
 
@@ -437,7 +452,7 @@ mod tests {
         let mut tree = Cgroups::new();
         let group = tree.add(CgroupId::ROOT, "group").unwrap();
         tree.charge_exactly(group, 3);
-        (0..2).for_each(|_| tree.swapped_out(group));
+        tree.swapped_out(group, 2);
         assert_eq!((tree.get(group).usage, tree.get(CgroupId::ROOT).swap_usage), (1, 2));
         assert!(tree.may_swap(group) && tree.swap_room(group) == u64::MAX && !tree.has_soft_limits());
         tree.set(group, Knob::SwapMax, Limit::At(Pages::new(2)));

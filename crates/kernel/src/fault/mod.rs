@@ -7,6 +7,7 @@
 mod advise;
 mod allocate;
 mod anonymous;
+mod at_once;
 mod collapse;
 mod complete;
 mod descriptor;
@@ -27,13 +28,14 @@ mod random;
 
 pub use advise::advise;
 pub use allocate::{MemoryPolicy, Shortage, allocate};
+pub use at_once::{AtOnce, Playing};
 pub use collapse::collapse;
 pub use complete::complete_io;
 pub use descriptor::descriptor;
 pub use fork::fork;
 pub use huge::set_huge;
 pub use layout::{change_layout, exit, map, unmap};
-pub use missing::{fault_again, fault_at_once};
+pub use missing::fault_again;
 pub use space::{new_space, try_new_space};
 pub use writeback::{Flusher, flush_old};
 

@@ -76,6 +76,16 @@ impl Chain {
         (self.head, self.tail) = (Some(after), Some(last));
     }
 
+    /// Ends the chain with `last`; what was behind it was taken out.
+    #[inline]
+    pub(super) fn cut_behind(&mut self, frames: &mut Frames, last: Option<FrameId>) {
+        self.tail = last;
+        match last {
+            Some(last) => frames.set_next(last, None),
+            None => self.head = None,
+        }
+    }
+
     /// Takes a frame out that is on this chain.
     #[inline]
     pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) {

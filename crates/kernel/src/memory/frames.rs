@@ -147,6 +147,7 @@ impl Frames {
     }
 
     /// Makes `frame` the page of `owner`, paid by `cgroup`, with only the flags that follow from the owner.
+    #[inline(always)]
     pub fn assign(&mut self, frame: FrameId, owner: PageOwner, cgroup: CgroupId) {
         debug_assert!(!self.has(frame, Flag::OnList), "a frame left its list before it got another page");
         let (id, place, flags) = match owner {
@@ -168,6 +169,15 @@ impl Frames {
         } else {
             PageOwner::Anonymous { space: SpaceId(identity[OWNER]), page: DensePage::from_raw(place) }
         }
+    }
+
+    /// Flags, space and page of a frame that holds an anonymous page; `None`: it holds one of a file.
+    #[inline]
+    pub(crate) fn anonymous(&self, frame: FrameId) -> Option<(Flags, SpaceId, DensePage)> {
+        let record = &self.records[frame.index()];
+        let flags = Flags(record[FLAGS]);
+        let place = DensePage::from_raw(joined(record, PLACE));
+        (!flags.has(Flag::FileOwned)).then_some((flags, SpaceId(record[OWNER]), place))
     }
 
     /// All flags at once, for paths that ask for many.
@@ -290,6 +300,14 @@ impl Frames {
         let decode = |raw: u32| (raw != NONE).then_some(FrameId(raw));
         let record = &self.records[frame.index()];
         (decode(joined(record, PREVIOUS)), decode(joined(record, NEXT)))
+    }
+    /// Marks a page as taken off its list; returns the younger neighbour.
+    #[inline]
+    pub(super) fn isolate(&mut self, frame: FrameId) -> Option<FrameId> {
+        let record = &mut self.records[frame.index()];
+        record[FLAGS] = record[FLAGS] & !(Flag::OnList as u16) | Flag::Isolated as u16;
+        let previous = joined(record, PREVIOUS);
+        (previous != NONE).then_some(FrameId(previous))
     }
     #[inline]
     pub(super) fn set_links(&mut self, frame: FrameId, previous: Option<FrameId>, next: Option<FrameId>) {

@@ -292,6 +292,12 @@ impl Io {
         self.latest
     }
 
+    /// Pages were transferred to or from a swap device that is memory, the last of them at `now`; their CPU time is paid.
+    pub(crate) fn moved_at_once(&mut self, now: Instant, transfer: Transfer, pages: u64) {
+        self.advance(now);
+        self.swap.move_pages(transfer, pages);
+    }
+
     fn push_one(&mut self, at: Instant, kind: Kind, frame: FrameId) {
         self.push(at, kind, RequestPages::One(frame), 1);
     }
@@ -425,14 +431,14 @@ impl Memory {
         self.write_slot(slot, cgroup);
     }
 
-    /// Writes a slot on a synchronous device. The caller [updates](Self::update_hidden) the memory that the device
+    /// Writes slots on a synchronous device, one by one. The caller [updates](Self::update_hidden) the memory that the device
     /// occupies.
     #[inline]
-    pub(crate) fn write_slot_at_once(&mut self, cgroup: crate::cgroup::CgroupId) {
+    pub(crate) fn write_slots_at_once(&mut self, cgroup: crate::cgroup::CgroupId, slots: u64) {
         debug_assert!(self.io.swap_is_synchronous(), "other devices take their time");
-        self.count(Counter::PswpOut, cgroup, 1);
+        self.count(Counter::PswpOut, cgroup, slots);
         self.io.advance(self.now);
-        self.ledger.spend(self.io.swap.move_page(Transfer::Write).ns());
+        self.ledger.spend(self.io.swap.move_pages(Transfer::Write, slots).ns());
     }
 
     /// Reads a slot of a synchronous device.
@@ -442,7 +448,7 @@ impl Memory {
         self.io.advance(self.now);
         if !self.slots.is_zero_filled(slot) {
             self.count(Counter::PswpIn, cgroup, 1);
-            self.ledger.spend(self.io.swap.move_page(Transfer::Read).ns());
+            self.ledger.spend(self.io.swap.move_pages(Transfer::Read, 1).ns());
         }
     }
 

@@ -48,11 +48,17 @@ impl List {
         self.len -= 1;
     }
 
-    /// Takes the oldest out.
-    pub fn pop_tail(&mut self, frames: &mut Frames) -> Option<FrameId> {
-        let tail = self.tail()?;
-        self.remove(frames, tail);
-        Some(tail)
+    /// Takes up to `nr` of the oldest out, oldest first, by a reclaim pass.
+    pub fn isolate_tail(&mut self, frames: &mut Frames, nr: u64, taken: &mut Vec<FrameId>) {
+        let nr = nr.min(self.len);
+        let mut next = self.chain.tail();
+        for _ in 0..nr {
+            let frame = next.expect("counted");
+            next = frames.isolate(frame);
+            taken.push(frame);
+        }
+        self.chain.cut_behind(frames, next);
+        self.len -= nr;
     }
 
     /// The frame before `frame` towards the head (younger).
@@ -84,7 +90,12 @@ mod tests {
                     (0, None) => { list.push(&mut frames, frame, ListEnd::Head); model.push_front(number) }
                     (1, None) => { list.push(&mut frames, frame, ListEnd::Tail); model.push_back(number) }
                     (2, Some(at)) => { list.remove(&mut frames, frame); model.remove(at); }
-                    _ => prop_assert_eq!(list.pop_tail(&mut frames).map(FrameId::index_u32), model.pop_back()),
+                    _ => {
+                        let mut taken = Vec::new();
+                        list.isolate_tail(&mut frames, u64::from(number), &mut taken);
+                        let oldest = (0..number).map_while(|_| model.pop_back());
+                        prop_assert_eq!(taken, oldest.map(FrameId::new).collect::<Vec<_>>());
+                    }
                 }
                 let order: Vec<u32> = list.from_tail(&frames).map(FrameId::index_u32).collect();
                 prop_assert_eq!(&order, &model.iter().rev().copied().collect::<Vec<_>>());

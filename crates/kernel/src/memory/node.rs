@@ -172,18 +172,21 @@ impl Nodes {
     /// `lowmem_reserve` on top of the mark.
     #[inline]
     pub fn take(&mut self, frames: &mut Frames, node: NodeId, mark: Mark) -> Option<FrameId> {
-        let zones = &mut self.nodes[node.index()].zones;
-        let highest = zones.len() - 1;
-        // Mostly the highest has one at hand.
-        let zone = &mut zones[highest];
-        if zone.free() > zone.keeps(mark, true)
-            && let Some(frame) = zone.take_at_hand()
-        {
+        if let Some(frame) = self.take_one_at_hand(node, mark) {
             return Some(frame);
         }
+        let zones = &mut self.nodes[node.index()].zones;
+        let highest = zones.len() - 1;
         zones.iter_mut().enumerate().rev().find_map(|(index, zone)| {
             if zone.free() > zone.keeps(mark, index == highest) { zone.take(frames) } else { None }
         })
+    }
+
+    /// The same, if the highest zone has one at hand.
+    #[inline]
+    pub fn take_one_at_hand(&mut self, node: NodeId, mark: Mark) -> Option<FrameId> {
+        let zone = self.nodes[node.index()].zones.last_mut().expect("a node has a zone");
+        if zone.free() > zone.keeps(mark, true) { zone.take_at_hand() } else { None }
     }
 
     /// How many frames, at most `most`, [`take`](Self::take) finds at hand in the highest zone.

@@ -263,14 +263,12 @@ impl Memory {
     }
 
     /// Ages the nonresident clock of `lruvec`'s group and all its ancestors on the same node.
-    #[inline]
+    #[inline(always)]
     pub fn age_nonresident(&mut self, lruvec: LruvecId, pages: u64) {
-        let node = self.node_of(lruvec);
-        let mut next = Some(self.cgroup_of(lruvec));
-        while let Some(id) = next {
-            let lruvec = self.lruvec(id, node);
-            self.nonresident_age[lruvec.index()] += pages;
-            next = self.cgroups.get(id).parent;
+        let (node, cgroup) = (self.node_of(lruvec), self.cgroup_of(lruvec));
+        let nr_nodes = self.nodes.len();
+        for id in self.cgroups.lineage(cgroup) {
+            self.nonresident_age[id.index() * nr_nodes + node.index()] += pages;
         }
     }
 

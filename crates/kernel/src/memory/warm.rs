@@ -6,7 +6,9 @@
 //! chains are followed link by link together. Only time depends on it.
 
 use super::{Flag, FrameId, Memory, PageOwner};
+use crate::cgroup::CgroupId;
 use crate::mmu::{DensePage, Entry, SpaceId, Taken};
+use isotherm_units::access::Run;
 
 /// Pages whose chains are followed together: their records fit the first-level cache.
 const TOGETHER: usize = 64;
@@ -19,9 +21,22 @@ pub(crate) enum Warm {
     Page(SpaceId, DensePage),
 }
 
+/// Pages whose records, some 46 bytes each, the host's second-level cache holds: they are read as they are needed.
+const IN_CACHE: u64 = 1 << 15;
+
 impl Memory {
+    /// Whether there is so little memory in use that nothing is worth reading before it is needed.
+    #[inline]
+    fn is_small(&self) -> bool {
+        let root = self.cgroups.get(CgroupId::ROOT);
+        root.usage + root.swap_usage <= IN_CACHE
+    }
+
     /// Reads the data for taking the pages of `entries` off their lists and freeing them.
     pub(crate) fn warm_up(&self, entries: &[Taken]) {
+        if self.is_small() {
+            return;
+        }
         let frames = entries.iter().filter_map(|taken| match taken.entry {
             Entry::Frame(frame) => Some(frame),
             Entry::None | Entry::Zero | Entry::Swap(_) => None,
@@ -40,9 +55,25 @@ impl Memory {
         std::hint::black_box(sum);
     }
 
-    /// Reads the data for faults at `pages`, none of which is present.
+    /// Reads ahead the data that the accesses `runs` of a thread, and the faults among them, will read from run `at` on, unless that was
+    /// done up to `looked_ahead`.
     #[inline]
-    pub fn warm_up_absent(&self, space: SpaceId, pages: &[DensePage]) {
+    pub fn look_ahead(&self, space: SpaceId, runs: &[Run], at: usize, looked_ahead: &mut usize) {
+        if at < *looked_ahead {
+            return;
+        }
+        let runs = &runs[at..];
+        let runs = &runs[..runs.len().min(TOGETHER)];
+        *looked_ahead = at + runs.len();
+        if !self.is_small() {
+            let mut pages = [DensePage::from_raw(0); TOGETHER];
+            let len = self.space(space).table.absent_among(runs, &mut pages);
+            self.warm_up_absent(space, &pages[..len]);
+        }
+    }
+
+    /// Reads the data for faults at `pages`, none of which is present.
+    fn warm_up_absent(&self, space: SpaceId, pages: &[DensePage]) {
         let table = &self.space(space).table;
         let mut sum = 0;
         for together in pages.chunks(TOGETHER) {
@@ -78,6 +109,9 @@ impl Memory {
 
     /// Reads the data for judging and evicting `frames`, which are off their lists.
     pub(crate) fn warm_up_isolated(&self, frames: &[FrameId]) {
+        if self.is_small() {
+            return;
+        }
         let mut sum = 0;
         for together in frames.chunks(TOGETHER) {
             sum = together.iter().fold(sum, |sum, &frame| sum ^ self.frames.read_all(frame));

@@ -115,10 +115,13 @@ impl Chunk {
     /// The entries around `page`; made if they are not there.
     #[inline]
     fn table_mut<'a>(tables: &'a mut [Option<Table>], upper: &mut UpperBits, page: usize) -> &'a mut Table {
-        tables[page / TABLE_PAGES].get_or_insert_with(|| {
-            upper.preset(Level::PMD, page);
-            Box::new([0; TABLE_PAGES])
-        })
+        tables[page / TABLE_PAGES].get_or_insert_with(|| Self::new_table(upper, page))
+    }
+
+    #[cold]
+    fn new_table(upper: &mut UpperBits, page: usize) -> Table {
+        upper.preset(Level::PMD, page);
+        Box::new([0; TABLE_PAGES])
     }
 
     #[inline]
@@ -256,6 +259,22 @@ impl PageTable {
     #[inline]
     pub(crate) fn shows(&self, dense: DensePage, frame: FrameId) -> bool {
         self.packed_entry(dense) == Entry::Frame(frame).pack()
+    }
+
+    /// Whether a page was accessed whose entry shows `frame`; `None`: it does not.
+    #[inline]
+    pub(crate) fn young_if_shows(&self, dense: DensePage, frame: FrameId) -> Option<bool> {
+        let chunk = self.chunks.get(dense.slot())?;
+        let within = dense.within();
+        let entry = chunk.tables[within / TABLE_PAGES].as_ref()?[within % TABLE_PAGES];
+        (entry == Entry::Frame(frame).pack()).then(|| chunk.groups[within / 64][ACCESSED] >> (within % 64) & 1 != 0)
+    }
+
+    /// Clears the accessed bit, which is set.
+    #[inline]
+    pub(crate) fn clear_young(&mut self, dense: DensePage) {
+        let (group, bit) = self.group_mut(dense);
+        group[ACCESSED] &= !bit;
     }
 
     /// The frame that `page` shows, if one is mapped there.

@@ -40,12 +40,20 @@ pub struct VmaList {
     ranges: Vec<Vma>,
     /// Place of the range that was found last.
     latest: usize,
+    /// An order of accesses was announced for some range at some time.
+    has_orders: bool,
 }
 
 impl VmaList {
     /// The range that holds `page`.
     pub fn find(&self, page: u64) -> Option<&Vma> {
         self.ranges.get(self.last_from(page)?).filter(|vma| vma.pages().contains(page))
+    }
+
+    /// Whether a use of `page` predicts the next one.
+    #[inline]
+    pub fn has_recency(&self, page: impl FnOnce() -> u64) -> bool {
+        !self.has_orders || self.find(page()).is_none_or(Vma::has_recency)
     }
 
     /// The same for queries of page after page: consecutive queries often fall into the same range.
@@ -78,6 +86,7 @@ impl VmaList {
             at == 0 || self.ranges[at - 1].pages().end <= vma.pages().start,
             "ranges are sorted and disjoint"
         );
+        self.has_orders |= !vma.has_recency();
         self.ranges.insert(at, vma);
     }
 

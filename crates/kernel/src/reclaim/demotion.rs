@@ -12,9 +12,9 @@ use crate::reclaim::outcome::Fate;
 
 /// Decides about a page that no rule keeps: it goes down a tier, with others later in [`demote`], or it is evicted now.
 #[inline]
-pub(super) fn demote_or_evict(
+pub(super) fn demote_or_evict<P: ReclaimPolicy + ?Sized>(
     memory: &mut Memory,
-    policy: &mut dyn ReclaimPolicy,
+    policy: &mut P,
     frame: FrameId,
     scan: &mut Scan,
 ) -> Fate {

@@ -36,8 +36,9 @@ pub use work::Work;
 
 use crate::cgroup::CgroupId;
 use crate::cgroup::protection::Effective;
+use crate::fault::{AtOnce, Playing};
 use crate::memory::{FileId, FrameId, Memory, NodeId};
-use crate::mmu::SpaceId;
+use crate::mmu::{SpaceId, Stop};
 use isotherm_units::access::{Future, Run};
 
 /// Index of an lruvec: the pages of one group on one node. `cgroup * nodes + node`.
@@ -264,6 +265,18 @@ pub trait ReclaimPolicy: Send {
         for &(frame, shadow) in pages {
             self.added(memory, frame, arrival, shadow);
         }
+    }
+
+    /// Handles faults that nothing holds up, of a thread that plays on after each ([`AtOnce`]). Never overridden: it is a part of the
+    /// policy so that the compiler makes one for each, which calls the policy without a table of its methods.
+    fn play_over_faults(
+        &mut self,
+        memory: &mut Memory,
+        faults: &mut AtOnce,
+        playing: Playing<'_>,
+        stop: &mut Stop,
+    ) -> Option<u64> {
+        faults.play(memory, self, playing, stop)
     }
 
     /// `frame` is about to be freed by exit, unmap or truncation: forget it. Not called for pages the policy itself freed.

@@ -103,7 +103,7 @@ pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fa
 /// Evicts a page that is on no list: finds it a slot, unmaps it, has it written if it must be, and frees it if it is
 /// clean. CPU time goes to [`Memory::ledger`].
 #[inline]
-pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId, scan: &mut Scan) -> Fate {
+pub fn evict<P: ReclaimPolicy + ?Sized>(memory: &mut Memory, policy: &mut P, frame: FrameId, scan: &mut Scan) -> Fate {
     let flags = memory.frames.flags(frame);
     debug_assert!(!flags.has(Flag::OnList), "still on a list");
     debug_assert!(
@@ -115,9 +115,9 @@ pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId
 
 /// The long way, which every page can go.
 #[inline(never)]
-pub(super) fn evict_by_steps(
+pub(super) fn evict_by_steps<P: ReclaimPolicy + ?Sized>(
     memory: &mut Memory,
-    policy: &mut dyn ReclaimPolicy,
+    policy: &mut P,
     frame: FrameId,
     scan: &mut Scan,
 ) -> Fate {

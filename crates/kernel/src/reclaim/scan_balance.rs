@@ -119,7 +119,12 @@ impl Fractions {
             PageType::Anon => self.anon,
             PageType::File => self.file,
         };
-        let denominator = u128::from(self.denominator().max(1));
+        let denominator = self.denominator().max(1);
+        // Mostly: wider divisions take long.
+        if let Some(product) = scan.checked_mul(numerator) {
+            return if round_up { product.div_ceil(denominator) } else { product / denominator };
+        }
+        let denominator = u128::from(denominator);
         let product = u128::from(scan) * u128::from(numerator);
         let share = if round_up { product.div_ceil(denominator) } else { product / denominator };
         u64::try_from(share).unwrap_or(u64::MAX)

@@ -1,54 +1,148 @@
-//! The common eviction in one go: an anonymous page of one process, without a slot, that goes to compressed swap.
+//! The common page of reclaim in one go: an anonymous page of one process, without a slot, that goes to compressed swap.
 //!
 //! [`outcome`](super::outcome) does the same step by step for pages of every kind: it puts the page into the swap cache,
 //! takes its entries away, has it written, and takes it out of the swap cache again. Where the write is over when it has been
-//! submitted, the states in between are never seen, so each record is written once, as it is afterwards.
+//! submitted, the states in between are never seen, so each record is written once, as it is afterwards. What is a sum over the pages
+//! of a batch is booked when the batch is over: nothing reads it before.
 
 use super::outcome::Fate;
 use super::{ReclaimPolicy, Scan};
-use crate::memory::{Flag, FrameId, Memory, PageOwner};
+use crate::cgroup::CgroupId;
+use crate::memory::{Flag, FrameId, Memory};
+use crate::mmu::{DensePage, SpaceId};
 
 /// A page with any of these flags takes the slow path.
 const SPECIAL: [Flag; 4] = [Flag::FileOwned, Flag::Shared, Flag::SwapCache, Flag::ZeroFilled];
+/// These too, before it is judged.
+const IN_THE_WAY: [Flag; 3] = [Flag::Reading, Flag::Writeback, Flag::Unevictable];
+
+/// A page of the common kind, which one entry shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain {
+    frame: FrameId,
+    space: SpaceId,
+    page: DensePage,
+}
+
+/// Sums over common pages of one group that were judged together and are not booked yet.
+#[derive(Debug, Default)]
+pub(super) struct Unbooked {
+    /// Checked for use through their entries.
+    checked: u64,
+    /// Of these, used through their entries.
+    used: u64,
+    swapped_out: u64,
+}
+
+impl Unbooked {
+    /// Books them. `cgroup`: theirs.
+    #[inline]
+    pub(super) fn book(&mut self, memory: &mut Memory, cgroup: CgroupId, scan: &mut Scan) {
+        let Self { checked, used, swapped_out } = std::mem::take(self);
+        memory.reclaim.work.rmap_walks += checked;
+        memory.reclaim.work.entries_cleared += used;
+        memory.ledger.spend(checked * memory.costs.rmap_walk_ns);
+        scan.taken.pages += checked;
+        if swapped_out > 0 {
+            scan.taken.unmapped += swapped_out;
+            scan.taken.written += swapped_out;
+            memory.cgroups.swapped_out(cgroup, swapped_out);
+            memory.write_slots_at_once(cgroup, swapped_out);
+            let costs = &memory.costs;
+            memory.ledger.spend(swapped_out * (costs.swap_out_page_ns + costs.unmap_page_ns + costs.free_page_ns));
+            memory.update_hidden();
+        }
+    }
+}
+
+/// Whether common pages that a reclaim takes off the lists of one node may be swapped out at once, as long as a slot is free.
+#[inline]
+pub(super) fn swaps_at_once(memory: &Memory, scan: &Scan) -> bool {
+    scan.may_swap && memory.io.swap_is_synchronous() && !memory.cgroups.has_swap_limits() && memory.slots.free() > 0
+}
+
+impl Plain {
+    /// The page in `frame`, which is on no list, if it is a common one and nothing is in its way, and whether its accessed bit is set.
+    /// Its process belongs to the group that `root` is reclaimed from.
+    #[inline]
+    pub(super) fn judged(memory: &Memory, frame: FrameId, root: CgroupId) -> Option<(Self, bool)> {
+        let (flags, space, page) = memory.frames.anonymous(frame)?;
+        let owner = &memory.spaces[space.index()];
+        let is_plain = flags.has(Flag::SwapBacked) && !flags.has_any(SPECIAL) && !flags.has_any(IN_THE_WAY);
+        // A page in flight may outlive its space.
+        if !is_plain || !owner.alive || !owner.huge_blocks.is_empty() {
+            return None;
+        }
+        if owner.cgroup != root && !memory.cgroups.is_within(owner.cgroup, root) {
+            return None;
+        }
+        let is_young = owner.table.young_if_shows(page, frame)?;
+        Some((Self { frame, space, page }, is_young))
+    }
+
+    /// Whether the page was used, by its entry or by what a monitor left; neither is set afterwards. `is_young`: its accessed bit.
+    #[inline]
+    pub(super) fn take_young(self, memory: &mut Memory, is_young: bool, unbooked: &mut Unbooked) -> bool {
+        let Self { frame, space, page } = self;
+        unbooked.checked += 1;
+        let owner = &mut memory.spaces[space.index()];
+        let is_used = is_young && owner.vmas.has_recency(|| owner.table.page_of(page));
+        if is_used {
+            owner.table.clear_young(page);
+            memory.frames.met_use(frame);
+            unbooked.used += 1;
+        }
+        memory.frames.take_young(frame) || is_used
+    }
+
+    /// Swaps it out. A slot is free.
+    #[inline]
+    pub(super) fn swap_out<P: ReclaimPolicy + ?Sized>(
+        self,
+        memory: &mut Memory,
+        policy: &mut P,
+        root: CgroupId,
+        unbooked: &mut Unbooked,
+    ) {
+        let Self { frame, space, page } = self;
+        let shadow = policy.shadow_of(memory, frame, root);
+        let cgroup = memory.frames.cgroup(frame);
+        let slot = memory.slots.take_for_entry(cgroup, shadow).expect("one is free");
+        let owner = &mut memory.spaces[space.index()];
+        owner.nr_resident -= 1;
+        owner.nr_swapped += 1;
+        owner.table.swap_out(page, slot);
+        unbooked.swapped_out += 1;
+        memory.frames.update(frame, [Flag::Isolated, Flag::Dirty], []);
+        memory.frames.forget_pin(frame);
+        memory.nodes.give(&mut memory.frames, frame);
+    }
+}
 
 /// Evicts a page that is on no list; `None`, and nothing is done, if it is not of the common kind or finds no slot.
 #[inline]
-pub(super) fn swap_out(
+pub(super) fn swap_out<P: ReclaimPolicy + ?Sized>(
     memory: &mut Memory,
-    policy: &mut dyn ReclaimPolicy,
+    policy: &mut P,
     frame: FrameId,
     scan: &mut Scan,
 ) -> Option<Fate> {
-    let flags = memory.frames.flags(frame);
+    let (flags, space, page) = memory.frames.anonymous(frame)?;
     if !flags.has(Flag::SwapBacked) || flags.has_any(SPECIAL) || !scan.may_swap || !memory.io.swap_is_synchronous() {
         return None;
     }
-    let PageOwner::Anonymous { space, page } = memory.frames.owner(frame) else { return None };
-    let cgroup = memory.frames.cgroup(frame);
-    let owner = &mut memory.spaces[space.index()];
+    let owner = &memory.spaces[space.index()];
     // A page in flight may outlive its space.
     if !owner.alive || !owner.huge_blocks.is_empty() || !owner.table.shows(page, frame) {
         return None;
     }
-    if !memory.cgroups.may_swap(cgroup) {
+    let cgroup = memory.frames.cgroup(frame);
+    if memory.slots.free() == 0 || !memory.cgroups.may_swap(cgroup) {
         return None;
     }
-    let slot = memory.slots.take_for_entry(cgroup)?;
-    memory.cgroups.swapped_out(cgroup);
-    owner.nr_resident -= 1;
-    owner.nr_swapped += 1;
-    owner.table.swap_out(page, slot);
-    scan.taken.unmapped += 1;
-    scan.taken.written += 1;
-    memory.write_slot_at_once(cgroup);
-    let shadow = policy.shadow_of(memory, frame, scan.root);
-    memory.slots.set_shadow(slot, shadow);
-    memory.frames.update(frame, [Flag::Isolated, Flag::Dirty], []);
-    memory.frames.forget_pin(frame);
-    let costs = &memory.costs;
-    memory.ledger.spend(costs.swap_out_page_ns + costs.unmap_page_ns + costs.free_page_ns);
-    memory.nodes.give(&mut memory.frames, frame);
-    memory.update_hidden();
+    let mut unbooked = Unbooked::default();
+    Plain { frame, space, page }.swap_out(memory, policy, scan.root, &mut unbooked);
+    unbooked.book(memory, cgroup, scan);
     Some(Fate::Freed)
 }
 
@@ -57,12 +151,11 @@ mod tests {
     use super::super::outcome::{evict, evict_by_steps};
     use super::super::{POLICIES, Reclaimer};
     use super::*;
-    use crate::cgroup::CgroupId;
     use crate::mmu::Entry;
     use crate::swap::device::DeviceKind;
     use crate::testkit::Testbed;
 
-    type Evict = fn(&mut Memory, &mut dyn ReclaimPolicy, FrameId, &mut Scan) -> Fate;
+    type Evict = fn(&mut Memory, &mut (dyn ReclaimPolicy + 'static), FrameId, &mut Scan) -> Fate;
 
     /// The visible state of a machine after some evictions.
     fn after(policy: Box<dyn ReclaimPolicy>, device: DeviceKind, evict: Evict) -> String {
@@ -97,7 +190,8 @@ mod tests {
     fn the_short_way_leads_where_the_long_one_does() {
         for entry in POLICIES.iter().filter(|entry| !entry.build().needs_future()) {
             for device in [DeviceKind::Zram, DeviceKind::Ram] {
-                let [short, long] = [evict as Evict, evict_by_steps].map(|evict| after(entry.build(), device, evict));
+                let [short, long] =
+                    [evict as Evict, evict_by_steps as Evict].map(|evict| after(entry.build(), device, evict));
                 assert_eq!(short, long, "{} {device:?}", entry.name);
             }
         }

@@ -461,18 +461,18 @@ impl Device {
         done
     }
 
-    /// Transfers one page to or from a device that is memory: returns the CPU time that the caller spends.
+    /// Transfers pages one by one to or from a device that is memory: returns the CPU time that the caller spends.
     #[inline]
-    pub(crate) fn move_page(&mut self, transfer: Transfer) -> Duration {
+    pub(crate) fn move_pages(&mut self, transfer: Transfer, pages: u64) -> Duration {
         debug_assert!(self.model.is_synchronous(), "other devices have queues");
-        let span = self.model.cpu_time(1, transfer);
+        let span = Duration::from_ns(self.model.cpu_time(1, transfer).ns() * pages);
         let stats = &mut self.stats;
         let (requests, moved, ns) = match transfer {
             Transfer::Read => (&mut stats.reads, &mut stats.pages_read, &mut stats.read_ns),
             Transfer::Write => (&mut stats.writes, &mut stats.pages_written, &mut stats.write_ns),
         };
-        *requests += 1;
-        *moved += 1;
+        *requests += pages;
+        *moved += pages;
         *ns = ns.saturating_add(span.ns());
         span
     }

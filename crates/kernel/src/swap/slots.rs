@@ -76,10 +76,11 @@ impl Slots {
         self.take_as(Slot { cached: frame.index_u32() + 1, cgroup: cgroup.0, in_use: true, ..Slot::default() })
     }
 
-    /// The same for a page in no swap cache: one page-table entry refers to the slot.
+    /// The same for a page in no swap cache, which leaves `shadow`: one page-table entry refers to the slot.
     #[inline]
-    pub fn take_for_entry(&mut self, cgroup: CgroupId) -> Option<SlotId> {
-        self.take_as(Slot { users: 1, cgroup: cgroup.0, in_use: true, ..Slot::default() })
+    pub fn take_for_entry(&mut self, cgroup: CgroupId, shadow: Option<u64>) -> Option<SlotId> {
+        let shadow = pack_shadow(shadow);
+        self.take_as(Slot { shadow, users: 1, cgroup: cgroup.0, in_use: true, ..Slot::default() })
     }
 
     #[inline]
@@ -162,7 +163,7 @@ impl Slots {
     /// Stores the shadow of the eviction.
     #[inline]
     pub fn set_shadow(&mut self, slot: SlotId, shadow: Option<u64>) {
-        self.get_mut(slot).shadow = shadow.map_or(0, |shadow| shadow + 1);
+        self.get_mut(slot).shadow = pack_shadow(shadow);
     }
     /// Puts a page into the swap cache at this slot.
     pub fn set_cached(&mut self, slot: SlotId, frame: FrameId) {
@@ -223,6 +224,12 @@ impl Slots {
         }
         unused
     }
+}
+
+/// The stored form of a shadow.
+#[inline]
+fn pack_shadow(shadow: Option<u64>) -> u64 {
+    shadow.map_or(0, |shadow| shadow + 1)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use super::schedule::Verdict;
 use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
 use super::{Incident, Machine, SimError};
 use isotherm_kernel::cgroup::CgroupId;
-use isotherm_kernel::fault::{self, FaultOutcome, Shortage};
-use isotherm_kernel::mmu::{Cursor, DensePage, Need, Pace, Stop};
+use isotherm_kernel::fault::{self, AtOnce, FaultOutcome, Playing, Shortage};
+use isotherm_kernel::mmu::{Cursor, Need, Pace, Stop};
 use isotherm_kernel::reclaim::Touches;
 use isotherm_kernel::reclaim::driver::{Attempt, ReclaimStep};
 use isotherm_units::access::{After, Run};
@@ -17,9 +17,6 @@ use isotherm_units::{Duration, Instant};
 /// and the copy of a copy-on-write). Where only one fits, each pushes the other out for ever, and the group is in effect out of
 /// memory.
 const SHORTAGES_MAX: u32 = 1000;
-
-/// Runs that are searched together for faults to come.
-const LOOK_AHEAD: usize = 64;
 
 /// Action after one step of a thread.
 enum Next {
@@ -124,25 +121,13 @@ impl Machine {
         let is_watched = user.faulted && touches == Touches::AfterFault;
         let end = if is_watched { user.cursor.run + 1 } else { user.batch.runs.len() };
         let is_shown = is_watched || touches == Touches::All || self.memory.ground_truth.is_some();
-        let at_once = !is_shown && touches == Touches::None && self.faults_at_once();
         let mut stop = self.touch(id, user, end, &mut pace);
         let fault_cpu_ns = user.time.fault_cpu_ns;
-        let (mut has_faulted, mut below_peak) = (false, 0);
-        while let Stop::Fault { page, need } = stop
-            && at_once
-            && self.fault_at_once(id, user, (page, need), &mut pace, &mut below_peak)
-        {
-            has_faulted = true;
-            if user.reclaim.is_some() || self.memory.kswapd_wanted.contains(&true) {
-                stop = Stop::TimeUp; // before the access is tried again
-                break;
-            }
-            if self.caches.is_empty() {
-                let table = &self.memory.space(user.space).table;
-                table.pass(user.batch.runs[user.cursor.run], &mut user.cursor, &mut pace);
-            }
-            stop = self.touch(id, user, end, &mut pace);
-        }
+        let has_faulted = matches!(stop, Stop::Fault { .. })
+            && !is_shown
+            && touches == Touches::None
+            && self.faults_at_once()
+            && self.play_over_faults(id, user, end, &mut pace, &mut stop);
         match stop {
             Stop::Done | Stop::TimeUp if !is_shown && !has_faulted => {
                 let ends = user.cursor.run + usize::from(user.cursor.page > 0);
@@ -173,7 +158,7 @@ impl Machine {
             }
             Stop::Fault { page, need } => {
                 user.faulted = true;
-                self.look_ahead(user);
+                self.memory.look_ahead(user.space, &user.batch.runs, user.cursor.run, &mut user.looked_ahead);
                 let (memory, policy) = (&mut self.memory, self.policy.as_mut());
                 let outcome = fault::fault(memory, policy, user.space, page, need, &mut user.fault);
                 Ok(self.after_fault_at(id, user, (page, need), outcome, now))
@@ -196,33 +181,49 @@ impl Machine {
         self.memory.migration.is_empty() && self.tiering.balancer.is_none() && self.access.is_steady()
     }
 
-    /// Handles a fault that nothing holds up, in between two touches. `below_peak` is by how much the program was below its most
-    /// resident pages when they were counted last, less the pages that came since. `false`: nothing was done.
-    #[inline]
-    fn fault_at_once(
+    /// Handles faults that nothing holds up, and plays on after each, from the fault at `stop` to the next stop. Whether there was one.
+    fn play_over_faults(
         &mut self,
         id: TaskId,
         user: &mut UserTask,
-        (page, need): (u64, Need),
+        end: usize,
         pace: &mut Pace,
-        below_peak: &mut u64,
+        stop: &mut Stop,
     ) -> bool {
-        let mut now = Instant::from_ns(pace.now_ns);
-        self.memory.now = now;
-        self.look_ahead(user);
-        let (memory, policy) = (&mut self.memory, self.policy.as_mut());
-        if !fault::fault_at_once(memory, policy, user.space, page, need, &user.fault) {
-            return false;
+        let Some(mut faults) = AtOnce::new(&self.memory, user.space, &user.fault) else { return false };
+        let has_soft_limits = self.memory.cgroups.has_soft_limits();
+        let is_walked = !self.caches.is_empty() || !self.memory.space(user.space).table.is_plain();
+        let mut has_faulted = false;
+        while matches!(stop, Stop::Fault { .. }) {
+            // The first one ends the stall of its thread.
+            let is_alone = !has_faulted || has_soft_limits || is_walked;
+            let (runs, looked_ahead) = (&user.batch.runs[..end], &mut user.looked_ahead);
+            let playing = Playing { runs, cursor: &mut user.cursor, pace: &mut *pace, looked_ahead, is_alone };
+            let Some(ns) = self.policy.play_over_faults(&mut self.memory, &mut faults, playing, stop) else { break };
+            user.time.fault_cpu_ns += ns;
+            if is_alone {
+                self.fault_done(id, user, Instant::from_ns(pace.now_ns));
+            }
+            has_faulted = true;
+            if user.reclaim.is_some() || self.memory.kswapd_wanted.iter().any(|&is_wanted| is_wanted) {
+                *stop = Stop::TimeUp; // before the access is tried again
+                break;
+            }
+            if is_walked {
+                *stop = self.touch(id, user, end, pace);
+            } else if is_alone {
+                let table = &mut self.memory.space_mut(user.space).table;
+                *stop = table.play_on(&user.batch.runs[..end], &mut user.cursor, pace);
+            }
         }
-        user.faulted = true;
-        self.book_fault_cpu(user, &mut now);
-        self.fault_done(id, user, now);
-        match below_peak.checked_sub(1) {
-            Some(left) => *below_peak = left,
-            None => *below_peak = self.note_resident(user),
+        if has_faulted {
+            faults.book(&mut self.memory);
+            self.memory.charged = 0; // no `memory.high` pays for them, or it has
+            user.faulted = true;
+            self.note_blocks(user);
+            self.note_resident(user);
         }
-        pace.now_ns = now.ns();
-        true
+        has_faulted
     }
 
     /// A fault at a page has come so far.
@@ -249,20 +250,6 @@ impl Machine {
             && self.access.is_steady()
             && self.tiering.balancer.is_none()
             && self.memory.space(user.space).table.is_plain()
-    }
-
-    /// Reads ahead the data that the next accesses of the batch, and the faults among them, will read.
-    fn look_ahead(&self, user: &mut UserTask) {
-        if user.cursor.run < user.looked_ahead {
-            return;
-        }
-        let runs = &user.batch.runs[user.cursor.run..];
-        let runs = &runs[..runs.len().min(LOOK_AHEAD)];
-        user.looked_ahead = user.cursor.run + runs.len();
-        let table = &self.memory.space(user.space).table;
-        let mut pages = [DensePage::from_raw(0); LOOK_AHEAD];
-        let len = table.absent_among(runs, &mut pages);
-        self.memory.warm_up_absent(user.space, &pages[..len]);
     }
 
     fn book_fault_cpu(&mut self, user: &mut UserTask, now: &mut Instant) {
@@ -443,12 +430,11 @@ impl Machine {
         report(&touched);
     }
 
-    /// Notes the resident pages of the user's program; returns by how much it has had more.
-    fn note_resident(&mut self, user: &UserTask) -> u64 {
+    /// Notes the resident pages of the user's program.
+    fn note_resident(&mut self, user: &UserTask) {
         let program = &mut self.programs[user.program];
         let resident: u64 =
             program.spaces.iter().flatten().map(|&space| self.memory.spaces[space.index()].nr_resident).sum();
         program.peak_resident = program.peak_resident.max(resident);
-        program.peak_resident - resident
     }
 }

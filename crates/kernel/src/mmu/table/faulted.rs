@@ -7,7 +7,7 @@ use isotherm_units::PageRange;
 
 impl PageTable {
     /// Replaces the entry of a present page by its slot and drops all hardware bits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn swap_out(&mut self, dense: DensePage, slot: SlotId) {
         let within = dense.within();
         let chunk = &mut self.chunks[dense.slot()];
@@ -23,7 +23,7 @@ impl PageTable {
     }
 
     /// Shows `frame` where nothing is mapped, writable and just touched, by a store if `dirty`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_present_anew(&mut self, dense: DensePage, frame: FrameId, dirty: bool) {
         debug_assert!(!self.is_present(dense) && !self.is_marked(dense), "the page is not mapped");
         let within = dense.within();

@@ -1,5 +1,6 @@
 //! The hit path: a batch of accesses against the words of the table.
 
+use super::tiers::planes_around;
 use super::{ACCESSED, CHUNK_MASK, CHUNK_SHIFT, DIRTY, Hits, Need, PLANES_MAX, PRESENT, PageTable, WRITABLE};
 use crate::mmu::Level;
 use isotherm_units::access::Run;
@@ -109,14 +110,30 @@ impl PageTable {
         }
     }
 
-    /// Goes past the access at `cursor`, whose fault has just left its page as the access would. Longer runs, and pages in memory of
-    /// several latencies or in tables that are not [plain](Self::is_plain), are left to [`play_through`](Self::play_through).
+    /// Plays on, without translation caches, where a fault has just left the page of the access at `cursor` as that access would: the same
+    /// as [`play_through`](Self::play_through). The table must be [plain](Self::is_plain).
     #[inline]
-    pub fn pass(&self, run: Run, cursor: &mut Cursor, pace: &mut Pace) {
-        if run.is_single_page() && pace.now_ns < pace.until_ns && !self.has_classes() && self.is_plain() {
+    pub fn play_on(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
+        debug_assert!(self.is_plain(), "accessed bits are set by the access alone");
+        if !self.has_classes() && runs[cursor.run].is_single_page() && pace.now_ns < pace.until_ns {
             pace.now_ns += pace.page_ns;
             *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
+            if let Some(fault) = self.play_singles(runs, cursor, pace) {
+                return fault;
+            }
         }
+        self.play(runs, cursor, pace)
+    }
+
+    /// Touches single resident pages from an access on that has not begun, up to one that faults; `None`: it stopped before.
+    #[inline(never)]
+    fn play_singles(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Option<Stop> {
+        let mut now_ns = pace.now_ns;
+        let (nr_done, fault) = self.touch_singles::<0>(&runs[cursor.run..], &mut now_ns, pace);
+        cursor.run += nr_done;
+        cursor.thought = fault.is_some();
+        pace.now_ns = now_ns;
+        fault
     }
 
     /// Not inlined: together they would have too few registers for the hot loop.
@@ -126,7 +143,12 @@ impl PageTable {
         let mut now_ns = pace.now_ns;
         let stop = loop {
             if !cursor.thought && cursor.page == 0 {
-                cursor.run += self.touch_singles::<PLANES>(&runs[cursor.run..], &mut now_ns, pace);
+                let (nr_done, fault) = self.touch_singles::<PLANES>(&runs[cursor.run..], &mut now_ns, pace);
+                cursor.run += nr_done;
+                if let Some(stop) = fault {
+                    cursor.thought = true;
+                    break stop;
+                }
             }
             let Some(&run) = runs.get(cursor.run) else { break Stop::Done };
             if now_ns >= pace.until_ns {
@@ -163,22 +185,30 @@ impl PageTable {
         stop
     }
 
-    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns the number of pages; the caller
-    /// finds out why it stopped.
+    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns the number of pages, and the fault
+    /// of the next one after its think time, if that is why it stopped; else the caller finds out why.
     ///
     /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
     /// their cache misses overlap.
     #[inline(always)]
-    fn touch_singles<const PLANES: usize>(&mut self, runs: &[Run], now_ns: &mut u64, pace: &mut Pace) -> usize {
+    fn touch_singles<const PLANES: usize>(
+        &mut self,
+        runs: &[Run],
+        now_ns: &mut u64,
+        pace: &mut Pace,
+    ) -> (usize, Option<Stop>) {
         let (until_ns, page_ns) = (pace.until_ns, pace.page_ns);
         let mut now = *now_ns;
-        let mut nr_done = 0;
+        let mut fault = None;
         let mut slower = [0; PLANES];
-        'chunks: while let Some(first) = runs.get(nr_done) {
+        let mut rest = runs;
+        'chunks: while let Some(first) = rest.first() {
             let high = first.page() >> CHUNK_SHIFT;
             let Some(&slot) = self.directory.get(high as usize) else { break };
             let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { break };
-            for run in &runs[nr_done..] {
+            let (groups, stores) = (chunk.groups.as_flattened_mut(), chunk.stores.as_flattened_mut());
+            let upper = &mut chunk.upper;
+            while let Some((run, next)) = rest.split_first() {
                 let begin = now + u64::from(run.think_ns);
                 if !run.is_single_page_in(high, CHUNK_SHIFT) {
                     // In another chunk, perhaps.
@@ -190,42 +220,44 @@ impl PageTable {
                 if begin >= until_ns {
                     break 'chunks;
                 }
-                let within = (run.page() & CHUNK_MASK) as usize;
-                let bit = 1u64 << (within % 64);
-                let group = &mut chunk.groups[within / 64];
+                let bit = 1u64 << (run.page() % 64);
+                let at = first_word_of(run.page());
                 if run.is_write() {
-                    let stores = &mut chunk.stores[within / 64];
-                    if stores[WRITABLE] & bit == 0 {
+                    if stores[at + WRITABLE] & bit == 0 {
+                        (now, fault) = (begin, Some(Stop::Fault { page: run.page(), need: Need::Write }));
                         break 'chunks;
                     }
-                    debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
-                    stores[DIRTY] |= bit;
-                } else if group[PRESENT] & bit == 0 {
+                    debug_assert!(groups[at + PRESENT] & bit != 0, "a writable page is present");
+                    stores[at + DIRTY] |= bit;
+                } else if groups[at + PRESENT] & bit == 0 {
+                    (now, fault) = (begin, Some(Stop::Fault { page: run.page(), need: Need::Read }));
                     break 'chunks;
                 }
-                group[ACCESSED] |= bit;
+                groups[at + ACCESSED] |= bit;
+                let within = (run.page() & CHUNK_MASK) as usize;
                 let block = within >> Level::PMD.span_shift();
-                if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-                    chunk.upper.settle(within);
+                if upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+                    upper.settle(within);
                 }
                 now = begin + page_ns;
                 if PLANES > 0 {
-                    for (plane, word) in chunk.planes_at::<PLANES>(within).into_iter().enumerate() {
+                    for (plane, word) in planes_around::<PLANES>(&chunk.planes, within).into_iter().enumerate() {
                         let is_slower = word >> (within % 64) & 1;
                         slower[plane] += is_slower;
                         now = now.wrapping_add(is_slower.wrapping_mul(pace.slower_ns[plane]));
                     }
                 }
-                nr_done += 1;
+                rest = next;
             }
             break;
         }
+        let nr_done = runs.len() - rest.len();
         *now_ns = now;
         if PLANES > 0 {
             pace.hits[0] += nr_done as u64 - slower.iter().sum::<u64>();
             pace.hits[1..].iter_mut().zip(slower).for_each(|(hits, nr)| *hits += nr);
         }
-        nr_done
+        (nr_done, fault)
     }
 
     pub(super) fn touch_one(&mut self, page: u64, write: bool) -> Result<(), Stop> {
@@ -322,6 +354,12 @@ impl PageTable {
     }
 }
 
+/// Place of the first of the two words of a page among all words of its chunk.
+#[inline(always)]
+const fn first_word_of(page: u64) -> usize {
+    (page >> 5) as usize & ((CHUNK_MASK as usize >> 5) & !1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::CHUNK_PAGES;
@@ -351,10 +389,10 @@ mod tests {
             let dense = table.dense(3).unwrap();
             table.set_present_anew(dense, FrameId::new(9), true);
             clock.now_ns += 30; // of the fault
-            if passes {
-                table.pass(run, &mut cursor, &mut clock);
-            }
-            let stop = table.play(&[run], &mut cursor, &mut clock);
+            let stop = match passes {
+                true => table.play_on(&[run], &mut cursor, &mut clock),
+                false => table.play(&[run], &mut cursor, &mut clock),
+            };
             (stop, cursor, clock.now_ns, table.is_young(dense), table.is_dirty(dense))
         };
         for until_ns in [80, 81, 1_000] {

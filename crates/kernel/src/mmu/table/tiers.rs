@@ -72,12 +72,18 @@ impl Chunk {
     /// The words of the 64 pages around `within`, one a slower class.
     #[inline(always)]
     pub(super) fn planes_at<const PLANES: usize>(&self, within: usize) -> [u64; PLANES] {
-        let mut words = [0; PLANES];
-        if PLANES > 0 {
-            words.copy_from_slice(&self.planes[within / 64 * PLANES..][..PLANES]);
-        }
-        words
+        planes_around(&self.planes, within)
     }
+}
+
+/// The words of the 64 pages around `within` in `planes`, one a slower class.
+#[inline(always)]
+pub(super) fn planes_around<const PLANES: usize>(planes: &[u64], within: usize) -> [u64; PLANES] {
+    let mut words = [0; PLANES];
+    if PLANES > 0 {
+        words.copy_from_slice(&planes[within / 64 * PLANES..][..PLANES]);
+    }
+    words
 }
 
 #[cfg(test)]

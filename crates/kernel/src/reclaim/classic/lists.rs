@@ -29,6 +29,7 @@ impl Lists {
     }
 
     /// Puts a page that is on no list on the one its flags name.
+    #[inline(always)]
     pub(super) fn push(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd) {
         debug_assert!(!memory.frames.has(frame, Flag::OnList), "already on a list");
         let flags = memory.frames.update(frame, [Flag::Isolated], [Flag::OnList]);
@@ -89,17 +90,11 @@ impl Lists {
         debug_assert!(taken.is_empty(), "the last batch is over");
         let list = lru as usize;
         let nr = nr.min(self.len(lruvec, lru));
-        let own = &mut self.lruvecs[lruvec.index()].lists[list];
-        for _ in 0..nr {
-            let frame = own.pop_tail(&mut memory.frames).expect("counted");
-            debug_assert_eq!(
-                (memory.lruvec_of(frame), list_of(memory, frame)),
-                (lruvec, list),
-                "flags name the list that a page is on"
-            );
-            memory.frames.update(frame, [Flag::OnList], [Flag::Isolated]);
-            taken.push(frame);
-        }
+        self.lruvecs[lruvec.index()].lists[list].isolate_tail(&mut memory.frames, nr, taken);
+        debug_assert!(
+            taken.iter().all(|&frame| (memory.lruvec_of(frame), list_of(memory, frame)) == (lruvec, list)),
+            "flags name the list that a page is on"
+        );
         memory.warm_up_isolated(taken);
         debug_assert!(self.lruvecs[lruvec.index()].subtree[list] >= nr, "what is taken was counted");
         self.for_lineage(memory, lruvec, |above| above.subtree[list] -= nr);

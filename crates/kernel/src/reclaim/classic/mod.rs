@@ -162,6 +162,7 @@ impl ReclaimPolicy for Classic {
     }
 
     /// docs/spec/classic-lru.md#s3-1: the cold list's head, unless it is refaulted soon enough.
+    #[inline]
     fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>) {
         if let Some(shadow) = shadow.filter(|_| arrival != Arrival::FileWrite) {
             self.refault(memory, frame, shadow);
@@ -297,6 +298,7 @@ impl ReclaimPolicy for Classic {
         memory.count(Counter::PgRotated, cgroup, 1);
     }
 
+    #[inline]
     fn shadow_of(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Option<u64> {
         Some(self.eviction(memory, frame, root))
     }

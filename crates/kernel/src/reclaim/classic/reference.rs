@@ -5,7 +5,6 @@ use crate::memory::{Flag, FrameId, Mapper, Memory};
 use crate::mmu::{DensePage, SpaceId};
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::PageType;
-use isotherm_units::access::Advice;
 
 /// The decision about a page at the cold tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +30,19 @@ pub(super) struct Young {
 #[inline]
 pub(super) fn check(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verdict {
     let young = take_young(memory, frame, root);
+    let is_code = young.executable && page_type(memory, frame) == PageType::File;
+    verdict(memory, frame, young.mappings, is_code)
+}
+
+/// The decision about a page that was used through `nr_young` mappings, or as code of a file.
+#[inline]
+pub(super) fn verdict(memory: &mut Memory, frame: FrameId, nr_young: u32, is_code: bool) -> Verdict {
     let was_referenced = memory.frames.take(frame, Flag::Referenced);
-    if young.mappings == 0 {
+    if nr_young == 0 {
         return Verdict::Reclaim; // an unmapped file page with `referenced` too: it had its turn
     }
     memory.frames.set(frame, Flag::Referenced);
-    let is_code = young.executable && page_type(memory, frame) == PageType::File;
-    if was_referenced || young.mappings > 1 || is_code { Verdict::Activate } else { Verdict::Keep }
+    if was_referenced || nr_young > 1 || is_code { Verdict::Activate } else { Verdict::Keep }
 }
 
 /// Reads and clears the accessed bits of all entries that map the page. Skipped: processes outside the group
@@ -47,11 +52,6 @@ pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) ->
     if let Some((space, page)) = memory.sole_mapper(frame) {
         return Young { mappings: u32::from(take_from(memory, frame, space, page, root)), executable: false };
     }
-    take_young_of_all(memory, frame, root)
-}
-
-#[inline(never)]
-fn take_young_of_all(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Young {
     let mut young = Young::default();
     for Mapper { space, page, executable } in memory.mappers(frame) {
         if take_from(memory, frame, space, page, root) {
@@ -63,7 +63,6 @@ fn take_young_of_all(memory: &mut Memory, frame: FrameId, root: CgroupId) -> You
 }
 
 /// Whether the page was used through this mapping.
-#[inline(always)]
 fn take_from(memory: &mut Memory, frame: FrameId, space: SpaceId, page: DensePage, root: CgroupId) -> bool {
     memory.reclaim.work.rmap_walks += 1;
     memory.ledger.spend(memory.costs.rmap_walk_ns);
@@ -72,11 +71,9 @@ fn take_from(memory: &mut Memory, frame: FrameId, space: SpaceId, page: DensePag
     if owner.cgroup != root && !memory.cgroups.is_within(owner.cgroup, root) {
         return false;
     }
-    let is_young = owner.table.is_young(page);
-    let order = || owner.vmas.find(owner.table.page_of(page)).map(|vma| vma.order);
-    let is_used = is_young && !matches!(order(), Some(Advice::Random | Advice::Sequential));
+    let is_used = owner.table.is_young(page) && owner.vmas.has_recency(|| owner.table.page_of(page));
     if is_used {
-        owner.table.test_and_clear_young(page);
+        owner.table.clear_young(page);
         memory.frames.met_use(frame);
         memory.reclaim.work.entries_cleared += 1;
     }

@@ -11,6 +11,7 @@ use crate::reclaim::outcome::{self, Batch, Fate};
 use crate::reclaim::scan_balance::{
     Lru, PageType, SWAP_CLUSTER_MAX, ScanInputs, ScanLoop, cache_trim_mode, file_is_tiny, scan_size,
 };
+use crate::reclaim::swap_out::{Plain, Unbooked, swaps_at_once};
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Reclaimer, Scan, Taken};
 
 impl Classic {
@@ -88,13 +89,18 @@ impl Classic {
             cache_trim: self.balance.cache_trim,
             cost: self.balance.cost,
         };
-        let mode = inputs.mode();
         let usage = memory.cgroups.get(cgroup).usage;
+        let sizes = Lru::ALL.map(|lru| self.lists.len(lruvec, lru));
+        let offers = sizes.map(|size| proportional_protection(size, scan.effective, usage, scan.low_reclaim));
+        scan.low_skipped |= offers.iter().any(|offer| offer.low_skipped);
+        // Small lists offer nothing at gentle priorities.
+        if offers.iter().all(|offer| offer.pages >> scan.priority == 0) {
+            return [0; 4];
+        }
+        let mode = inputs.mode();
         Lru::ALL.map(|lru| {
-            let size = self.lists.len(lruvec, lru);
-            let offer = proportional_protection(size, scan.effective, usage, scan.low_reclaim);
-            scan.low_skipped |= offer.low_skipped;
-            scan_size(lru, size, offer.pages, scan.priority, mode, false)
+            let (size, offered) = (sizes[lru as usize], offers[lru as usize].pages);
+            scan_size(lru, size, offered, scan.priority, mode, false)
         })
     }
 
@@ -122,19 +128,26 @@ impl Classic {
         let scanned = pages.len() as u64;
         memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
         let taken_before = std::mem::take(&mut scan.taken);
-        let mut leaving = Vec::new();
-        pages.retain(|&frame| match self.decide(memory, frame, scan) {
-            Fate::Freed => false,
-            Fate::Keep => true,
-            Fate::Activate => {
-                outcome::activate(memory, frame);
-                true
+        let (mut leaving, mut unbooked) = (Vec::new(), Unbooked::default());
+        let at_once = !can_demote && swaps_at_once(memory, scan);
+        let mut kept = 0;
+        for at in 0..pages.len() {
+            let frame = pages[at];
+            match self.decide(memory, frame, scan, at_once, &mut unbooked) {
+                Fate::Freed => continue,
+                Fate::Keep => {}
+                Fate::Activate => outcome::activate(memory, frame),
+                Fate::Demote => {
+                    leaving.push(frame);
+                    continue;
+                }
             }
-            Fate::Demote => {
-                leaving.push(frame);
-                false
-            }
-        });
+            pages[kept] = frame;
+            kept += 1;
+        }
+        pages.truncate(kept);
+        let cgroup = memory.cgroup_of(lruvec);
+        unbooked.book(memory, cgroup, scan);
         let mut reclaimed = scanned - (pages.len() + leaving.len()) as u64;
         let demoted = demote(memory, self, leaving, scan);
         reclaimed += demoted.pages + demoted.freed;
@@ -153,13 +166,37 @@ impl Classic {
         scan.taken.add(&taken_before);
         scan.nr_scanned += scanned;
         scan.nr_reclaimed += reclaimed;
-        let cgroup = memory.cgroup_of(lruvec);
         outcome::count_batch(memory, scan, cgroup, page_type, Batch { scanned, reclaimed, unmapped });
         self.note_cost(memory, lruvec, page_type, written, scanned - reclaimed);
     }
 
+    /// Decides about a page, and evicts it if it goes. `at_once`: pages of the common kind may be swapped out at once.
     #[inline]
-    fn decide(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Fate {
+    fn decide(
+        &mut self,
+        memory: &mut Memory,
+        frame: FrameId,
+        scan: &mut Scan,
+        at_once: bool,
+        unbooked: &mut Unbooked,
+    ) -> Fate {
+        if at_once && let Some((page, is_young)) = Plain::judged(memory, frame, scan.root) {
+            let nr_young = u32::from(page.take_young(memory, is_young, unbooked));
+            match reference::verdict(memory, frame, nr_young, false) {
+                Verdict::Activate => return Fate::Activate,
+                Verdict::Keep => return Fate::Keep,
+                Verdict::Reclaim if memory.slots.free() > 0 => {
+                    page.swap_out(memory, self, scan.root, unbooked);
+                    return Fate::Freed;
+                }
+                Verdict::Reclaim => return outcome::evict(memory, self, frame, scan),
+            }
+        }
+        self.decide_by_steps(memory, frame, scan)
+    }
+
+    #[inline(never)]
+    fn decide_by_steps(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Fate {
         if let Some(fate) = outcome::divert(memory, frame, scan) {
             return fate;
         }

@@ -11,6 +11,7 @@ use crate::reclaim::scan_balance::{Lru, PageType};
 
 impl Classic {
     /// The shadow of a page that a reclaim from `root` evicts; ages the lruvec.
+    #[inline(always)]
     pub(super) fn eviction(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> u64 {
         let layout = self.layout(memory);
         let node = memory.nodes.of(frame);
@@ -22,6 +23,7 @@ impl Classic {
     }
 
     /// A page with a shadow is back: activates it if it would have stayed, had the other lists made room.
+    #[inline(always)]
     pub(super) fn refault(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
         debug_assert!(
             !memory.frames.has(frame, Flag::OnList),
@@ -45,7 +47,7 @@ impl Classic {
         memory.frames.set(frame, Flag::Active);
         let own = memory.lruvec_of(frame);
         memory.age_nonresident(own, 1);
-        self.for_lineage(memory, own, |history, _| history.activations[page_type as usize] += 1);
+        self.for_lineage(memory, own, |history, _, _| history.activations[page_type as usize] += 1);
         memory.count(activate, cgroup, 1);
         if shadow.workingset {
             memory.frames.set(frame, Flag::Workingset);
@@ -63,9 +65,12 @@ impl Classic {
         nr_io: u64,
         nr_rotated: u64,
     ) {
-        self.for_lineage(memory, lruvec, |history, pages| history.cost.note(page_type, nr_io, nr_rotated, pages));
+        self.for_lineage(memory, lruvec, |history, lists, lruvec| {
+            history.cost.note(page_type, nr_io, nr_rotated, lists.subtree_pages(lruvec));
+        });
     }
 
+    #[inline(always)]
     fn is_recent(&self, memory: &Memory, shadow: &Shadow, page_type: PageType) -> bool {
         let cgroup = CgroupId(shadow.cgroup);
         if cgroup.index() >= memory.cgroups.len() || usize::from(shadow.node) >= memory.nodes.len() {
@@ -85,12 +90,18 @@ impl Classic {
         sizes.is_recent(page_type, distance)
     }
 
-    /// Calls `each` with the history of the lruvec and of all above it, and the pages on their lists.
-    fn for_lineage(&mut self, memory: &Memory, lruvec: LruvecId, mut each: impl FnMut(&mut super::History, u64)) {
+    /// Calls `each` with the history of the lruvec and of all above it.
+    #[inline]
+    fn for_lineage(
+        &mut self,
+        memory: &Memory,
+        lruvec: LruvecId,
+        mut each: impl FnMut(&mut super::History, &super::Lists, LruvecId),
+    ) {
         let node = memory.node_of(lruvec);
         for cgroup in memory.cgroups.lineage(memory.cgroup_of(lruvec)) {
             let lruvec = memory.lruvec(cgroup, node);
-            each(&mut self.history[lruvec.index()], self.lists.subtree_pages(lruvec));
+            each(&mut self.history[lruvec.index()], &self.lists, lruvec);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::memory::{Flag, FrameId, ListEnd, Memory};
 use crate::reclaim::demotion::{demote, demote_or_evict};
 use crate::reclaim::outcome::{self, Batch, Fate};
 use crate::reclaim::scan_balance::PageType;
+use crate::reclaim::swap_out::{Plain, Unbooked, swaps_at_once};
 use crate::reclaim::{LruvecId, Reclaimer, Scan, Taken};
 
 /// Free swap below which anonymous pages are left alone: a batch could not be swapped out.
@@ -199,8 +200,10 @@ impl Mglru {
         let unmapped_before = scan.taken.unmapped;
         let mut reclaimed = 0;
         let (mut again, mut staying, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
+        let mut unbooked = Unbooked::default();
+        let at_once = !memory.tiers.can_demote(memory.node_of(lruvec)) && swaps_at_once(memory, scan);
         for frame in pages {
-            match self.decide(memory, frame, scan) {
+            match self.decide(memory, frame, scan, at_once, &mut unbooked) {
                 Fate::Freed => {
                     reclaimed += 1;
                     continue;
@@ -215,6 +218,8 @@ impl Mglru {
             let is_first = nr_isolated > 0;
             if is_first && is_clean_and_idle(memory, frame) { again.push(frame) } else { staying.push(frame) }
         }
+        let cgroup = memory.cgroup_of(lruvec);
+        unbooked.book(memory, cgroup, scan);
         let demoted = demote(memory, self, leaving, scan);
         reclaimed += demoted.pages + demoted.freed;
         for (frame, fate) in demoted.staying {
@@ -231,13 +236,36 @@ impl Mglru {
         }
         scan.nr_reclaimed += reclaimed;
         let unmapped = scan.taken.unmapped - unmapped_before;
-        let cgroup = memory.cgroup_of(lruvec);
         outcome::count_batch(memory, scan, cgroup, page_type, Batch { scanned: nr_isolated, reclaimed, unmapped });
         debug_assert!(again.is_empty() || nr_isolated > 0, "a second attempt is the last");
         again
     }
 
-    fn decide(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Fate {
+    /// Decides about a page, and evicts it if it goes. `at_once`: pages of the common kind may be swapped out at once.
+    #[inline]
+    fn decide(
+        &mut self,
+        memory: &mut Memory,
+        frame: FrameId,
+        scan: &mut Scan,
+        at_once: bool,
+        unbooked: &mut Unbooked,
+    ) -> Fate {
+        // A used page is judged step by step.
+        if at_once
+            && let Some((page, false)) = Plain::judged(memory, frame, scan.root)
+            && memory.slots.free() > 0
+            && !memory.frames.is_left_young(frame)
+        {
+            page.take_young(memory, false, unbooked);
+            page.swap_out(memory, self, scan.root, unbooked);
+            return Fate::Freed;
+        }
+        self.decide_by_steps(memory, frame, scan)
+    }
+
+    #[inline(never)]
+    fn decide_by_steps(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Fate {
         if let Some(fate) = outcome::divert(memory, frame, scan) {
             return fate;
         }

@@ -257,8 +257,14 @@ impl Generations {
     }
 
     /// Puts a page that is on no list where its flags say.
+    #[inline]
     pub(super) fn insert(&mut self, memory: &mut Memory, frame: FrameId, rotated: bool) {
-        let (lruvec, state) = (memory.lruvec_of(frame), self.state(frame));
+        self.insert_as(memory, frame, self.state(frame), rotated);
+    }
+
+    /// The same for a page in a state that is not stored yet.
+    pub(super) fn insert_as(&mut self, memory: &mut Memory, frame: FrameId, state: PageState, rotated: bool) {
+        let lruvec = memory.lruvec_of(frame);
         let page = Entering::of(memory.frames.flags(frame), state, rotated);
         let (seq, page_type) = (self.entry_of(lruvec, page), page.page_type);
         debug_assert!(

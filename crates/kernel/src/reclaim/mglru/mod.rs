@@ -126,15 +126,15 @@ impl Mglru {
 }
 
 impl Mglru {
-    /// A page that a fault brings in has been used once by the fault; if it is of the working set it is young at once.
-    fn prepare(&mut self, memory: &mut Memory, frame: FrameId) {
-        let state = self.generations.state(frame);
-        if !memory.recent_fault {
-        } else if state.is_workingset() {
+    /// A page that a fault brings in has been used once by the fault; if it is of the working set it is young at once. Returns its state.
+    #[inline]
+    fn prepared(memory: &mut Memory, frame: FrameId, state: PageState) -> PageState {
+        if memory.recent_fault && state.is_workingset() {
             memory.frames.set(frame, Flag::Active);
-        } else if !state.is_referenced() {
-            self.generations.set_state(&memory.frames, frame, state.used_by_descriptor());
+        } else if memory.recent_fault && !state.is_referenced() {
+            return state.used_by_descriptor();
         }
+        state
     }
 }
 
@@ -157,21 +157,25 @@ impl ReclaimPolicy for Mglru {
         if memory.frames.take(frame, Flag::Isolated) {
             return self.generations.insert(memory, frame, false);
         }
-        self.generations.set_state(&memory.frames, frame, PageState::new(page_type(memory, frame)));
+        let mut state = PageState::new(page_type(memory, frame));
         let shadow = shadow.filter(|_| arrival != Arrival::FileWrite);
         match self.baseline {
             Baseline::V7_2 => {
-                shadow.into_iter().for_each(|shadow| self.refaulted(memory, frame, shadow));
-                self.prepare(memory, frame);
+                if let Some(shadow) = shadow {
+                    state = self.refaulted(memory, frame, shadow, state);
+                }
+                state = Self::prepared(memory, frame, state);
             }
             Baseline::V6_12 => {
-                shadow.into_iter().for_each(|shadow| self.refaulted_v6_12(memory, frame, shadow));
+                if let Some(shadow) = shadow {
+                    state = self.refaulted_v6_12(memory, frame, shadow, state);
+                }
                 if memory.recent_fault {
                     memory.frames.set(frame, Flag::Active);
                 }
             }
         }
-        self.put_off(memory, frame);
+        self.put_off(memory, frame, state);
     }
 
     fn removed(&mut self, memory: &mut Memory, frame: FrameId) {

@@ -4,6 +4,7 @@
 //! here one serves the machine.
 
 use super::Mglru;
+use super::page::PageState;
 use crate::memory::{Flag, FrameId, Memory};
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::PageType;
@@ -40,12 +41,12 @@ impl Pending {
 }
 
 impl Mglru {
-    /// A new page waits for insertion.
-    pub(super) fn put_off(&mut self, memory: &mut Memory, frame: FrameId) {
+    /// A new page waits for insertion, in this state.
+    #[inline]
+    pub(super) fn put_off(&mut self, memory: &mut Memory, frame: FrameId, state: PageState) {
         debug_assert!(self.pending.0.len() < BATCH, "a full batch was inserted at once");
         let page_type = page_type(memory, frame);
-        let state = self.generations.state(frame).of_type(page_type).waiting();
-        self.generations.set_state(&memory.frames, frame, state);
+        self.generations.set_state(&memory.frames, frame, state.of_type(page_type).waiting());
         memory.frames.set(frame, Flag::OnList);
         self.pending.0.push((frame, memory.lruvec_of(frame), page_type));
         if self.pending.0.len() == BATCH {
@@ -62,8 +63,7 @@ impl Mglru {
         for (frame, ..) in waiting.drain(..) {
             debug_assert!(self.generations.state(frame).is_waiting(), "the byte of a page that waits says so");
             let state = self.generations.state(frame).without_generation();
-            self.generations.set_state(&memory.frames, frame, state);
-            self.generations.insert(memory, frame, false);
+            self.generations.insert_as(memory, frame, state, false);
         }
         self.pending.0 = waiting;
     }

@@ -2,7 +2,7 @@
 
 use super::Mglru;
 use super::baseline::Baseline;
-use super::page::{MAX_NR_GENS, NR_TIERS, tier_of_refs};
+use super::page::{MAX_NR_GENS, NR_TIERS, PageState, tier_of_refs};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
@@ -32,6 +32,7 @@ const fn is_recent(token: u64, max_seq: u64, bits: u32) -> bool {
 
 impl Mglru {
     /// The shadow of a page that is being evicted; counts the eviction.
+    #[inline]
     pub(super) fn evicted(&mut self, memory: &Memory, frame: FrameId) -> u64 {
         let (page_type, lruvec) = (page_type(memory, frame) as usize, memory.lruvec_of(frame));
         let state = self.generations.state(frame);
@@ -47,18 +48,21 @@ impl Mglru {
         self.layout(memory).pack(Shadow { cgroup, node, workingset, token })
     }
 
-    /// A page with a shadow is back.
-    pub(super) fn refaulted(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
-        debug_assert!(
-            self.generations.state(frame).generation().is_none(),
-            "a refault is counted before the page enters a generation"
-        );
+    /// A page with a shadow is back, and is of no generation yet. Returns its state.
+    #[inline]
+    pub(super) fn refaulted(
+        &mut self,
+        memory: &mut Memory,
+        frame: FrameId,
+        shadow: u64,
+        state: PageState,
+    ) -> PageState {
         let layout = self.layout(memory);
         let shadow = layout.unpack(shadow);
         let lruvec = memory.lruvec_of(frame);
         let (cgroup, node) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
         if (CgroupId(shadow.cgroup), NodeId(shadow.node)) != (cgroup, node) {
-            return;
+            return state;
         }
         let page_type = page_type(memory, frame);
         let (refault, activate, restore) = match page_type {
@@ -72,21 +76,18 @@ impl Mglru {
         memory.count(refault, cgroup, 1);
         let own = self.generations.get_mut(lruvec);
         if !is_recent(shadow.token, own.max_seq, layout.token_bits()) {
-            return;
+            return state;
         }
         let refs = refs_of(shadow.token);
         let tier = if shadow.workingset { NR_TIERS - 1 } else { tier_of_refs(refs) };
         own.history[page_type as usize].refaulted[tier] += 1;
-        let state = self.generations.state(frame);
-        let state = if shadow.workingset {
-            memory.frames.set(frame, Flag::Workingset);
-            memory.count(restore, cgroup, 1);
-            memory.count(activate, cgroup, u64::from(memory.recent_fault));
-            state.with_workingset()
-        } else {
-            state.with_further_uses(refs - 1)
-        };
-        self.generations.set_state(&memory.frames, frame, state);
+        if !shadow.workingset {
+            return state.with_further_uses(refs - 1);
+        }
+        memory.frames.set(frame, Flag::Workingset);
+        memory.count(restore, cgroup, 1);
+        memory.count(activate, cgroup, u64::from(memory.recent_fault));
+        state.with_workingset()
     }
 
     pub(super) fn layout(&mut self, memory: &Memory) -> ShadowLayout {

@@ -173,11 +173,13 @@ impl Mglru {
 
     /// Shadow: of use only while the generation it was evicted from would still be the oldest. The refault is counted before that
     /// check, and an activation after (`lru_gen_refault`).
-    pub(super) fn refaulted_v6_12(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
-        debug_assert!(
-            self.generations.state(frame).generation().is_none(),
-            "a refault is counted before the page enters a generation"
-        );
+    pub(super) fn refaulted_v6_12(
+        &mut self,
+        memory: &mut Memory,
+        frame: FrameId,
+        shadow: u64,
+        state: PageState,
+    ) -> PageState {
         let layout = self.layout(memory);
         let shadow = layout.unpack(shadow);
         let lruvec = memory.lruvec_of(frame);
@@ -196,22 +198,22 @@ impl Mglru {
             }
         };
         if !is_own {
-            return;
+            return state;
         }
         memory.count(refault, cgroup, 1);
         if !is_recent {
-            return;
+            return state;
         }
         memory.count(activate, cgroup, 1);
         let further = shadow.token & ((1 << REFS_BITS) - 1);
         let refs = further + u64::from(shadow.workingset);
         own.history[page_type as usize].refaulted[Baseline::tier_beyond_the_first(refs)] += 1;
-        if memory.recent_fault || refs >= NR_TIERS as u64 - 1 {
-            let state = self.generations.state(frame).with_workingset().with_further_uses(u64::MAX);
-            self.generations.set_state(&memory.frames, frame, state);
-            memory.frames.set(frame, Flag::Workingset);
-            memory.count(restore, cgroup, 1);
+        if !memory.recent_fault && refs < NR_TIERS as u64 - 1 {
+            return state;
         }
+        memory.frames.set(frame, Flag::Workingset);
+        memory.count(restore, cgroup, 1);
+        state.with_workingset().with_further_uses(u64::MAX)
     }
 
     /// Type and tier.

@@ -215,9 +215,7 @@ fn s18_shadow() {
         });
         set(&mut bed, 7, [min_seq_later, min_seq_later]);
         with(&mut bed, |mglru, memory| {
-            mglru.generations.set_state(&memory.frames, frame, PageState::new(PageType::File));
-            mglru.refaulted_v6_12(memory, frame, shadow);
-            let state = mglru.generations.state(frame);
+            let state = mglru.refaulted_v6_12(memory, frame, shadow, PageState::new(PageType::File));
             let expected = if restored == 1 { 4 } else { 0 };
             assert_eq!((OLD.refs(state), state.is_workingset()), (expected, restored == 1));
         });
