@@ -20,7 +20,7 @@ fn main() {
         assert!(seconds > 0.0 && answer["recommendation"].is_object(), "{answer}");
         return;
     }
-    for (name, bar_s) in [("sqlite", 2.5), ("redis", 10.0)] {
+    for (name, bar_s) in [("sqlite", 1.0), ("redis", 4.0)] {
         let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{name}.parquet"));
         let (first, answer) = advise(&trace, folder.path(), &[]);
         told(&format!("advise, {name}"), "s", Some(bar_s), first);
@@ -30,7 +30,7 @@ fn main() {
     }
     let made = make(folder.path(), &[]);
     let (seconds, answer) = advise(&made, folder.path(), &["--no-cache"]);
-    told("advise, made, 40 M touches, 8 GiB, 10 min", "s", Some(120.0), seconds);
+    told("advise, made, 40 M touches, 8 GiB, 10 min", "s", Some(30.0), seconds);
     report("advise, made", &answer);
 }
 
