@@ -12,7 +12,7 @@ import isotherm
 @pytest.fixture(scope="module")
 def advice() -> isotherm.Advice:
     trace = Path(__file__).resolve().parents[2] / "traces" / "sqlite.parquet"
-    return isotherm.advise(trace, effort="quick", kernel="7.2", memory=["60%", "80%"], cache=False)
+    return isotherm.advise(trace, effort="quick", kernel="7.2", memory=["60%", "80%"], details=True, cache=False)
 
 
 FLAGS = ["--effort", "quick", "--kernel", "7.2", "--memory", "60%,80%", "--no-cache"]

@@ -337,9 +337,12 @@ fn check_trace(trace: &Path) -> Result<(), ScenarioError> {
     }
 }
 
+/// Stack of a thread, in bytes: one that waits takes other work on, so that several replays lie on it.
+const STACK_BYTES: usize = 16 << 20;
+
 /// Runs `work` in a pool of `threads`; if no thread can be started, on the caller's own.
 fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
-    match rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build() {
+    match rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).stack_size(STACK_BYTES).build() {
         Ok(pool) => pool.install(work),
         Err(_) => work(),
     }
