@@ -83,13 +83,20 @@ pub(super) fn supply(
             memory.ledger.spend(memory.costs.minor_fault_anon_ns + memory.costs.page_zero_ns);
         }
     }
+    if let Contents::Swapped { slot, .. } = missing.contents {
+        memory.read_slot_at_once(slot, missing.cgroup);
+    }
     fill(memory, policy, missing, frame);
+    if let Contents::Swapped { .. } = missing.contents {
+        memory.cgroups.charge_swap(missing.cgroup, -1);
+        memory.update_hidden();
+    }
     Ok(())
 }
 
-/// Makes `frame` the page, and maps it.
-#[inline]
-fn fill(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, missing: Missing, frame: FrameId) {
+/// Makes `frame` the page, which was read if it was swapped out, and maps it. The slot is given up, and not uncharged yet.
+#[inline(always)]
+pub(super) fn fill<P: ReclaimPolicy + ?Sized>(memory: &mut Memory, policy: &mut P, missing: Missing, frame: FrameId) {
     let Missing { space, page, need, cgroup, contents, .. } = missing;
     memory.frames.assign(frame, PageOwner::Anonymous { space, page }, cgroup);
     match contents {
@@ -98,14 +105,11 @@ fn fill(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, missing: Missing, f
             // The policy sees it in the swap cache.
             memory.frames.set_slot(frame, Some(slot));
             policy.added(memory, frame, Arrival::SwapIn, shadow);
-            memory.read_slot_at_once(slot, cgroup);
             if need == Need::Write {
                 policy.insert_waiting(memory);
             }
             memory.frames.update(frame, [Flag::SwapCache], [Flag::Dirty]);
             memory.slots.free_sole(slot);
-            memory.cgroups.charge_swap(cgroup, -1);
-            memory.update_hidden();
         }
     }
     let owner = memory.space_mut(space);

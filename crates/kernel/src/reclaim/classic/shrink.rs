@@ -11,7 +11,7 @@ use crate::reclaim::outcome::{self, Batch, Fate};
 use crate::reclaim::scan_balance::{
     Lru, PageType, SWAP_CLUSTER_MAX, ScanInputs, ScanLoop, cache_trim_mode, file_is_tiny, scan_size,
 };
-use crate::reclaim::swap_out::{Plain, Unbooked, swaps_at_once};
+use crate::reclaim::swap_out::PlainPages;
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Reclaimer, Scan, Taken};
 
 impl Classic {
@@ -128,12 +128,11 @@ impl Classic {
         let scanned = pages.len() as u64;
         memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
         let taken_before = std::mem::take(&mut scan.taken);
-        let (mut leaving, mut unbooked) = (Vec::new(), Unbooked::default());
-        let at_once = !can_demote && swaps_at_once(memory, scan);
+        let (mut leaving, mut plain) = (Vec::new(), PlainPages::of(memory, lruvec, scan));
         let mut kept = 0;
         for at in 0..pages.len() {
             let frame = pages[at];
-            match self.decide(memory, frame, scan, at_once, &mut unbooked) {
+            match self.decide(memory, frame, scan, &mut plain) {
                 Fate::Freed => continue,
                 Fate::Keep => {}
                 Fate::Activate => outcome::activate(memory, frame),
@@ -147,7 +146,7 @@ impl Classic {
         }
         pages.truncate(kept);
         let cgroup = memory.cgroup_of(lruvec);
-        unbooked.book(memory, cgroup, scan);
+        plain.book(memory, cgroup, scan);
         let mut reclaimed = scanned - (pages.len() + leaving.len()) as u64;
         let demoted = demote(memory, self, leaving, scan);
         reclaimed += demoted.pages + demoted.freed;
@@ -170,29 +169,21 @@ impl Classic {
         self.note_cost(memory, lruvec, page_type, written, scanned - reclaimed);
     }
 
-    /// Decides about a page, and evicts it if it goes. `at_once`: pages of the common kind may be swapped out at once.
+    /// Decides about a page, and evicts it if it goes.
     #[inline]
-    fn decide(
-        &mut self,
-        memory: &mut Memory,
-        frame: FrameId,
-        scan: &mut Scan,
-        at_once: bool,
-        unbooked: &mut Unbooked,
-    ) -> Fate {
-        if at_once && let Some((page, is_young)) = Plain::judged(memory, frame, scan.root) {
-            let nr_young = u32::from(page.take_young(memory, is_young, unbooked));
-            match reference::verdict(memory, frame, nr_young, false) {
-                Verdict::Activate => return Fate::Activate,
-                Verdict::Keep => return Fate::Keep,
-                Verdict::Reclaim if memory.slots.free() > 0 => {
-                    page.swap_out(memory, self, scan.root, unbooked);
-                    return Fate::Freed;
-                }
-                Verdict::Reclaim => return outcome::evict(memory, self, frame, scan),
+    fn decide(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan, plain: &mut PlainPages) -> Fate {
+        let Some((page, is_young)) = plain.judged(memory, frame, scan.root) else {
+            return self.decide_by_steps(memory, frame, scan);
+        };
+        let nr_young = u32::from(plain.take_young(memory, page, is_young));
+        match reference::verdict(memory, frame, nr_young, false) {
+            Verdict::Activate => Fate::Activate,
+            Verdict::Keep => Fate::Keep,
+            Verdict::Reclaim => {
+                plain.swap_out(memory, self, page, scan.root);
+                Fate::Freed
             }
         }
-        self.decide_by_steps(memory, frame, scan)
     }
 
     #[inline(never)]

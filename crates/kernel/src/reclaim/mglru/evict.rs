@@ -14,7 +14,7 @@ use crate::memory::{Flag, FrameId, ListEnd, Memory};
 use crate::reclaim::demotion::{demote, demote_or_evict};
 use crate::reclaim::outcome::{self, Batch, Fate};
 use crate::reclaim::scan_balance::PageType;
-use crate::reclaim::swap_out::{Plain, Unbooked, swaps_at_once};
+use crate::reclaim::swap_out::PlainPages;
 use crate::reclaim::{LruvecId, Reclaimer, Scan, Taken};
 
 /// Free swap below which anonymous pages are left alone: a batch could not be swapped out.
@@ -200,10 +200,9 @@ impl Mglru {
         let unmapped_before = scan.taken.unmapped;
         let mut reclaimed = 0;
         let (mut again, mut staying, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
-        let mut unbooked = Unbooked::default();
-        let at_once = !memory.tiers.can_demote(memory.node_of(lruvec)) && swaps_at_once(memory, scan);
+        let mut plain = PlainPages::of(memory, lruvec, scan);
         for frame in pages {
-            match self.decide(memory, frame, scan, at_once, &mut unbooked) {
+            match self.decide(memory, frame, scan, &mut plain) {
                 Fate::Freed => {
                     reclaimed += 1;
                     continue;
@@ -219,7 +218,7 @@ impl Mglru {
             if is_first && is_clean_and_idle(memory, frame) { again.push(frame) } else { staying.push(frame) }
         }
         let cgroup = memory.cgroup_of(lruvec);
-        unbooked.book(memory, cgroup, scan);
+        plain.book(memory, cgroup, scan);
         let demoted = demote(memory, self, leaving, scan);
         reclaimed += demoted.pages + demoted.freed;
         for (frame, fate) in demoted.staying {
@@ -241,24 +240,15 @@ impl Mglru {
         again
     }
 
-    /// Decides about a page, and evicts it if it goes. `at_once`: pages of the common kind may be swapped out at once.
+    /// Decides about a page, and evicts it if it goes.
     #[inline]
-    fn decide(
-        &mut self,
-        memory: &mut Memory,
-        frame: FrameId,
-        scan: &mut Scan,
-        at_once: bool,
-        unbooked: &mut Unbooked,
-    ) -> Fate {
+    fn decide(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan, plain: &mut PlainPages) -> Fate {
         // A used page is judged step by step.
-        if at_once
-            && let Some((page, false)) = Plain::judged(memory, frame, scan.root)
-            && memory.slots.free() > 0
+        if let Some((page, false)) = plain.judged(memory, frame, scan.root)
             && !memory.frames.is_left_young(frame)
         {
-            page.take_young(memory, false, unbooked);
-            page.swap_out(memory, self, scan.root, unbooked);
+            plain.take_young(memory, page, false);
+            plain.swap_out(memory, self, page, scan.root);
             return Fate::Freed;
         }
         self.decide_by_steps(memory, frame, scan)
