@@ -7,10 +7,10 @@
 
 use super::order_log::{evict_exactly, is_pinned};
 use super::outcome::{count_on, free_lazily, page_type};
+use super::refault::refault_counters;
 use super::scan_balance::PageType;
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyError, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
-use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
@@ -289,10 +289,7 @@ impl ReclaimPolicy for Outside {
         let mut distance = -1;
         if let Some(evicted) = shadow {
             let cgroup = memory.frames.cgroup(frame);
-            let refault = match page_type(memory, frame) {
-                PageType::Anon => Counter::WorkingsetRefaultAnon,
-                PageType::File => Counter::WorkingsetRefaultFile,
-            };
+            let [refault, ..] = refault_counters(page_type(memory, frame));
             memory.count(refault, cgroup, 1);
             distance = i64::try_from(self.nr_evicted.saturating_sub(evicted)).unwrap_or(i64::MAX);
         }

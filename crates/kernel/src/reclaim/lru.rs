@@ -2,10 +2,9 @@
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
 use super::outcome::page_type;
-use super::scan_balance::PageType;
+use super::refault::refault_counters;
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
-use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
@@ -50,10 +49,7 @@ impl ReclaimPolicy for Lru {
     fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, shadow: Option<u64>) {
         if shadow.is_some() {
             let cgroup = memory.frames.cgroup(frame);
-            let refault = match page_type(memory, frame) {
-                PageType::Anon => Counter::WorkingsetRefaultAnon,
-                PageType::File => Counter::WorkingsetRefaultFile,
-            };
+            let [refault, ..] = refault_counters(page_type(memory, frame));
             memory.count(refault, cgroup, 1);
         }
         self.log.insert(memory, frame);

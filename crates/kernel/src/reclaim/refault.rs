@@ -4,6 +4,20 @@
 //! eviction and activation, so the difference at the page's return is the number of pages of room it lacked.
 
 use super::scan_balance::PageType;
+use crate::counters::Counter;
+
+/// Counters of refaults of a type: all, activated, and of pages of the working set.
+#[inline]
+pub(super) const fn refault_counters(page_type: PageType) -> [Counter; 3] {
+    match page_type {
+        PageType::Anon => {
+            [Counter::WorkingsetRefaultAnon, Counter::WorkingsetActivateAnon, Counter::WorkingsetRestoreAnon]
+        }
+        PageType::File => {
+            [Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile]
+        }
+    }
+}
 
 /// Bits of a group number in a shadow.
 const CGROUP_BITS: u32 = 16;

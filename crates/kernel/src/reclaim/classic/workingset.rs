@@ -2,11 +2,10 @@
 
 use super::Classic;
 use crate::cgroup::CgroupId;
-use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory};
 use crate::reclaim::LruvecId;
 use crate::reclaim::outcome::page_type;
-use crate::reclaim::refault::{Shadow, ShadowLayout, WorkingsetSizes};
+use crate::reclaim::refault::{Shadow, ShadowLayout, WorkingsetSizes, refault_counters};
 use crate::reclaim::scan_balance::{Lru, PageType};
 
 impl Classic {
@@ -30,14 +29,7 @@ impl Classic {
             "flags are set before a page is put on the list they name"
         );
         let page_type = page_type(memory, frame);
-        let (refault, activate, restore) = match page_type {
-            PageType::Anon => {
-                (Counter::WorkingsetRefaultAnon, Counter::WorkingsetActivateAnon, Counter::WorkingsetRestoreAnon)
-            }
-            PageType::File => {
-                (Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile)
-            }
-        };
+        let [refault, activate, restore] = refault_counters(page_type);
         let cgroup = memory.frames.cgroup(frame);
         memory.count(refault, cgroup, 1);
         let shadow = self.layout(memory).unpack(shadow);

@@ -4,12 +4,10 @@ use super::Mglru;
 use super::baseline::Baseline;
 use super::page::{MAX_NR_GENS, NR_TIERS, PageState, tier_of_refs};
 use crate::cgroup::CgroupId;
-use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::reclaim::classic::shadow_layout;
 use crate::reclaim::outcome::page_type;
-use crate::reclaim::refault::{Shadow, ShadowLayout};
-use crate::reclaim::scan_balance::PageType;
+use crate::reclaim::refault::{Shadow, ShadowLayout, refault_counters};
 
 /// Bits of a token that hold uses beyond the first.
 pub(super) const REFS_BITS: u32 = 2;
@@ -65,14 +63,7 @@ impl Mglru {
             return state;
         }
         let page_type = page_type(memory, frame);
-        let (refault, activate, restore) = match page_type {
-            PageType::Anon => {
-                (Counter::WorkingsetRefaultAnon, Counter::WorkingsetActivateAnon, Counter::WorkingsetRestoreAnon)
-            }
-            PageType::File => {
-                (Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile)
-            }
-        };
+        let [refault, activate, restore] = refault_counters(page_type);
         memory.count(refault, cgroup, 1);
         let own = self.generations.get_mut(lruvec);
         if !is_recent(shadow.token, own.max_seq, layout.token_bits()) {

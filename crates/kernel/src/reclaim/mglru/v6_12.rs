@@ -15,6 +15,7 @@ use crate::cgroup::protection::Standing;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use crate::reclaim::outcome::page_type;
+use crate::reclaim::refault::refault_counters;
 use crate::reclaim::scan_balance::PageType;
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Scan};
 
@@ -189,14 +190,7 @@ impl Mglru {
         let oldest = own.min_seq[page_type as usize] & ((1 << (layout.token_bits() - REFS_BITS)) - 1);
         let is_own = (CgroupId(shadow.cgroup), NodeId(shadow.node)) == (cgroup, node);
         let is_recent = shadow.token >> REFS_BITS == oldest;
-        let (refault, activate, restore) = match page_type {
-            PageType::Anon => {
-                (Counter::WorkingsetRefaultAnon, Counter::WorkingsetActivateAnon, Counter::WorkingsetRestoreAnon)
-            }
-            PageType::File => {
-                (Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile)
-            }
-        };
+        let [refault, activate, restore] = refault_counters(page_type);
         if !is_own {
             return state;
         }
