@@ -6,9 +6,9 @@
 //! value is the difference of two runs, divided by the additional faults of the longer one. Without `--bench` it runs small and
 //! only checks that it works.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output")]
+#![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
-use std::process::Command;
+mod counted;
 
 use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
 use isotherm_kernel::counters::Counter;
@@ -28,24 +28,22 @@ const PAGES_COUNTED: u64 = 1 << 14;
 /// An odd number scatters pages over a power of two of them.
 const APART: u64 = 0x9e37_79b1;
 const BASE: u64 = 1 << 20;
-/// Comes before the arguments of a counted run: policy, pages, rounds.
-const COUNTED: &str = "--counted";
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let Some(at) = arguments.iter().position(|argument| argument == COUNTED) {
+    if let Some(arguments) = counted::arguments() {
         let number = |at: usize| arguments[at].parse().expect("a number");
-        play(&arguments[at + 1], number(at + 2), number(at + 3));
+        play(&arguments[0], number(1), number(2));
         return;
     }
-    let measuring = arguments.iter().any(|argument| argument == "--bench");
+    let measuring = std::env::args().any(|argument| argument == "--bench");
     let pages = if measuring { PAGES } else { 1 << 10 };
     for (policy, bar_ns, bar_instructions) in POLICIES {
         let (few, many) = (best_of(3, policy, pages, 2), best_of(3, policy, pages, 6));
         let ns = (many.0 - few.0) / (many.1 - few.1) as f64;
         let name = format!("fault with eviction, {policy}, 1 M pages");
         report(&name, "ns", measuring.then_some(bar_ns), ns);
-        let count = |rounds| instructions(policy, PAGES_COUNTED, rounds);
+        let count =
+            |rounds: u64| counted::instructions(&[policy.to_owned(), PAGES_COUNTED.to_string(), rounds.to_string()]);
         if let Some((few, many)) = count(2).and_then(|few| Some((few, count(6)?))).filter(|_| measuring) {
             let faults = play(policy, PAGES_COUNTED, 6).1 - play(policy, PAGES_COUNTED, 2).1;
             let each = (many - few) / faults as f64;
@@ -114,24 +112,6 @@ impl Stream for Writes {
         self.next = end;
         Ok(After::Continue)
     }
-}
-
-/// Instructions of such a run in user mode; `None`, with a line that says so, without Valgrind.
-fn instructions(policy: &str, pages: u64, rounds: u64) -> Option<f64> {
-    let output = Command::new("valgrind")
-        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
-        .arg(std::env::current_exe().expect("a file"))
-        .args([COUNTED, policy, &pages.to_string(), &rounds.to_string()])
-        .output();
-    let Ok(output) = output else {
-        eprintln!("valgrind is not installed (scripts/install-test-needs): instructions are not counted");
-        return None;
-    };
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let refs = said.lines().find(|line| line.contains("refs:")).expect("a count");
-    let digits: String = refs.rsplit(':').next().unwrap_or_default().chars().filter(char::is_ascii_digit).collect();
-    Some(digits.parse().expect("digits"))
 }
 
 /// CPU time of this thread, which other programs disturb least.

@@ -6,6 +6,8 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
+mod counted;
+
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
@@ -31,9 +33,15 @@ enum Pattern {
     Clustered,
     /// Nothing is measured; the touched pages are scattered over the mapping.
     Scattered,
+    /// Every page equally often, from a list that is made once.
+    Again,
 }
 
 fn main() {
+    if let Some(arguments) = counted::arguments() {
+        play_rounds(COUNTED_PAGES, Pattern::Again, COUNTED_PAGES, arguments[0].parse().expect("rounds"));
+        return;
+    }
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let accesses = if measuring { 1 << 19 } else { 1 << 12 };
     let mib = |mib: u64| if measuring { mib << 8 } else { (mib << 8).min(1 << 10) };
@@ -69,6 +77,11 @@ fn main() {
             }
         }
     }
+    let count = |rounds: u32| counted::instructions(&[rounds.to_string()]);
+    if let Some((few, many)) = count(2).and_then(|few| Some((few, count(6)?))).filter(|_| measuring) {
+        let each = (many - few) / (4 * COUNTED_PAGES) as f64;
+        report("resident access, uniform, 256 MiB", "instructions", Some(25.0), each, measuring);
+    }
     for (size_name, size_mib, bar) in SIZES {
         let ns = play_on_two_kinds(mib(size_mib), Pattern::Uniform, accesses).best_ns;
         let name = format!("resident access, uniform, half of it in slow memory, {size_name}");
@@ -80,6 +93,9 @@ fn main() {
         report(&format!("resident access, sequential runs, {size_name}"), "ns/page", Some(0.5), ns, measuring);
     }
 }
+
+/// Pages of the run whose instructions are counted.
+const COUNTED_PAGES: u64 = 1 << 16;
 
 /// Name, MiB, bar for scattered accesses in ns.
 const SIZES: [(&str, u64, f64); 4] =
@@ -107,7 +123,13 @@ const ROUNDS: u32 = 40;
 /// Maps `mapped` pages, writes `touched` of them once, then makes `accesses` accesses in each round.
 fn play(mapped: u64, touched: u64, pattern: Pattern, accesses: u64) -> Measured {
     let memory = Bytes::new(touched * 4096 + touched * 4096 / 8 + (64 << 20));
-    play_on(vec![NodeConfig { memory, ..NodeConfig::default() }], mapped, touched, pattern, accesses)
+    play_on(vec![NodeConfig { memory, ..NodeConfig::default() }], mapped, touched, pattern, accesses, ROUNDS)
+}
+
+/// The same for `rounds` rounds, of memory that is touched as a whole.
+fn play_rounds(pages: u64, pattern: Pattern, accesses: u64, rounds: u32) -> Measured {
+    let memory = Bytes::new(pages * 4096 * 2 + (64 << 20));
+    play_on(vec![NodeConfig { memory, ..NodeConfig::default() }], pages, pages, pattern, accesses, rounds)
 }
 
 /// The same on a machine whose fast memory holds one half, and whose slow memory holds the other.
@@ -115,15 +137,25 @@ fn play_on_two_kinds(pages: u64, pattern: Pattern, accesses: u64) -> Measured {
     let half = Bytes::new(pages * 4096 / 2);
     let rest = Bytes::new(pages * 4096 * 3 / 4 + (64 << 20));
     let nodes = vec![NodeConfig::of_kind(MemoryKind::Dram, half), NodeConfig::of_kind(MemoryKind::Cxl, rest)];
-    play_on(nodes, pages, pages, pattern, accesses)
+    play_on(nodes, pages, pages, pattern, accesses, ROUNDS)
 }
 
-fn play_on(nodes: Vec<NodeConfig>, mapped: u64, touched: u64, pattern: Pattern, accesses: u64) -> Measured {
+fn play_on(
+    nodes: Vec<NodeConfig>,
+    mapped: u64,
+    touched: u64,
+    pattern: Pattern,
+    accesses: u64,
+    rounds: u32,
+) -> Measured {
     let config = MachineConfig { nodes, ..MachineConfig::default() };
     let policy = policy_by_name("classic").expect("in the table");
     let mut builder = MachineBuilder::new(&config, policy.build()).expect("a valid machine");
     let base = 1 << 20;
     let measured = Arc::new(Mutex::new(Measured { best_ns: f64::INFINITY, resident_bytes: 0 }));
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
+    let listed = if pattern == Pattern::Again { accesses } else { 0 };
+    let again = (0..listed).map(|_| Run::read(base + random.below(touched), 1)).collect();
     let stream = Toucher {
         base,
         mapped,
@@ -131,7 +163,9 @@ fn play_on(nodes: Vec<NodeConfig>, mapped: u64, touched: u64, pattern: Pattern, 
         pattern,
         accesses,
         measured: measured.clone(),
-        random: Random::new(0x9e37_79b9_7f4a_7c15),
+        rounds,
+        random,
+        again: Arc::new(again),
         phase: Phase::Populate { done: 0 },
         handed_out: None,
     };
@@ -160,6 +194,9 @@ struct Toucher {
     touched: u64,
     pattern: Pattern,
     accesses: u64,
+    rounds: u32,
+    /// All accesses of a round, for [`Pattern::Again`].
+    again: Arc<Vec<Run>>,
     measured: Arc<Mutex<Measured>>,
     random: Random,
     phase: Phase,
@@ -201,7 +238,7 @@ impl Stream for Toucher {
                     let ns = *spent_ns as f64 / *done as f64;
                     let mut measured = self.measured.lock().expect("one thread");
                     measured.best_ns = measured.best_ns.min(ns);
-                    if *round + 1 == ROUNDS {
+                    if *round + 1 == self.rounds {
                         return Ok(After::Finish);
                     }
                     (*round, *done, *spent_ns) = (*round + 1, 0, 0);
@@ -227,6 +264,10 @@ impl Toucher {
     }
 
     fn fill(&mut self, from: u64, batch: &mut Batch) {
+        if self.pattern == Pattern::Again {
+            let [from, to] = [from, from + BATCH].map(|at| usize::try_from(at).expect("in memory"));
+            return batch.runs.share(&self.again, from..to);
+        }
         for index in 0..BATCH {
             let run = match self.pattern {
                 Pattern::Sequential => {

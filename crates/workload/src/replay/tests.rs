@@ -97,7 +97,8 @@ impl Stored {
     fn live(&self, spec: &TraceSpec) -> Program {
         spec.build(&self.context(0, 0)).unwrap()
     }
-    /// Plays it held, packed and live. Packed, the batches are the same; live, each thread must do the same; how threads interleave depends on where batches end.
+    /// Plays it held, packed and live. Packed, the batches are the same. Live, each thread must do the same; how threads interleave depends
+    /// on where batches end.
     fn play(&self, spec: &TraceSpec) -> Played {
         let (held, live) = (drain(self.held(spec)), drain(self.live(spec)));
         assert_eq!(held, drain(self.packed(spec)));
