@@ -83,10 +83,12 @@ impl Run {
     pub const fn is_single_page(self) -> bool {
         self.pages == 1 && self.tagged_page & DESCRIPTOR_BIT == 0
     }
-    /// Whether the run is a [single page](Self::is_single_page) with `block` as the upper digits of its number, above the lowest `shift`.
+    /// How far behind `first` the page of a [single-page](Self::is_single_page) run lies, if it is one of the `pages` from there on.
     #[inline(always)]
-    pub const fn is_single_page_in(self, block: u64, shift: u32) -> bool {
-        self.pages == 1 && (self.tagged_page << 1) >> (shift + 1) == block
+    pub const fn single_page_from(self, first: u64, pages: u64) -> Option<u64> {
+        // Without the bit of stores; with the one of descriptors it is far away.
+        let twice = (self.tagged_page << 1).wrapping_sub(first << 1);
+        if self.pages == 1 && twice < pages << 1 { Some(twice >> 1) } else { None }
     }
     /// The virtual pages touched, first to last.
     pub const fn range(self) -> PageRange {

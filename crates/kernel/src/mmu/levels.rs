@@ -1,7 +1,7 @@
 //! Accessed bits above the leaf: one bitmap per level, and the trick that keeps them off the hit path.
 //!
 //! Hardware sets the accessed bit of every entry on the way down. Setting one bit per level and access would cost a load and a store each.
-//! Instead one *settled* bit per 2 MiB tells that all upper bits above it are set; an access tests only that bit. Clearing an upper bit
+//! Instead one *settled* mark per 2 MiB tells that all upper bits above it are set; an access tests only that mark. Clearing an upper bit
 //! unsettles the 2 MiB blocks below it, so the next access to any such block takes the slow path once and sets the whole column again.
 //! Reading is exact at any time.
 
@@ -52,15 +52,17 @@ impl Level {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "eight")]
-const SETTLED_WORDS: usize = (CHUNK_PAGES >> Level::PMD.span_shift()) as usize / 64;
+/// Blocks of 2 MiB of a chunk.
+#[expect(clippy::cast_possible_truncation, reason = "512")]
+const BLOCKS: usize = (CHUNK_PAGES >> Level::PMD.span_shift()) as usize;
 
 /// Upper-level accessed bits of one chunk of [`CHUNK_PAGES`] pages; of entries that span more,
 /// the chunk's share.
 #[derive(Clone, Debug)]
 pub(super) struct UpperBits {
-    /// One bit per 2 MiB: all accessed bits above are set. Inside the chunk, so that the hit path chases no pointer for it.
-    pub(super) settled: [u64; SETTLED_WORDS],
+    /// By 2 MiB: all accessed bits above are set. Inside the chunk, so that the hit path chases no pointer for it; not packed into bits,
+    /// so that it needs no shift.
+    settled: [bool; BLOCKS],
     /// One bitmap per upper level, indexed by `chunk page >> span`.
     accessed: [Vec<u64>; 4],
     kind: TableKind,
@@ -72,17 +74,22 @@ impl UpperBits {
             let bits = (chunk_pages >> level.span_shift()).max(1);
             vec![0; usize::try_from(bits.div_ceil(64)).expect("a chunk is small")]
         };
-        Self { settled: [0; SETTLED_WORDS], accessed: Level::UPPER.map(words), kind }
+        Self { settled: [false; BLOCKS], accessed: Level::UPPER.map(words), kind }
     }
 
     /// Sets the whole column above chunk page `page`, as far as the processor sets bits there: a walk from the top. If accesses go through
     /// translation caches, each walk sets the bits of the entries that it reads ([`read`](Self::read)), and nothing happens here.
     #[inline]
     pub(super) fn settle(&mut self, page: usize) {
-        let block = page >> Level::PMD.span_shift();
-        if self.settled[block / 64] >> (block % 64) & 1 == 0 && !self.kind.translated {
+        if !self.is_settled(page) && !self.kind.translated {
             self.settle_column(page);
         }
+    }
+
+    /// Whether the whole column above chunk page `page` is set already.
+    #[inline(always)]
+    pub(super) fn is_settled(&self, page: usize) -> bool {
+        self.settled[page >> Level::PMD.span_shift()]
     }
 
     #[cold]
@@ -90,7 +97,7 @@ impl UpperBits {
         for level in Level::UPPER.into_iter().filter(|&level| level <= self.kind.highest_set) {
             set(&mut self.accessed[level.upper_index()], page >> level.span_shift());
         }
-        set(&mut self.settled, page >> Level::PMD.span_shift());
+        self.settled[page >> Level::PMD.span_shift()] = true;
     }
 
     /// A walk to `page` read these words.
@@ -118,7 +125,7 @@ impl UpperBits {
         for (out, word) in out.iter_mut().zip(&mut self.accessed[Level::PMD.upper_index()]) {
             *out |= std::mem::take(word);
         }
-        self.settled.fill(0);
+        self.settled.fill(false);
     }
 
     pub(super) fn test(&self, level: Level, page: usize) -> bool {
@@ -135,12 +142,8 @@ impl UpperBits {
             let first = (bit as u64) << level.span_shift();
             let span = PageRange::new(first, (first + level.span_pages()).min(chunk_pages));
             debug_assert!(span.start < span.end, "the chunk holds a part of the entry");
-            let first_block = span.start >> Level::PMD.span_shift();
-            let last_block = (span.end - 1) >> Level::PMD.span_shift();
-            for block in first_block..=last_block {
-                let block = usize::try_from(block).expect("a chunk is small");
-                self.settled[block / 64] &= !(1 << (block % 64));
-            }
+            let block_of = |page: u64| usize::try_from(page >> Level::PMD.span_shift()).expect("a chunk is small");
+            self.settled[block_of(span.start)..=block_of(span.end - 1)].fill(false);
         }
         was_set
     }

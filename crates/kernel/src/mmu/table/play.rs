@@ -1,8 +1,9 @@
 //! The hit path: a batch of accesses against the words of the table.
 
 use super::tiers::planes_around;
-use super::{ACCESSED, CHUNK_MASK, CHUNK_SHIFT, DIRTY, Hits, Need, PLANES_MAX, PRESENT, PageTable, WRITABLE};
-use crate::mmu::Level;
+use super::{
+    ACCESSED, CHUNK_MASK, CHUNK_PAGES, CHUNK_SHIFT, DIRTY, Hits, Need, PLANES_MAX, PRESENT, PageTable, WRITABLE,
+};
 use isotherm_units::access::Run;
 
 /// Where [`PageTable::play_through`] stopped.
@@ -118,16 +119,17 @@ impl PageTable {
         if !self.has_classes() && runs[cursor.run].is_single_page() && pace.now_ns < pace.until_ns {
             pace.now_ns += pace.page_ns;
             *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
-            if let Some(fault) = self.play_singles(runs, cursor, pace) {
-                return fault;
+            if let Some(need) = self.play_singles(runs, cursor, pace) {
+                return Stop::Fault { page: runs[cursor.run].page(), need };
             }
         }
         self.play(runs, cursor, pace)
     }
 
-    /// Touches single resident pages from an access on that has not begun, up to one that faults; `None`: it stopped before.
+    /// Touches single resident pages from an access on that has not begun, up to one that faults, which is at the cursor then; `None`: it
+    /// stopped before.
     #[inline(never)]
-    fn play_singles(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Option<Stop> {
+    fn play_singles(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Option<Need> {
         let mut now_ns = pace.now_ns;
         let (nr_done, fault) = self.touch_singles::<0>(&runs[cursor.run..], &mut now_ns, pace);
         cursor.run += nr_done;
@@ -145,9 +147,9 @@ impl PageTable {
             if !cursor.thought && cursor.page == 0 {
                 let (nr_done, fault) = self.touch_singles::<PLANES>(&runs[cursor.run..], &mut now_ns, pace);
                 cursor.run += nr_done;
-                if let Some(stop) = fault {
+                if let Some(need) = fault {
                     cursor.thought = true;
-                    break stop;
+                    break Stop::Fault { page: runs[cursor.run].page(), need };
                 }
             }
             let Some(&run) = runs.get(cursor.run) else { break Stop::Done };
@@ -185,8 +187,8 @@ impl PageTable {
         stop
     }
 
-    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns the number of pages, and the fault
-    /// of the next one after its think time, if that is why it stopped; else the caller finds out why.
+    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns the number of pages, and the entry
+    /// that the next one faults for after its think time, if that is why it stopped; else the caller finds out why.
     ///
     /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
     /// their cache misses overlap.
@@ -196,7 +198,7 @@ impl PageTable {
         runs: &[Run],
         now_ns: &mut u64,
         pace: &mut Pace,
-    ) -> (usize, Option<Stop>) {
+    ) -> (usize, Option<Need>) {
         let (until_ns, page_ns) = (pace.until_ns, pace.page_ns);
         let mut now = *now_ns;
         let mut fault = None;
@@ -206,40 +208,43 @@ impl PageTable {
             let high = first.page() >> CHUNK_SHIFT;
             let Some(&slot) = self.directory.get(high as usize) else { break };
             let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { break };
-            let (groups, stores) = (chunk.groups.as_flattened_mut(), chunk.stores.as_flattened_mut());
-            let upper = &mut chunk.upper;
-            while let Some((run, next)) = rest.split_first() {
-                let begin = now + u64::from(run.think_ns);
-                if !run.is_single_page_in(high, CHUNK_SHIFT) {
+            let first_page = high << CHUNK_SHIFT;
+            let mut left = rest.iter();
+            loop {
+                rest = left.as_slice();
+                let Some(run) = left.next() else { break 'chunks };
+                let Some(within) = run.single_page_from(first_page, CHUNK_PAGES) else {
                     // In another chunk, perhaps.
                     if run.is_single_page() {
                         continue 'chunks;
                     }
                     break 'chunks;
-                }
-                if begin >= until_ns {
+                };
+                now += u64::from(run.think_ns);
+                if now >= until_ns {
+                    now -= u64::from(run.think_ns);
                     break 'chunks;
                 }
-                let bit = 1u64 << (run.page() % 64);
-                let at = first_word_of(run.page());
+                let within = within as usize;
+                let bit = 1u64 << (within % 64);
+                let group = &mut chunk.groups[within / 64];
                 if run.is_write() {
-                    if stores[at + WRITABLE] & bit == 0 {
-                        (now, fault) = (begin, Some(Stop::Fault { page: run.page(), need: Need::Write }));
+                    let stores = &mut chunk.stores[within / 64];
+                    if stores[WRITABLE] & bit == 0 {
+                        fault = Some(Need::Write);
                         break 'chunks;
                     }
-                    debug_assert!(groups[at + PRESENT] & bit != 0, "a writable page is present");
-                    stores[at + DIRTY] |= bit;
-                } else if groups[at + PRESENT] & bit == 0 {
-                    (now, fault) = (begin, Some(Stop::Fault { page: run.page(), need: Need::Read }));
+                    debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
+                    stores[DIRTY] |= bit;
+                } else if group[PRESENT] & bit == 0 {
+                    fault = Some(Need::Read);
                     break 'chunks;
                 }
-                groups[at + ACCESSED] |= bit;
-                let within = (run.page() & CHUNK_MASK) as usize;
-                let block = within >> Level::PMD.span_shift();
-                if upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-                    upper.settle(within);
+                group[ACCESSED] |= bit;
+                if !chunk.upper.is_settled(within) {
+                    chunk.upper.settle(within);
                 }
-                now = begin + page_ns;
+                now += page_ns;
                 if PLANES > 0 {
                     for (plane, word) in planes_around::<PLANES>(&chunk.planes, within).into_iter().enumerate() {
                         let is_slower = word >> (within % 64) & 1;
@@ -247,9 +252,7 @@ impl PageTable {
                         now = now.wrapping_add(is_slower.wrapping_mul(pace.slower_ns[plane]));
                     }
                 }
-                rest = next;
             }
-            break;
         }
         let nr_done = runs.len() - rest.len();
         *now_ns = now;
@@ -279,10 +282,7 @@ impl PageTable {
             return Err(fault);
         }
         group[ACCESSED] |= bit;
-        let block = within >> 9;
-        if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-            chunk.upper.settle(within);
-        }
+        chunk.upper.settle(within);
         Ok(())
     }
 
@@ -336,10 +336,7 @@ impl PageTable {
                 stores[DIRTY] |= hits;
             }
             if hits != 0 {
-                let block = within >> 9;
-                if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-                    chunk.upper.settle(within);
-                }
+                chunk.upper.settle(within);
             }
             let nr_hits = hits.count_ones();
             cursor.page += nr_hits;
@@ -354,15 +351,8 @@ impl PageTable {
     }
 }
 
-/// Place of the first of the two words of a page among all words of its chunk.
-#[inline(always)]
-const fn first_word_of(page: u64) -> usize {
-    (page >> 5) as usize & ((CHUNK_MASK as usize >> 5) & !1)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::CHUNK_PAGES;
     use super::super::tests::{mapped, pace};
     use super::*;
     use crate::memory::FrameId;
