@@ -48,6 +48,12 @@ impl Entry {
             _ => Self::Frame(FrameId::new(packed - 1)),
         }
     }
+
+    /// The slot of a swapped-out page, else the first slot; without a branch.
+    #[inline]
+    pub(crate) const fn slot_or_first(packed: u32) -> SlotId {
+        SlotId::new(if packed & SWAP_BIT == 0 { 0 } else { packed & !SWAP_BIT })
+    }
 }
 
 #[cfg(test)]
@@ -66,6 +72,8 @@ mod tests {
         ];
         for entry in entries {
             assert_eq!(Entry::unpack(entry.pack()), entry);
+            let slot = if let Entry::Swap(slot) = entry { slot } else { SlotId::new(0) };
+            assert_eq!(Entry::slot_or_first(entry.pack()), slot);
         }
     }
 }

@@ -5,4 +5,4 @@ pub mod device;
 mod slots;
 
 pub use config::{BadDevice, DeviceConfig, DeviceNumbers};
-pub use slots::{Slot, SlotId, Slots};
+pub use slots::{SlotId, Slots};
