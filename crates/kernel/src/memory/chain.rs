@@ -39,6 +39,11 @@ impl Chain {
         self.tail
     }
 
+    /// Begins to read ahead from the old end.
+    pub const fn read_ahead(&self) -> ReadAhead {
+        ReadAhead { next: self.tail }
+    }
+
     /// Adds a frame that is on no list.
     #[inline]
     pub fn push(&mut self, frames: &mut Frames, frame: FrameId, end: ListEnd) {
@@ -121,6 +126,28 @@ impl Chain {
     /// Frames from the oldest to the youngest.
     pub fn from_tail<'a>(&self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
         std::iter::successors(self.tail, move |&frame| frames.link(frame).0)
+    }
+}
+
+/// Reads records of a list before they are needed: one for each page of a batch that is judged, so that the next batch need not be waited
+/// for record by record, each of which names the next. Only time depends on it.
+#[derive(Debug)]
+pub struct ReadAhead {
+    next: Option<FrameId>,
+}
+
+impl ReadAhead {
+    /// Goes on by one frame, if there is one, and returns it.
+    #[inline(always)]
+    pub fn step(&mut self, frames: &Frames) -> Option<FrameId> {
+        self.next = frames.link(self.next?).0;
+        self.next
+    }
+
+    /// Ends; the reads are not left out although nothing comes of them.
+    #[inline]
+    pub fn end(self) {
+        std::hint::black_box(self.next);
     }
 }
 

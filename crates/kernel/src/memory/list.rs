@@ -1,6 +1,6 @@
 //! Doubly linked lists of frames through the frame table: no allocation, removal from the middle in constant time.
 
-use super::chain::Chain;
+use super::chain::{Chain, ReadAhead};
 use super::{FrameId, Frames, ListEnd};
 
 /// A list of frames. A frame is on at most one list; the caller knows on which.
@@ -64,6 +64,11 @@ impl List {
     /// The frame before `frame` towards the head (younger).
     pub fn younger(frames: &Frames, frame: FrameId) -> Option<FrameId> {
         frames.link(frame).0
+    }
+
+    /// Begins to read ahead from the old end.
+    pub const fn read_ahead(&self) -> ReadAhead {
+        self.chain.read_ahead()
     }
 
     /// Frames from the oldest to the youngest.

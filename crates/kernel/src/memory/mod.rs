@@ -22,7 +22,7 @@ mod warm;
 pub mod watermarks;
 mod zone;
 
-pub use chain::{Chain, ListEnd};
+pub use chain::{Chain, ListEnd, ReadAhead};
 pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
 pub use frames::{Flag, Flags, FrameId, Frames, PageOwner};
 pub use ground_truth::{GroundTruth, Used};

@@ -1,6 +1,6 @@
 //! The lists of every lruvec, with sums over subtrees.
 
-use crate::memory::{Flag, Flags, FrameId, List, ListEnd, Memory};
+use crate::memory::{Flag, Flags, FrameId, List, ListEnd, Memory, ReadAhead};
 use crate::reclaim::LruvecId;
 use crate::reclaim::scan_balance::Lru;
 use std::borrow::Borrow;
@@ -98,6 +98,11 @@ impl Lists {
         memory.warm_up_isolated(taken);
         debug_assert!(self.lruvecs[lruvec.index()].subtree[list] >= nr, "what is taken was counted");
         self.for_lineage(memory, lruvec, |above| above.subtree[list] -= nr);
+    }
+
+    /// Begins to read ahead what the next batch will take.
+    pub(super) fn read_ahead(&self, lruvec: LruvecId, lru: Lru) -> ReadAhead {
+        self.lruvecs[lruvec.index()].lists[lru as usize].read_ahead()
     }
 
     pub(super) fn len(&self, lruvec: LruvecId, lru: Lru) -> u64 {

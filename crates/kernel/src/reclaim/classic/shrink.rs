@@ -129,9 +129,10 @@ impl Classic {
         memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
         let taken_before = std::mem::take(&mut scan.taken);
         let (mut leaving, mut plain) = (Vec::new(), PlainPages::of(memory, lruvec, scan));
-        let mut kept = 0;
+        let (mut kept, mut ahead) = (0, self.lists.read_ahead(lruvec, lru));
         for at in 0..pages.len() {
             let frame = pages[at];
+            ahead.step(&memory.frames);
             match self.decide(memory, frame, scan, &mut plain) {
                 Fate::Freed => continue,
                 Fate::Keep => {}
@@ -144,6 +145,7 @@ impl Classic {
             pages[kept] = frame;
             kept += 1;
         }
+        ahead.end();
         pages.truncate(kept);
         let cgroup = memory.cgroup_of(lruvec);
         plain.book(memory, cgroup, scan);
@@ -216,8 +218,9 @@ impl Classic {
         }
         let scanned = pages.len() as u64;
         memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
-        let mut rotated = Vec::new();
+        let (mut rotated, mut ahead) = (Vec::new(), self.lists.read_ahead(lruvec, lru));
         pages.retain(|&frame| {
+            ahead.step(&memory.frames);
             let young = take_young(memory, frame, scan.root);
             let is_rotated = young.executable && page_type == PageType::File;
             if is_rotated {
@@ -227,6 +230,7 @@ impl Classic {
             }
             !is_rotated
         });
+        ahead.end();
         let cgroup = memory.cgroup_of(lruvec);
         memory.count(Counter::PgRefill, cgroup, scanned);
         memory.count(Counter::PgDeactivate, cgroup, pages.len() as u64);

@@ -201,7 +201,11 @@ impl Mglru {
         let mut reclaimed = 0;
         let (mut again, mut staying, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
         let mut plain = PlainPages::of(memory, lruvec, scan);
+        let mut ahead = self.generations.read_ahead(lruvec, page_type);
         for frame in pages {
+            if let Some(next) = ahead.step(&memory.frames) {
+                std::hint::black_box(self.generations.state(next));
+            }
             match self.decide(memory, frame, scan, &mut plain) {
                 Fate::Freed => {
                     reclaimed += 1;
@@ -217,6 +221,7 @@ impl Mglru {
             let is_first = nr_isolated > 0;
             if is_first && is_clean_and_idle(memory, frame) { again.push(frame) } else { staying.push(frame) }
         }
+        ahead.end();
         let cgroup = memory.cgroup_of(lruvec);
         plain.book(memory, cgroup, scan);
         let demoted = demote(memory, self, leaving, scan);

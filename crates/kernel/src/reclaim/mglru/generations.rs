@@ -8,7 +8,7 @@ use super::baseline::Baseline;
 use super::controller::History;
 use super::page::{MAX_NR_GENS, MIN_NR_GENS, NR_GENS, PageState};
 use super::v6_12;
-use crate::memory::{Chain, Flag, Flags, FrameId, Frames, ListEnd, Memory};
+use crate::memory::{Chain, Flag, Flags, FrameId, Frames, ListEnd, Memory, ReadAhead};
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::{PageType, SWAPPINESS_ANON_ONLY};
 use crate::reclaim::{ListSizes, LruvecId};
@@ -240,6 +240,12 @@ impl Generations {
         let mut states = vec![PageState::default(); frames.len()];
         states[..self.states.len()].copy_from_slice(&self.states);
         self.states = states;
+    }
+
+    /// Begins to read ahead what the next batch of the oldest generation will take.
+    pub(super) fn read_ahead(&self, lruvec: LruvecId, page_type: PageType) -> ReadAhead {
+        let own = self.get(lruvec);
+        own.lists[list_of(own.min_seq[page_type as usize])][page_type as usize].read_ahead()
     }
 
     /// The generation that a page would enter.
