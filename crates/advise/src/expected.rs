@@ -43,6 +43,11 @@ fn at_most_95(values: &mut [u64]) -> u64 {
     values.len().checked_sub(1 + values.len() * SLOW_TAIL_PERMIL / 1000).map_or(0, |rank| values[rank])
 }
 
+/// The largest of these values. 0 of none.
+fn at_most(values: &mut [u64]) -> u64 {
+    values.iter().copied().max().unwrap_or(0)
+}
+
 /// Outcomes that fall into two groups with nothing in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Gamble {
@@ -116,16 +121,19 @@ impl Expected {
     pub(super) fn of(runs: &[&Run], error: Option<&ModelError>, fault_cost: FaultCost) -> Option<Self> {
         let mut counts: Vec<u64> = runs.iter().map(|run| run.major_faults).collect();
         let mut faults = Interval::of_chance(&mut counts)?;
+        let gamble = Gamble::of(runs);
+        // The bad outcomes of a gamble decide, however few.
+        let upper_end = if gamble.is_some() { at_most } else { at_most_95 };
         let ratios: Option<Vec<u64>> = runs.iter().map(|run| run.ratio_ppm).collect();
         let mut ratio = ratios.and_then(|mut ratios| {
-            let high = at_most_95(&mut ratios);
+            let high = upper_end(&mut ratios);
             Some(Interval { high, chance_high: high, ..Interval::of_chance(&mut ratios)? })
         });
         if let Some(error) = error {
             faults.low = error.widened_low(faults.chance_low);
             faults.high = error.widened_high(faults.chance_high);
             if let Some(ratio) = &mut ratio {
-                let most = at_most_95(&mut counts);
+                let most = upper_end(&mut counts);
                 ratio.high = ratio.high.saturating_add(fault_cost.ratio_ppm(error.widened_high_95(most) - most));
                 let less = fault_cost.ratio_ppm(faults.chance_low - faults.low);
                 // The model's error does not make a configuration faster than unlimited memory.
@@ -133,7 +141,15 @@ impl Expected {
             }
         }
         let unfinished = runs.iter().filter(|run| run.ratio_ppm.is_none()).count();
-        Some(Self { n: runs.len(), unfinished, faults, ratio, gamble: Gamble::of(runs) })
+        Some(Self { n: runs.len(), unfinished, faults, ratio, gamble })
+    }
+
+    /// The same where runtimes up to `allowed_ppm` are allowed: outcomes in two groups, all of which are, are no gamble.
+    pub(super) fn where_allowed(mut self, allowed_ppm: u64) -> Self {
+        if self.ratio.is_some_and(|ratio| ratio.high <= allowed_ppm) {
+            self.gamble = None;
+        }
+        self
     }
 
     /// Slow-down at the upper end, in millionths; the largest number if a replay did not finish.
@@ -225,6 +241,19 @@ mod tests {
         assert_eq!(gamble(&[(100, 1000), (101, 1100), (99, 1200), (98, 1300)]), None, "one group");
         assert_eq!(gamble(&[(100, 10), (101, 60), (99, 11), (98, 62)]), None, "too few faults to matter");
         assert_eq!(gamble(&[(100, 1500), (101, 24_000), (99, 1600)]), None, "too few replays");
+    }
+
+    /// 240 or 2500 faults, at most 2.2 % slower: nothing that anybody asked about hangs on chance.
+    #[test]
+    fn two_groups_that_are_both_allowed_are_no_gamble() {
+        let outcome = |mib, faults, ratio| Run { ratio_ppm: Some(ratio), ..run(Bytes::from_mib(mib), faults) };
+        let mut runs: Vec<Run> = (0..38).map(|at| outcome(98 + at % 5, 240 + at, 1_002_000)).collect();
+        runs.extend([outcome(101, 2538, 1_021_000), outcome(102, 2500, 1_022_000)]);
+        let expected = Expected::of(&runs.iter().collect::<Vec<_>>(), None, FaultCost::default()).unwrap();
+        assert_eq!(expected.gamble.map(|gamble| gamble.bad_faults), Some(2538));
+        assert_eq!(expected.excess_ppm(), 22_000, "the bad outcomes decide, though they are one in twenty");
+        assert_eq!(expected.where_allowed(1_022_000).gamble, None);
+        assert_eq!(expected.where_allowed(1_021_999).gamble, expected.gamble);
     }
 
     #[test]

@@ -39,7 +39,8 @@ impl<'a> Judge<'a> {
 
     /// The same from some of its replays.
     pub(super) fn expected_of(&self, index: usize, runs: &[&Run]) -> Option<Expected> {
-        Expected::of(runs, self.model_error(index), self.fault_cost(index))
+        let expected = Expected::of(runs, self.model_error(index), self.fault_cost(index))?;
+        Some(expected.where_allowed(self.allowed_ppm()))
     }
 
     /// All major faults that cost the allowed slow-down, by the cost of a fault under this configuration; `None` where no replay had more
