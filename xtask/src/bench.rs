@@ -2,7 +2,8 @@
 //!
 //! A benchmark is a `[[bench]]` with `harness = false`. It prints one JSON object a line on standard output,
 //! `{"name": …, "unit": …, "bar": 5, "value": …, "pass": …}`, with `null` for a figure that has no bar; everything else goes
-//! to standard error.
+//! to standard error. Those that a package names in `[package.metadata.bench] counts` can count instructions alone, when they are called with
+//! `--count`.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,13 +13,22 @@ use serde_json::{Value, json};
 
 use crate::{Findings, workspace};
 
-/// Runs the benchmarks whose target name contains one of `words`, or all of them.
+/// Counts instructions and measures no time.
+const COUNT: &str = "--count";
+
+/// Runs the benchmarks whose target name contains one of `words`, or all of them; after `--count` those that count instructions.
 pub(crate) fn run(words: &[String]) -> Findings {
+    let (flags, words) = match words {
+        [flag, words @ ..] if flag == COUNT => (&[COUNT][..], words),
+        words => (&[][..], words),
+    };
     let mut findings = Findings::new();
     let mut rows = Vec::new();
+    let counting = if flags.is_empty() { None } else { Some(counting(&workspace::root())) };
     for (package, bench) in benches(&workspace::root(), &mut findings) {
-        if words.is_empty() || words.iter().any(|word| bench.contains(word.as_str())) {
-            run_one(&package, &bench, &mut rows, &mut findings);
+        let is_meant = words.is_empty() || words.iter().any(|word| bench.contains(word.as_str()));
+        if is_meant && counting.as_ref().is_none_or(|counting| counting.contains(&bench)) {
+            run_one(&package, &bench, flags, &mut rows, &mut findings);
         }
     }
     print_table(&rows);
@@ -60,10 +70,18 @@ pub(crate) fn benches(tree: &Path, findings: &mut Findings) -> Vec<(String, Stri
     found
 }
 
-fn run_one(package: &str, bench: &str, rows: &mut Vec<Value>, findings: &mut Findings) {
+/// The benchmarks of a workspace that count instructions.
+fn counting(tree: &Path) -> Vec<String> {
+    let metadata = workspace::metadata(tree).unwrap_or_default();
+    let named = |package: &Value| package["metadata"]["bench"]["counts"].as_array().cloned().unwrap_or_default();
+    workspace::packages(&metadata).iter().flat_map(named).map(|name| text(&name)).collect()
+}
+
+fn run_one(package: &str, bench: &str, flags: &[&str], rows: &mut Vec<Value>, findings: &mut Findings) {
     eprintln!("bench: {package}/{bench}");
     let output = workspace::cargo()
-        .args(["bench", "--quiet", "--locked", "--package", package, "--bench", bench])
+        .args(["bench", "--quiet", "--locked", "--package", package, "--bench", bench, "--"])
+        .args(flags)
         .stderr(Stdio::inherit())
         .output();
     let output = match output {

@@ -47,6 +47,7 @@ cargo xtask COMMAND
              dkms NAME…  for those kernels (without names: all)
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
              bench NAME…  only benchmark targets whose name contains one of the words
+             bench --count [NAME…]  only those that count instructions, and no times: the same on a busy machine
              bench --against COMMIT [--pairs N] [NAME…]  beside that commit, pair by pair: what got slower
   fuzz       every parser, fed with damaged input (docs/developing.md#fuzzing)
              fuzz TARGET… --for 10m  these targets or groups of targets, for this long in all

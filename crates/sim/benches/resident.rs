@@ -43,6 +43,9 @@ fn main() {
         return;
     }
     let measuring = std::env::args().any(|argument| argument == "--bench");
+    if counted::is_all() {
+        return report_instructions(measuring);
+    }
     let accesses = if measuring { 1 << 19 } else { 1 << 12 };
     let mib = |mib: u64| if measuring { mib << 8 } else { (mib << 8).min(1 << 10) };
 
@@ -77,11 +80,7 @@ fn main() {
             }
         }
     }
-    let count = |rounds: u32| counted::instructions(&[rounds.to_string()]);
-    if let Some((few, many)) = count(2).and_then(|few| Some((few, count(6)?))).filter(|_| measuring) {
-        let each = (many - few) / (4 * COUNTED_PAGES) as f64;
-        report("resident access, uniform, 256 MiB", "instructions", Some(25.0), each, measuring);
-    }
+    report_instructions(measuring);
     for (size_name, size_mib, bar) in SIZES {
         let ns = play_on_two_kinds(mib(size_mib), Pattern::Uniform, accesses).best_ns;
         let name = format!("resident access, uniform, half of it in slow memory, {size_name}");
@@ -91,6 +90,14 @@ fn main() {
         let pages = accesses.max(mib(size_mib));
         let ns = play(mib(size_mib), mib(size_mib), Pattern::Sequential, pages).best_ns;
         report(&format!("resident access, sequential runs, {size_name}"), "ns/page", Some(0.5), ns, measuring);
+    }
+}
+
+fn report_instructions(measuring: bool) {
+    let count = |rounds: u32| counted::instructions(&[rounds.to_string()]);
+    if let Some((few, many)) = count(2).and_then(|few| Some((few, count(6)?))).filter(|_| measuring) {
+        let each = (many - few) / (4 * COUNTED_PAGES) as f64;
+        report("resident access, uniform, 256 MiB", "instructions", Some(25.0), each, measuring);
     }
 }
 

@@ -13,6 +13,11 @@ pub(crate) fn arguments() -> Option<Vec<String>> {
     arguments.next().map(|_| arguments.collect())
 }
 
+/// Whether instructions alone are asked for, and no times (`cargo xtask bench --count`).
+pub(crate) fn is_all() -> bool {
+    std::env::args().any(|argument| argument == "--count")
+}
+
 /// Instructions in user mode of this program with these arguments; `None`, with a line that says so, without Valgrind.
 pub(crate) fn instructions(arguments: &[String]) -> Option<f64> {
     let output = Command::new("valgrind")
