@@ -587,6 +587,10 @@ fn unknowns(question: &Question, order: EpochOrder, meta: &TraceMeta) -> Vec<Str
         "Time is the program's own CPU time plus simulated stalls; waiting for input, disks or other programs is not in it."
             .to_owned(),
         device,
+        "The program is taken to read its files itself, so that its group pays for them. Where others have read them, as after a restart, \
+         the group may hold no file at all, and classic Linux since 6.8 has killed programs a few percent below the recommended size \
+         (docs/evidence/live.md#a-group-without-files)."
+            .to_owned(),
         "One run of one input was recorded; other inputs may need more. Intervals hold what chance does to that run and what the \
          model is known to be off; they know of no other input."
             .to_owned(),

@@ -157,6 +157,11 @@ pub trait Stream: Send {
     /// [`After::Finish`] or an error.
     fn next_batch(&mut self, now: Instant, batch: &mut Batch) -> Result<After, StreamError>;
 
+    /// The span of the thread's CPU time in which it names a page once, however often it uses it; `None`: it names each use.
+    fn epoch(&self) -> Option<Duration> {
+        None
+    }
+
     /// A second stream that goes on from here as this one does, for a second machine; `None`: there can be one only.
     fn fork(&self, _forks: &mut Forks) -> Option<Box<dyn Stream>> {
         None

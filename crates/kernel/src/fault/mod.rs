@@ -8,6 +8,7 @@ mod advise;
 mod allocate;
 mod anonymous;
 mod at_once;
+mod cached;
 mod collapse;
 mod complete;
 mod descriptor;
@@ -29,6 +30,9 @@ mod random;
 pub use advise::advise;
 pub use allocate::{MemoryPolicy, Shortage, allocate};
 pub use at_once::{AtOnce, Playing};
+#[cfg(any(test, feature = "testkit"))]
+pub(crate) use cached::add_cached;
+pub use cached::cache_file;
 pub use collapse::collapse;
 pub use complete::complete_io;
 pub use descriptor::descriptor;

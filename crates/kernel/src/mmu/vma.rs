@@ -42,6 +42,8 @@ pub struct VmaList {
     latest: usize,
     /// An order of accesses was announced for some range at some time.
     has_orders: bool,
+    /// Pages of the ranges that hold code.
+    code: Vec<PageRange>,
 }
 
 impl VmaList {
@@ -75,6 +77,11 @@ impl VmaList {
         self.ranges.iter()
     }
 
+    /// Pages of the ranges that hold code, ascending.
+    pub fn code(&self) -> &[PageRange] {
+        &self.code
+    }
+
     /// Adds a range; overlapping ranges must have been removed.
     pub fn insert(&mut self, vma: Vma) {
         let at = self.ranges.partition_point(|other| other.pages().start < vma.pages().start);
@@ -88,6 +95,14 @@ impl VmaList {
         );
         self.has_orders |= !vma.has_recency();
         self.ranges.insert(at, vma);
+        if vma.mapping.executable {
+            self.find_code();
+        }
+    }
+
+    fn find_code(&mut self) {
+        let code = self.ranges.iter().filter(|vma| vma.mapping.executable);
+        self.code = code.map(Vma::pages).collect();
     }
 
     /// Takes `range` out, cutting ranges at its ends; returns the parts taken out.
@@ -105,6 +120,9 @@ impl VmaList {
             removed.push(vma.cut(range));
         }
         self.ranges = kept;
+        if removed.iter().any(|vma| vma.mapping.executable) {
+            self.find_code();
+        }
         removed
     }
 
@@ -141,6 +159,22 @@ mod tests {
         }
         list.remove(PageRange::new(0, 13));
         assert!(list.find_next(12).is_none() && list.find_next(10).is_none(), "not what is there no more");
+    }
+
+    #[test]
+    fn code_is_known_by_its_ranges() {
+        let code = |start, end| {
+            let vma = file(start, end, 0);
+            Vma { mapping: Mapping { executable: true, ..vma.mapping }, ..vma }
+        };
+        let mut list = VmaList::default();
+        list.insert(code(30, 40));
+        list.insert(file(10, 20, 0));
+        list.insert(code(0, 9));
+        assert_eq!(list.code(), [PageRange::new(0, 9), PageRange::new(30, 40)]);
+        list.remove(PageRange::new(12, 32));
+        list.remove(PageRange::new(35, 36));
+        assert_eq!(list.code(), [PageRange::new(0, 9), PageRange::new(32, 35), PageRange::new(36, 40)]);
     }
 
     #[test]

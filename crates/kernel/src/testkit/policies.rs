@@ -4,8 +4,9 @@ use super::setup::no_watermarks;
 use super::{Kit, setup};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
+use crate::fault::add_cached;
 use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{CachePage, FileId, Flag, FrameId, Mark, NodeId, PageOwner};
+use crate::memory::{FileId, Flag, FrameId, Mark, NodeId};
 use crate::mmu::{Need, SpaceId};
 use crate::reclaim::{Arrival, ReclaimPolicy};
 use crate::swap::device::DeviceKind;
@@ -74,15 +75,7 @@ impl Testbed {
     /// A page of `file` in the page cache, mapped nowhere and paid by `cgroup`, as if read ahead.
     pub fn cached(&mut self, cgroup: CgroupId, file: FileId, page: u32) -> FrameId {
         let frame = self.memory.nodes.take(&mut self.memory.frames, NODE, Mark::Nothing).expect("memory left");
-        self.memory.cgroups.charge_exactly(cgroup, 1);
-        self.memory.frames.assign(frame, PageOwner::File { file, page }, cgroup);
-        let shadow = match self.memory.files.get(file).page(u64::from(page)) {
-            CachePage::Shadow(shadow) => Some(shadow),
-            _ => None,
-        };
-        let lruvec = self.memory.lruvec_of(frame);
-        self.memory.files.set_page(file, u64::from(page), CachePage::Frame(frame), lruvec);
-        self.policy.added(&mut self.memory, frame, Arrival::FileRead, shadow);
+        add_cached(&mut self.memory, self.policy.as_mut(), frame, (file, u64::from(page)), cgroup);
         frame
     }
 

@@ -1,5 +1,6 @@
 //! Putting a machine together, starting programs, and summing up.
 
+use super::code::CodeInUse;
 use super::others::OtherTasks;
 use super::outcome::{CgroupOutcome, Outcome, PressureTotals, ProgramOutcome};
 use super::schedule::Stall;
@@ -12,12 +13,12 @@ use isotherm_core::daemon::Kind;
 use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
 use isotherm_kernel::compaction::Kcompactd;
 use isotherm_kernel::fault::{self, FaultState};
-use isotherm_kernel::memory::Memory;
+use isotherm_kernel::memory::{Memory, NodeId};
 use isotherm_kernel::mmu::Cursor;
 use isotherm_kernel::pressure::{Pressure, Resource, Severity, TaskState};
 use isotherm_kernel::reclaim::mglru::Refusal;
 use isotherm_kernel::reclaim::{ListSizes, PolicyError, ReclaimPolicy};
-use isotherm_units::access::{After, Batch, Forks, Program, Stream, StreamError, ThreadStart};
+use isotherm_units::access::{After, Batch, FileKind, Forks, Program, Stream, StreamError, ThreadStart};
 use isotherm_units::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -224,6 +225,12 @@ impl MachineBuilder {
         let future = program.future.take();
         let opened = program.files.iter().map(|file| machine.memory.files.open(&file.name, file.kind, file.pages));
         let files = opened.collect::<Option<Vec<_>>>().ok_or(SimError::TooManyFiles)?;
+        if machine.config.warm_files {
+            for (&file, spec) in files.iter().zip(&program.files).filter(|(_, spec)| spec.kind == FileKind::Regular) {
+                let policy = machine.policy.as_mut();
+                fault::cache_file(&mut machine.memory, policy, (file, spec.pages), CgroupId::ROOT, NodeId::default());
+            }
+        }
         if machine.policy.needs_future() {
             let Some(future) = future else { return Err(SimError::NoFuture { workload: program.name }) };
             machine.policy.set_future(id, future, &files)?;
@@ -352,6 +359,7 @@ impl Machine {
                 process,
                 thread: index,
                 space: isotherm_kernel::mmu::SpaceId::from_index(0), // known when it starts
+                code: CodeInUse::of(stream.as_ref(), &self.config),
                 stream,
                 batch: Batch::default(),
                 cursor: Cursor::default(),

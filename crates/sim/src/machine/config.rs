@@ -23,6 +23,14 @@ pub struct MachineConfig {
     /// Linux does since 6.8. Default: at once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lazy_statistics: bool,
+    /// Whether code that a recording names epoch after epoch is used in between as well, whenever its thread reclaims: a processor fetches
+    /// code at every moment. Default: used when it is named.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub code_in_use: bool,
+    /// Whether files of programs are in memory when these are added, read by others and paid by no group of theirs, as far as there is
+    /// room: as after a restart. Default: programs read them, and their groups pay.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub warm_files: bool,
     /// Pages that each page counts for, 1 to 1024, if workloads are a sample of their memory (`isotherm convert sample`): costs of a page
     /// are multiplied by this number, and devices are slower by it. Default 1.
     #[serde(skip_serializing_if = "is_one")]
@@ -99,6 +107,8 @@ impl Default for MachineConfig {
         Self {
             kernel: KernelRelease::default(),
             lazy_statistics: false,
+            code_in_use: false,
+            warm_files: false,
             sample: 1,
             cpus: 2,
             nodes: vec![NodeConfig::default()],

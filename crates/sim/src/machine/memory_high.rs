@@ -49,10 +49,11 @@ impl Machine {
         self.follow_high(user, nearest, step, now)
     }
 
-    fn follow_high(&self, user: &mut UserTask, group: CgroupId, step: HighStep, now: Instant) -> Option<Duration> {
+    fn follow_high(&mut self, user: &mut UserTask, group: CgroupId, step: HighStep, now: Instant) -> Option<Duration> {
         match step {
             HighStep::Reclaim(pages) => {
                 let attempt = Attempt::once(group, pages);
+                self.use_code(user);
                 user.reclaim = Some(OwnReclaim { attempt, began: now, cause: Cause::High(group) });
                 None
             }

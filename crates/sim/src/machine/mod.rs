@@ -13,6 +13,9 @@ mod blocks;
 mod blocks_tests;
 mod build;
 mod bursts;
+mod code;
+#[cfg(test)]
+mod code_tests;
 mod compaction;
 #[cfg(test)]
 mod compaction_tests;

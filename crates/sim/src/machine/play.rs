@@ -295,6 +295,7 @@ impl Machine {
                     Shortage::Node(node) => (Attempt::direct(node), Cause::Node(node)),
                     Shortage::Bound(node) => (Attempt::direct_on(node), Cause::Node(node)),
                 };
+                self.use_code(user);
                 user.reclaim = Some(OwnReclaim { attempt, began: now, cause });
                 self.set_stall(id, true, now);
                 self.let_kswapd_wake()
@@ -367,6 +368,7 @@ impl Machine {
     /// The batch is done: handles the thread's next action.
     fn batch_done(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Result<Next, SimError> {
         self.programs[user.program].operations += std::mem::take(&mut user.batch.operations);
+        self.code_of_batch_done(user);
         user.batch.clear();
         user.looked_ahead = 0;
         user.cursor = Cursor::default();

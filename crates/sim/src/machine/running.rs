@@ -138,6 +138,7 @@ impl UserTask {
             fault: self.fault.clone(),
             reclaim: self.reclaim.clone(),
             taking: self.taking.clone(),
+            code: self.code.clone(),
             ..*self
         })
     }

@@ -1,5 +1,6 @@
 //! Tasks: threads of programs and the kernel's own.
 
+use super::code::CodeInUse;
 use super::events::CpuId;
 use super::outcome::ThreadTime;
 use super::schedule::Stall;
@@ -90,6 +91,8 @@ pub(super) struct UserTask {
     pub(super) interrupted: Option<(u64, Need)>,
     /// Runs of the batch before this one were searched for faults ahead of time.
     pub(super) looked_ahead: usize,
+    /// The code that it runs, which is used again whenever it reclaims.
+    pub(super) code: CodeInUse,
     /// Shortages since the last access that went through.
     pub(super) nr_shortages: u32,
     /// Memory of the kernel that it takes.

@@ -175,7 +175,8 @@ impl TraceSpec {
         };
         let threads = outline.threads.iter().zip(parts).enumerate().map(|(index, (thread, part))| {
             let rounds = Rounds { left: rounds - 1, count_operations: outline.epoch_ns == 0 };
-            let stream: Box<dyn Stream> = Box::new(Replay::new(index, part, Arc::clone(&timeline), transform, rounds));
+            let stream: Box<dyn Stream> =
+                Box::new(Replay::new(index, part, Arc::clone(&timeline), transform, rounds, outline.epoch_ns));
             Thread { process: thread.process, start: thread.start, stream }
         });
         let threads = threads.collect();

@@ -158,6 +158,7 @@ pub(super) struct Replay {
     timeline: Arc<Timeline>,
     transform: Transform,
     rounds: Rounds,
+    epoch: Option<Duration>,
     /// Next run and next mark at hand.
     run_at: usize,
     mark_at: usize,
@@ -175,9 +176,24 @@ impl Replay {
         timeline: Arc<Timeline>,
         transform: Transform,
         rounds: Rounds,
+        epoch_ns: u64,
     ) -> Self {
         let laps_left = transform.epoch_repeat - 1;
-        Self { thread, part, timeline, transform, rounds, run_at: 0, mark_at: 0, lap_from: 0, laps_left, owed: 0 }
+        let scaled = u128::from(epoch_ns) * u128::from(transform.time_scale.ppm()) / 1_000_000;
+        let epoch = (epoch_ns > 0).then(|| Duration::from_ns(u64::try_from(scaled).unwrap_or(u64::MAX)));
+        Self {
+            thread,
+            part,
+            timeline,
+            transform,
+            rounds,
+            epoch,
+            run_at: 0,
+            mark_at: 0,
+            lap_from: 0,
+            laps_left,
+            owed: 0,
+        }
     }
 
     /// Scales `ns`, adds the owed time, and returns at most `limit`; the rest stays owed.
@@ -294,6 +310,10 @@ impl Stream for Replay {
             }
             return Ok(self.timeline.finish(self.thread).map_or(After::Finish, After::Change));
         }
+    }
+
+    fn epoch(&self) -> Option<Duration> {
+        self.epoch
     }
 
     fn fork(&self, forks: &mut Forks) -> Option<Box<dyn Stream>> {

@@ -263,6 +263,13 @@ impl PageTable {
         (nr_done, fault)
     }
 
+    /// A read of `page` as far as it leaves a mark: the accessed bits of a present page, nothing of an absent one. The table must be
+    /// [plain](Self::is_plain).
+    pub fn use_again(&mut self, page: u64) {
+        debug_assert!(self.is_plain(), "accessed bits are set by the access alone");
+        _ = self.touch_one(page, false); // a page that is absent faults when it is named
+    }
+
     pub(super) fn touch_one(&mut self, page: u64, write: bool) -> Result<(), Stop> {
         let need = if write { Need::Write } else { Need::Read };
         let fault = Stop::Fault { page, need };
