@@ -26,6 +26,7 @@ use crate::format::{Format, FormatArg};
 use crate::kernel::{self, KernelArg, Kernels};
 use crate::live::running_policy;
 use crate::ui::Ui;
+use crate::verbs::record::why_died;
 use crate::verbs::selection::WindowArgs;
 use machine::Machine;
 use purpose::Purpose;
@@ -408,7 +409,10 @@ fn how_it_failed(exit_code: i32, is_complete: bool) -> Option<String> {
     match exit_code {
         0 if is_complete => None,
         0 => Some("the recording was cut off before its program ended".to_owned()),
-        code @ 129..=192 => Some(format!("the recorded program was ended by signal {}", code - 128)),
+        code @ 129..=192 => {
+            let signal = code - 128;
+            Some(format!("the recorded program was ended by signal {signal}{}", why_died(signal)))
+        }
         code => Some(format!("the recorded program failed with exit code {code}")),
     }
 }
@@ -654,6 +658,7 @@ mod tests {
         for (code, is_complete, words) in [
             (0, false, Some("cut off")),
             (1, true, Some("exit code 1")),
+            (132, true, Some("ended by signal 4, an illegal instruction: if it runs without the recorder")),
             (139, true, Some("ended by signal 11")),
             (143, false, Some("ended by signal 15")),
             (255, true, Some("exit code 255")),

@@ -232,12 +232,22 @@ fn summary(recording: &Recording) -> Vec<String> {
     }
     lines.push(clock_words(recording));
     if let Some(signal) = recording.signal {
-        lines.push(format!("the program died by signal {signal}"));
+        lines.push(format!("the program died by signal {signal}{}", why_died(signal)));
     }
     if !recording.complete {
         lines.push("the recording does not reach the program's end; what is there is right".to_owned());
     }
     lines
+}
+
+/// Why a signal may have ended a program under the engine, to be said after its number; empty where nothing is known.
+pub(crate) fn why_died(signal: i32) -> &'static str {
+    if signal == rustix::process::Signal::ILL.as_raw() {
+        ", an illegal instruction: if it runs without the recorder, it was built for instructions that the engine does not have, such as \
+         AVX-512 (-march=native, -march=x86-64-v4); build it without them, or record it while it runs, with --pid"
+    } else {
+        ""
+    }
 }
 
 /// The clock of the trace, and how far it may be off.
