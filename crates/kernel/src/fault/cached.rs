@@ -1,7 +1,8 @@
 //! Pages of files that other processes have read before a program begins.
 
+use super::window::put_file_page;
 use crate::cgroup::CgroupId;
-use crate::memory::{CachePage, FileId, FrameId, Mark, Memory, NodeId, PageOwner};
+use crate::memory::{CachePage, FileId, Mark, Memory, NodeId};
 use crate::reclaim::{Arrival, ReclaimPolicy};
 
 /// Puts the pages of `file` that are not in memory there, the first `pages` of them, paid by `cgroup`, without I/O and without cost. Ends
@@ -19,30 +20,11 @@ pub fn cache_file(
             continue;
         }
         let Some(frame) = memory.nodes.take(&mut memory.frames, node, Mark::Low) else { break };
-        add_cached(memory, policy, frame, (file, page), cgroup);
+        memory.cgroups.charge_exactly(cgroup, 1);
+        put_file_page(memory, policy, frame, (file, page), cgroup, Arrival::FileRead);
         put += 1;
     }
     put
-}
-
-/// Makes a free frame a page of a file, mapped nowhere and paid by `cgroup`.
-pub(crate) fn add_cached(
-    memory: &mut Memory,
-    policy: &mut dyn ReclaimPolicy,
-    frame: FrameId,
-    (file, page): (FileId, u64),
-    cgroup: CgroupId,
-) {
-    let shadow = match memory.files.get(file).page(page) {
-        CachePage::Shadow(shadow) => Some(shadow),
-        _ => None,
-    };
-    memory.cgroups.charge_exactly(cgroup, 1);
-    let owner = PageOwner::File { file, page: u32::try_from(page).expect("files are below 16 TiB") };
-    memory.frames.assign(frame, owner, cgroup);
-    let lruvec = memory.lruvec_of(frame);
-    memory.files.set_page(file, page, CachePage::Frame(frame), lruvec);
-    policy.added(memory, frame, Arrival::FileRead, shadow);
 }
 
 #[cfg(test)]

@@ -30,8 +30,6 @@ mod random;
 pub use advise::advise;
 pub use allocate::{MemoryPolicy, Shortage, allocate};
 pub use at_once::{AtOnce, Playing};
-#[cfg(any(test, feature = "testkit"))]
-pub(crate) use cached::add_cached;
 pub use cached::cache_file;
 pub use collapse::collapse;
 pub use complete::complete_io;
@@ -41,6 +39,8 @@ pub use huge::set_huge;
 pub use layout::{change_layout, exit, map, unmap};
 pub use missing::fault_again;
 pub use space::{new_space, try_new_space};
+#[cfg(any(test, feature = "testkit"))]
+pub(crate) use window::put_file_page;
 pub use writeback::{Flusher, flush_old};
 
 use crate::cgroup::CgroupId;

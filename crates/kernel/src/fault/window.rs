@@ -217,6 +217,20 @@ pub(super) fn add_file_page(
     arrival: Arrival,
 ) -> Step<FrameId> {
     let frame = allocate(memory, cgroup, state.node, state.policy).map_err(FaultOutcome::Short)?;
+    memory.ledger.spend(memory.costs.page_cache_add_ns);
+    put_file_page(memory, policy, frame, (file, page), cgroup, arrival);
+    Ok(frame)
+}
+
+/// Makes `frame`, which is charged to `cgroup`, a page of a file that is absent, without cost.
+pub(crate) fn put_file_page(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    frame: FrameId,
+    (file, page): (FileId, u64),
+    cgroup: CgroupId,
+    arrival: Arrival,
+) {
     let shadow = match memory.files.get(file).page(page) {
         CachePage::Shadow(shadow) if arrival != Arrival::FileWrite => Some(shadow),
         CachePage::Absent | CachePage::Shadow(_) => None,
@@ -229,9 +243,7 @@ pub(super) fn add_file_page(
     }
     let lruvec = memory.lruvec_of(frame);
     memory.files.set_page(file, page, CachePage::Frame(frame), lruvec);
-    memory.ledger.spend(memory.costs.page_cache_add_ns);
     policy.added(memory, frame, arrival, shadow);
-    Ok(frame)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::setup::no_watermarks;
 use super::{Kit, setup};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
-use crate::fault::add_cached;
+use crate::fault::put_file_page;
 use crate::memory::watermarks::WatermarkConfig;
 use crate::memory::{FileId, Flag, FrameId, Mark, NodeId};
 use crate::mmu::{Need, SpaceId};
@@ -75,7 +75,9 @@ impl Testbed {
     /// A page of `file` in the page cache, mapped nowhere and paid by `cgroup`, as if read ahead.
     pub fn cached(&mut self, cgroup: CgroupId, file: FileId, page: u32) -> FrameId {
         let frame = self.memory.nodes.take(&mut self.memory.frames, NODE, Mark::Nothing).expect("memory left");
-        add_cached(&mut self.memory, self.policy.as_mut(), frame, (file, u64::from(page)), cgroup);
+        self.memory.cgroups.charge_exactly(cgroup, 1);
+        let place = (file, u64::from(page));
+        put_file_page(&mut self.memory, self.policy.as_mut(), frame, place, cgroup, Arrival::FileRead);
         frame
     }
 
