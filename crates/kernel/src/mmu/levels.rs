@@ -81,15 +81,9 @@ impl UpperBits {
     /// translation caches, each walk sets the bits of the entries that it reads ([`read`](Self::read)), and nothing happens here.
     #[inline]
     pub(super) fn settle(&mut self, page: usize) {
-        if !self.is_settled(page) && !self.kind.translated {
+        if !self.settled[page >> Level::PMD.span_shift()] && !self.kind.translated {
             self.settle_column(page);
         }
-    }
-
-    /// Whether the whole column above chunk page `page` is set already.
-    #[inline(always)]
-    pub(super) fn is_settled(&self, page: usize) -> bool {
-        self.settled[page >> Level::PMD.span_shift()]
     }
 
     #[cold]

@@ -241,9 +241,7 @@ impl PageTable {
                     break 'chunks;
                 }
                 group[ACCESSED] |= bit;
-                if !chunk.upper.is_settled(within) {
-                    chunk.upper.settle(within);
-                }
+                chunk.upper.settle(within);
                 now += page_ns;
                 if PLANES > 0 {
                     for (plane, word) in planes_around::<PLANES>(&chunk.planes, within).into_iter().enumerate() {
