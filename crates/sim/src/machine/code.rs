@@ -4,7 +4,7 @@
 //! little is lost. A processor fetches code at every moment: when reclaim clears the accessed bit of such a page, it is set again before
 //! the next look. A storm of faults stretches an epoch to many times its CPU time. Played once in that span, code would look idle, and all
 //! of it would be evicted; then the lists of files are empty, and with them the last list whose length makes Linux notice that it has spared
-//! active pages (docs/spec/classic-lru.md#s6-4): groups were killed that no kernel kills.
+//! active pages (docs/spec/classic-lru.md#s6-5): groups were killed that no kernel kills.
 //!
 //! So a page of code that two epochs in a row have named is used again whenever its thread has to reclaim. Pages that it names in one epoch
 //! only are not. Not covered: reclaim by others (daemons, writers of limits), and data.

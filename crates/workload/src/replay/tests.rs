@@ -504,6 +504,18 @@ fn a_stream_is_send() {
 }
 
 #[test]
+fn a_stream_tells_the_length_of_its_epochs() {
+    let epoch = |epoch_ns: u64, spec: TraceSpec| {
+        let stored = Stored::new(meta(epoch_ns, &[0]), &[event(0, 0, map(0, 9)), read(0, 0, 1, 1)]);
+        stored.held(&spec).threads[0].stream.epoch()
+    };
+    assert_eq!(epoch(1000, spec()), Some(Duration::from_ns(1000)));
+    let slower = TraceSpec { time_scale: Ratio::from_percent(250), ..spec() };
+    assert_eq!(epoch(1000, slower), Some(Duration::from_ns(2500)));
+    assert_eq!(epoch(0, spec()), None, "each request is named");
+}
+
+#[test]
 fn pages_of_an_epoch_come_in_an_order_of_chance_on_request() {
     let file = |start, end| {
         EventKind::Map(MapRange { start, end, what: MapKind::Image, file: Some("/data".into()), ..MapRange::default() })

@@ -4,7 +4,7 @@ use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{CachePage, Flag, FrameId};
 use crate::mmu::{Entry, SpaceId};
-use crate::reclaim::driver::Attempt;
+use crate::reclaim::driver::{Attempt, ReclaimStep};
 use crate::reclaim::{Hint, ListSizes, Reclaimer, Scan};
 use crate::swap::SlotId;
 use crate::swap::device::DeviceKind;
@@ -384,4 +384,30 @@ fn a_limit_on_swap_keeps_pages_in() {
     }
     assert_eq!((bed.memory.cgroups.get(group).usage, bed.memory.cgroups.get(group).swap_usage), (6, 2));
     bed.check_lists();
+}
+
+/// docs/spec/classic-lru.md#s6-5: all pages are hot by now, there is no file, and counters are of before: the loop over the lists never begins, so that nothing notes that hot
+/// pages were spared. One cold page, or newer counters, and reclaim goes on.
+#[test]
+fn a_group_of_hot_anonymous_pages_frees_nothing_until_counters_are_new() {
+    for (cold, is_counted, fails) in [(0, false, true), (1, false, false), (0, true, false)] {
+        let mut bed = bed(256, DeviceKind::Zram);
+        bed.memory.config.lazy_statistics = true;
+        let group = bed.group(ROOT, "g");
+        bed.cgroup = group;
+        bed.limit(200);
+        let space = bed.space(group, 150);
+        bed.write_all(space, PageRange::new(0, 100));
+        bed.policy.flush_statistics(&bed.memory);
+        for page in cold..100 {
+            let frame = bed.frame(space, page).expect("just written");
+            bed.policy.hint(&mut bed.memory, frame, Hint::Prioritise);
+        }
+        if is_counted {
+            bed.policy.flush_statistics(&bed.memory);
+        }
+        bed.limit(100);
+        let step = bed.run(Attempt::limit(group, 1));
+        assert_eq!(step == ReclaimStep::Failed, fails, "{cold} cold, {is_counted}: {step:?}");
+    }
 }
