@@ -233,6 +233,12 @@ fn summary(recording: &Recording) -> Vec<String> {
     lines.push(clock_words(recording));
     if let Some(signal) = recording.signal {
         lines.push(format!("the program died by signal {signal}{}", why_died(signal)));
+    } else if let signal @ 1..=64 = recording.exit_code - 128 {
+        // As shells and `env` say it.
+        let (code, why) = (recording.exit_code, why_died(signal));
+        lines.push(format!(
+            "the program ended with exit code {code}: one of its processes died by signal {signal}{why}"
+        ));
     }
     if !recording.complete {
         lines.push("the recording does not reach the program's end; what is there is right".to_owned());
@@ -303,6 +309,18 @@ mod tests {
         assert!(lines[1].ends_with("about 15 times slower than without"), "{}", lines[1]);
         assert!(lines[2].contains("memory accesses and system calls by kind; up to 40 % off"), "{}", lines[2]);
         assert!(lines[3].contains("signal 11") && lines[4].contains("does not reach"));
+    }
+
+    #[test]
+    fn an_illegal_instruction_is_explained_also_behind_a_shell() {
+        let ended = |exit_code, signal| summary(&Recording { exit_code, signal, ..recording() })[3].clone();
+        assert!(ended(132, Some(4)).starts_with("the program died by signal 4, an illegal instruction"));
+        let behind_a_shell = ended(132, None);
+        assert!(
+            behind_a_shell.contains("exit code 132: one of its processes died by signal 4, an illegal instruction")
+        );
+        assert!(behind_a_shell.contains("AVX-512"), "{behind_a_shell}");
+        assert!(ended(3, None).contains("does not reach"), "a failure of its own is no signal");
     }
 
     #[test]
