@@ -588,7 +588,7 @@ fn unknowns(question: &Question, order: EpochOrder, meta: &TraceMeta) -> Vec<Str
             .to_owned(),
         device,
         "The program is taken to read its files itself, so that its group pays for them. Where others have read them, as after a restart, \
-         the group may hold no file at all, and classic Linux since 6.8 has killed programs a few percent below the recommended size \
+         the group may hold no file at all, and Linux 6.18 with the classic lists has killed a program 2 % below its recommended size \
          (docs/evidence/live.md#a-group-without-files)."
             .to_owned(),
         "One run of one input was recorded; other inputs may need more. Intervals hold what chance does to that run and what the \
