@@ -1,6 +1,7 @@
 //! Memory cgroups, version 2: finds them by path or pattern, and reads their files.
 
 mod named;
+mod own;
 
 use crate::counters::parsed;
 use crate::{LiveError, Root};
@@ -8,6 +9,7 @@ pub use isotherm_texts::cgroup::Limit;
 use isotherm_texts::cgroup::processes;
 use isotherm_units::Bytes;
 use isotherm_units::wildcard::fits;
+pub use own::{Ceiling, OwnGroup, OwnGroups, Spent};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 

@@ -9,6 +9,7 @@ mod bad_input;
 pub mod buddyinfo;
 pub mod cgroup;
 mod counters;
+pub mod cpu_time;
 pub mod damon;
 mod error;
 pub mod free_text;

@@ -2,6 +2,7 @@
 //! [`LiveError::Strange`] with the path.
 
 pub mod buddyinfo;
+pub mod cpu_time;
 pub mod meminfo;
 pub mod memory_stat;
 pub mod nodes;
