@@ -20,6 +20,7 @@ mod machine;
 mod metrics;
 mod min_ttl;
 mod monitor;
+mod natively;
 mod page;
 mod prometheus;
 mod python;

@@ -26,9 +26,10 @@ const DOWNWARD: &[(&str, &[&str])] = &[
         "crates/cli",
         &[
             "units", "core", "document", "texts", "trace", "workload", "kernel", "sim", "scenario", "report",
-            "answers", "advise", "sweep", "linux", "daemon", "recorder", "top", "terminal",
+            "answers", "advise", "verify", "sweep", "linux", "daemon", "recorder", "top", "terminal",
         ],
     ),
+    ("crates/verify", &["units", "linux", "report", "scenario"]),
     ("crates/sweep", &["units", "document", "trace", "workload", "scenario"]),
     ("crates/terminal", &["units", "trace", "scenario", "report"]),
     ("lab/rig", &["units", "trace", "workload", "guest"]),
@@ -38,7 +39,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
         "lab/cli",
         &[
             "units", "trace", "kernel", "sim", "workload", "scenario", "advise", "report", "terminal", "guest", "rig",
-            "fidelity",
+            "fidelity", "linux", "verify",
         ],
     ),
     (

@@ -1,5 +1,6 @@
 //! `isotherm advise`: how much memory a program needs, and under which configuration.
 
+use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
@@ -130,8 +131,8 @@ pub(crate) struct Args {
     /// Neither use nor keep replays of earlier questions (`~/.cache/isotherm/replays`, at most 256 MiB; ISOTHERM_NO_CACHE=1 too).
     #[arg(long, help_heading = RARE)]
     no_cache: bool,
-    /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs `isotherm-lab`, and what that needs), and print
-    /// predicted and real major faults next to each other.
+    /// Check the recommendation. COMMAND runs on this machine, alone and under the recommended limit, as `isotherm verify` does. Of TRACE
+    /// the recommendation, 3 % less and 3 % more memory are played on a real kernel (needs `isotherm-lab`, and what that needs).
     #[arg(long, help_heading = QUESTIONS, conflicts_with = "fast")]
     verify: bool,
     /// Only this question: what of its memory could be huge pages, what that holds beside, and how long the program would wait for
@@ -223,9 +224,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let paths: Vec<PathBuf> = std::iter::once(first).chain(&args.more).cloned().collect();
         return several::run(&paths, &args, ui);
     }
+    let natively = args.verify && !args.command.is_empty();
+    let groups = natively.then(super::verify::ready).transpose()?;
     let recorded = match &args.trace {
         Some(_) => None,
-        None => Some(recording::make(&args, ui)?),
+        // What is to run here many times may run once more, for the clock of this machine.
+        None => Some(recording::make(&args, args.native_first || natively, ui)?),
     };
     let trace = args.trace.clone().or_else(|| recorded.as_ref().map(|recorded| recorded.path().to_path_buf()));
     let trace = trace.expect("clap asks for a trace or a command");
@@ -250,23 +254,22 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return on_tiers(&question, &args, &kernels, ui);
     }
     // Missing requirements are reported before any replay.
-    let lab = args.verify.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
+    let in_kernels = args.verify && args.command.is_empty();
+    let lab = in_kernels.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
     let usual = Question::usual(name, trace, kernels.releases.clone());
     let question = question_of(usual, &args, &machine);
     if args.huge_pages {
         huge::run(&question, args.format.format, ui)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let bar = BarProgress::interruptible(ui, "replaying");
-    let answers = advise(&question, &bar);
-    bar.finish();
-    let mut answers = answers?;
-    if !args.anyway {
-        answers.iter_mut().for_each(|advice| advice.withhold_if_too_short(&question));
-    }
+    let answers = answers_to(&question, &args, ui)?;
     let Some(first) = answers.first() else { return Err(CliError::failed("no release of the kernel was asked for")) };
     let platform = platform_of(&args);
     let verified = lab.map(|lab| verify::verify(&lab, &answers, &question.trace, ui)).transpose()?;
+    let measured = match groups.filter(|_| first.recommendation.is_some()) {
+        Some(groups) => Some(super::verify::of_advice(&groups, &args.command, &json(&answers, None)?, ui)?),
+        None => None,
+    };
     match args.format.format {
         Format::Table => {
             ui.say(format_args!("{}", kernels.why));
@@ -290,8 +293,14 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                     &super::render(&verify::table(verified), Format::Table, ui).after_line().before_line(),
                 )?;
             }
+            if let Some(measured) = &measured {
+                ui.print("\n")?;
+                super::verify::print_for_people(&first.program, measured, ui)?;
+            }
         }
-        Format::Json => ui.print(format_args!("{}\n", json(&answers, verified.as_deref())?))?,
+        Format::Json => {
+            ui.print(format_args!("{}\n", json(&answers, to_json(verified.as_ref(), measured.as_ref())?)?))?
+        }
         Format::Csv => ui.print_data(tables::rows(&answers).to_csv())?,
     }
     if let Some(path) = &args.report {
@@ -323,6 +332,55 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return Err(CliError::partial(format!("interrupted: this is what was known by then{way_out}")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An answer about a command on this machine, for runs that verify it.
+pub(super) struct Advised {
+    /// What `--format json` prints.
+    pub(super) json: String,
+    /// The recommended configuration.
+    pub(super) scenario: Option<Scenario>,
+}
+
+/// Records a command and asks about it on this machine, as `isotherm advise -- COMMAND` does.
+pub(super) fn advised(
+    command: &[OsString],
+    slowdown: Option<Ratio>,
+    latency: Option<Duration>,
+    ui: &Ui,
+) -> Result<Advised, CliError> {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+    let line: [OsString; 3] = ["advise", "--", "true"].map(Into::into);
+    let Line { mut args } = clap::Parser::try_parse_from(line).map_err(CliError::usage)?;
+    args.command = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    // It runs many times anyway: one more gives the recording the clock of this machine.
+    (args.slowdown, args.latency, args.native_first) = (slowdown, latency, true);
+    let recorded = recording::make(&args, args.native_first, ui)?;
+    let trace = checked(recorded.path(), &args, ui)?;
+    let machine = Machine::of(&args);
+    let kernels = kernel::asked_or_host(None)?;
+    let question =
+        question_of(Question::usual(program_name(&args.command[0]), trace, kernels.releases), &args, &machine);
+    let mut answers = answers_to(&question, &args, ui)?;
+    machine.found.iter().for_each(|found| ui.say(found));
+    let json = json(&answers, None)?;
+    Ok(Advised { json, scenario: answers.drain(..).next().and_then(|advice| advice.config) })
+}
+
+/// Plays, with progress.
+fn answers_to(question: &Question, args: &Args, ui: &Ui) -> Result<Vec<Advice>, CliError> {
+    let bar = BarProgress::interruptible(ui, "replaying");
+    let answers = advise(question, &bar);
+    bar.finish();
+    let mut answers = answers?;
+    if !args.anyway {
+        answers.iter_mut().for_each(|advice| advice.withhold_if_too_short(question));
+    }
+    Ok(answers)
 }
 
 /// Whether the question is about this machine.
@@ -445,11 +503,20 @@ fn keep() -> Option<Keep> {
     Some(Keep { folder: cache_folder()?.join("replays"), build })
 }
 
-/// The answers as JSON, with the results of a real kernel, if it was asked.
-fn json(answers: &[Advice], verified: Option<&[verify::Verified]>) -> Result<String, CliError> {
+/// What `--verify` found out, in real kernels or on this machine.
+fn to_json(
+    verified: Option<&Vec<verify::Verified>>,
+    measured: Option<&super::verify::Verified>,
+) -> Result<Option<serde_json::Value>, CliError> {
+    let verified = verified.map(serde_json::to_value).or(measured.map(serde_json::to_value));
+    verified.transpose().map_err(CliError::failed)
+}
+
+/// The answers as JSON, with what `--verify` found out.
+fn json(answers: &[Advice], verified: Option<serde_json::Value>) -> Result<String, CliError> {
     let mut value = document(answers).map_err(CliError::failed)?;
     if let (Some(verified), Some(object)) = (verified, value.as_object_mut()) {
-        object.insert("verified".to_owned(), serde_json::to_value(verified).map_err(CliError::failed)?);
+        object.insert("verified".to_owned(), verified);
     }
     serde_json::to_string_pretty(&value).map_err(CliError::failed)
 }

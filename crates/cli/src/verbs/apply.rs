@@ -110,14 +110,30 @@ impl Write {
     }
 }
 
-pub(crate) fn run(mut args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let scenario = read(&args.advice, args.yes && !args.dry_run)?;
+    make(scenario, args, ui)
+}
+
+/// Makes the limit of a recommendation that was just verified that of a group, as `--cgroup GROUP --yes` does.
+pub(super) fn apply_now(scenario: Scenario, group: &str, ui: &Ui) -> Result<ExitCode, CliError> {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+    let line = ["apply", "the advice", "--yes", "--cgroup", group];
+    let Line { args } = clap::Parser::try_parse_from(line).map_err(CliError::usage)?;
+    make(scenario, args, ui)
+}
+
+fn make(mut scenario: Scenario, mut args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let root = args.hands.root();
     args.cgroup = match (args.cgroup, &args.unit) {
         (Some(name), _) => Some(path_of(&root, name)?),
         (None, unit) => unit.as_ref().map(|name| unit::group_of(&root, name)).transpose()?,
     };
     let acts = args.yes && !args.dry_run;
-    let mut scenario = read(&args.advice, acts)?;
     if let Some(age) = args.age {
         daemon_config::with_age(&mut scenario, age)?;
     }

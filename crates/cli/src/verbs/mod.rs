@@ -34,6 +34,7 @@ mod top;
 mod trial;
 mod tune;
 mod unfinished;
+mod verify;
 
 pub(crate) use isotherm_terminal::{Styled, render, style};
 
@@ -46,6 +47,7 @@ isotherm_terminal::verbs! {
     Simulate => simulate,
     Sweep => sweep,
     Tune => tune,
+    Verify => verify,
     Apply => apply,
     Restore => restore,
     Daemon => daemon,
@@ -88,7 +90,7 @@ isotherm_terminal::verbs! {
 /// Verbs in the groups that `--help` shows.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["record", "report", "monitor", "top"]),
-    ("Decide", &["advise", "simulate", "sweep", "tune"]),
+    ("Decide", &["advise", "verify", "simulate", "sweep", "tune"]),
     ("Act", &["apply", "restore", "daemon", "compact"]),
     ("Files", &["convert"]),
     ("Help", &["doctor", "bug-report", "completion", "man"]),

@@ -25,13 +25,13 @@ impl Recording {
     }
 }
 
-/// Records the program that the flags name, and says where the recording is.
-pub(super) fn make(args: &Args, ui: &Ui) -> Result<Recording, CliError> {
+/// Records the program that the flags name, after a native run if `native_first`, and says where the recording is.
+pub(super) fn make(args: &Args, native_first: bool, ui: &Ui) -> Result<Recording, CliError> {
     let recording = match place(args) {
         Some(path) => Recording::Kept(path),
         None => Recording::Temporary(TemporaryTrace::create()?),
     };
-    record_for_advice(&args.command, recording.path(), args.native_first, ui)?;
+    record_for_advice(&args.command, recording.path(), native_first, ui)?;
     match &recording {
         Recording::Kept(path) => {
             ui.say(format_args!("recording: {0} (isotherm advise {0} asks again)", path.display()))

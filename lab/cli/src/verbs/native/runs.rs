@@ -31,12 +31,6 @@ impl Run {
     }
 }
 
-/// The numbers that a program printed, one a line; anything else is an error of the program.
-pub(super) fn bursts(text: &str) -> Result<Vec<u64>, String> {
-    let number = |line: &str| line.trim().parse().map_err(|_| format!("printed `{line}` where a number of ns belongs"));
-    text.lines().map(number).collect()
-}
-
 /// The middle one, the lower of two.
 pub(super) fn median(values: impl Iterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.collect();
@@ -53,13 +47,6 @@ mod tests {
         let run = Run { bursts_ns: (1..=100).rev().collect(), ..Run::default() };
         assert_eq!((run.p99_ns(), run.work_ns()), (99, 5050));
         assert_eq!(Run::default().p99_ns(), 0);
-    }
-
-    #[test]
-    fn what_is_no_number_is_named() {
-        assert_eq!(bursts("12\n 7 \n"), Ok(vec![12, 7]));
-        assert_eq!(bursts("12\nTraceback"), Err("printed `Traceback` where a number of ns belongs".to_owned()));
-        assert_eq!(bursts(""), Ok(vec![]));
     }
 
     #[test]
