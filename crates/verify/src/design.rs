@@ -48,11 +48,11 @@ pub struct Turn {
     pub runs: Vec<Option<usize>>,
 }
 
-/// Fewest and most turns, and the time that their runs take together where nobody says a number.
+/// Fewest and most turns, and the time that their runs take together where no number is given.
 const PAIRS: (u64, u64) = (6, 30);
 const IN_NS: u64 = 120_000_000_000;
 
-/// Number of turns where nobody says one: as many as fit into two minutes, between 6 and 30, an even number. Short runs are noisy ones.
+/// Number of turns where none is given: as many as fit into two minutes, between 6 and 30, an even number. Short runs are noisy ones.
 pub fn usual_pairs(run_ns: u64, nr_sizes: usize) -> u32 {
     let turn_ns = run_ns.max(1).saturating_mul(nr_sizes as u64 + 1);
     let pairs = (IN_NS / turn_ns).clamp(PAIRS.0, PAIRS.1);

@@ -36,7 +36,7 @@ impl Files {
         }
     }
 
-    /// Has them leave the page cache. Pages that somebody maps, and dirty ones, stay (posix_fadvise(2), `POSIX_FADV_DONTNEED`).
+    /// Has them leave the page cache. Mapped and dirty pages stay (posix_fadvise(2), `POSIX_FADV_DONTNEED`).
     pub fn forget(&self) {
         for path in &self.0 {
             if let Ok(file) = File::open(path) {

@@ -1,4 +1,4 @@
-//! Whether this machine has room and rest for runs that tell something and disturb nobody.
+//! Whether this machine has room and rest for runs, so that they say something and disturb no other program.
 
 use isotherm_linux::counters::{cpu_time, meminfo};
 use isotherm_linux::{LiveError, Root};

@@ -24,7 +24,7 @@ const SAID_MAX: u64 = 2000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
-    /// They were dropped from the page cache before, as far as nobody else maps them, and what the run reads is dropped after it: as after a
+    /// They were dropped from the page cache before, as far as no other program maps them, and what the run reads is dropped after it: as after a
     /// boot.
     Cold,
     /// As the run before left them: as after a restart. They are charged to no group with a limit.
@@ -99,7 +99,7 @@ impl Run {
     }
 }
 
-/// Makes a run. `mapped` is told which files the program maps, if it is given; looking costs time, so no such run is compared.
+/// Makes a run. `mapped` takes the files that the program maps, if it is given. That costs time, so such a run is not compared.
 ///
 /// # Errors
 /// [`VerifyError::Stopped`] if `goes_on` returns false; the group cannot be made or the command not be started; its output is no list of

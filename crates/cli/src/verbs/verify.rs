@@ -27,7 +27,7 @@ use crate::ui::Ui;
 /// Runs COMMAND alone and under limits, in turns and in a memory cgroup of its own (version 1 or 2), and compares time, major faults and
 /// kills. The limit is that which `isotherm advise` recommends for COMMAND, which is recorded first, or that of --advice or --memory. A
 /// tenth less and a tenth more are tried too. Half of the turns start cold: the files that the command maps or keeps open leave the page
-/// cache before, as far as nobody else maps them. The others start warm, as after a restart.
+/// cache before, as far as no other program maps them. The others start warm, as after a restart.
 ///
 /// COMMAND must end by itself, and do the same work each time. It runs without a terminal: its input is empty and its output is dropped. A
 /// service that runs already is compared by `isotherm daemon trial`. Exit code 0: it holds; 1: it does not; 4: undecided, or stopped.
@@ -92,7 +92,7 @@ const FIRST_AT_MOST: WallDuration = WallDuration::from_secs(3600);
 /// How much longer than the first run another may take, and a time that is always given.
 const TIMES_AT_MOST: u32 = 10;
 const ALWAYS_GIVEN: WallDuration = WallDuration::from_secs(10);
-/// Allowed slow-down if nobody says another: 5 %.
+/// Allowed slow-down if no other is given: 5 %.
 const USUAL_PPM: u64 = 1_050_000;
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {

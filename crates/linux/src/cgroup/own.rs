@@ -263,7 +263,7 @@ impl OwnGroup<'_> {
         }
     }
 
-    /// Gives the files that it has read back, when its members have ended. They stay in memory, charged to nobody who runs, where the
+    /// Gives the files that it has read back, when its members have ended. They stay in memory, charged to no group that runs, where the
     /// kernel is too old for it (version 2 before 5.19).
     pub fn empty(&self) {
         let (file, text) = self.groups.files.reclaim;
@@ -292,7 +292,7 @@ impl Drop for OwnGroup<'_> {
     fn drop(&mut self) {
         let full = self.groups.root.path(&self.folder);
         for turn in 0..REMOVALS {
-            // The files that it has read stay in memory, charged to nobody who runs: as after the end of any service.
+            // The files that it has read stay in memory, charged to no group that runs: as after the end of any service.
             if fs::remove_dir(&full).is_ok() || !full.exists() {
                 break;
             }
