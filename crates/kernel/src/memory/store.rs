@@ -32,6 +32,8 @@ pub struct MemoryConfig {
     pub release: KernelRelease,
     /// Whether counters of groups are added up now and then only, as in the kernel, rather than at once.
     pub lazy_statistics: bool,
+    /// Whether new pages wait in a batch before they are put on the lists of `classic`, as in the kernel.
+    pub lru_batches: bool,
     /// Pages that each page counts for (`sample` of a machine).
     pub sample_pages: u64,
 }

@@ -25,6 +25,7 @@ pub fn setup(nodes: &[u64], swap: DeviceKind, slots: u64) -> MemorySetup {
             hz: 250,
             release: KernelRelease::V7_2,
             lazy_statistics: false,
+            lru_batches: false,
             sample_pages: 1,
         },
         costs,

@@ -29,6 +29,7 @@ pub(crate) fn memory_setup(nodes: Vec<NodeSetup>) -> MemorySetup {
             hz: 250,
             release: KernelRelease::V7_2,
             lazy_statistics: false,
+            lru_batches: false,
             sample_pages: 1,
         },
         costs,

@@ -23,6 +23,10 @@ pub struct MachineConfig {
     /// Linux does since 6.8. Default: at once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lazy_statistics: bool,
+    /// Whether new pages wait in a batch of 31 before they are put on their lists, until it is full or a list is scanned, as in Linux; policy
+    /// `classic`, one batch for all processors. Default: they are put there at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lru_batches: bool,
     /// Whether code that a recording names epoch after epoch is used in between as well, whenever its thread reclaims: a processor fetches
     /// code at every moment. Default: used when it is named.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -107,6 +111,7 @@ impl Default for MachineConfig {
         Self {
             kernel: KernelRelease::default(),
             lazy_statistics: false,
+            lru_batches: false,
             code_in_use: false,
             warm_files: false,
             sample: 1,

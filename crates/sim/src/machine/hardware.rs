@@ -35,6 +35,7 @@ impl MachineConfig {
                 hz: u64::from(self.hz),
                 release: self.kernel,
                 lazy_statistics: self.lazy_statistics,
+                lru_batches: self.lru_batches,
                 sample_pages: pages,
             },
             costs,

@@ -7,11 +7,16 @@ use std::borrow::Borrow;
 
 const UNEVICTABLE: usize = 4;
 const NR_LISTS: usize = 5;
+/// New pages that wait together (`PAGEVEC_SIZE`, include/linux/pagevec.h, since Linux 6.9).
+const BATCH: usize = 31;
 
 /// Lists by lruvec. A page's flags name its list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     lruvecs: Vec<Lruvec>,
+    /// New pages that are not on their lists yet: they stand there already, nearest to the head, and scans do not see them. Empty unless
+    /// [`lru_batches`](crate::memory::MemoryConfig::lru_batches) is set.
+    waiting: Vec<FrameId>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -42,8 +47,25 @@ impl Lists {
         );
     }
 
+    /// A new page, which was just put on its list, waits in a processor's batch first (`mm/swap.c: folio_add_lru`).
+    pub(super) fn wait(&mut self, frame: FrameId) {
+        self.waiting.push(frame);
+        if self.waiting.len() >= BATCH {
+            self.waiting.clear();
+        }
+    }
+
+    /// Pages on a list, without those that wait.
+    pub(super) fn seen_len(&self, memory: &Memory, lruvec: LruvecId, lru: Lru) -> u64 {
+        let is_there = |&&frame: &&FrameId| (memory.lruvec_of(frame), list_of(memory, frame)) == (lruvec, lru as usize);
+        self.len(lruvec, lru) - self.waiting.iter().filter(is_there).count() as u64
+    }
+
     /// Takes a page off its list; its flags must not have changed since it was put there. Ignores pages on no list.
     pub(super) fn remove(&mut self, memory: &mut Memory, frame: FrameId) {
+        if let Some(at) = self.waiting.iter().position(|&waiting| waiting == frame) {
+            self.waiting.swap_remove(at);
+        }
         if memory.frames.take(frame, Flag::OnList) {
             let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));
             debug_assert!(self.lruvecs[lruvec.index()].subtree[list] > 0, "a page that leaves a list was counted");
@@ -88,6 +110,7 @@ impl Lists {
         taken: &mut Vec<FrameId>,
     ) {
         debug_assert!(taken.is_empty(), "the last batch is over");
+        self.waiting.clear(); // `lru_add_drain`, before a list is scanned
         let list = lru as usize;
         let nr = nr.min(self.len(lruvec, lru));
         self.lruvecs[lruvec.index()].lists[list].isolate_tail(&mut memory.frames, nr, taken);

@@ -168,6 +168,9 @@ impl ReclaimPolicy for Classic {
             self.refault(memory, frame, shadow);
         }
         self.lists.push(memory, frame, ListEnd::Head);
+        if memory.config.lru_batches {
+            self.lists.wait(frame);
+        }
     }
 
     fn added_all(&mut self, memory: &mut Memory, pages: &[(FrameId, Option<u64>)], arrival: Arrival) {
@@ -182,6 +185,9 @@ impl ReclaimPolicy for Classic {
             let (together, rest) = left.split_at(1 + left[1..].iter().take_while(is_new).count());
             let lruvec = memory.lruvec_of(first);
             self.lists.push_all(memory, lruvec, together.iter().map(|&(frame, _)| frame));
+            if memory.config.lru_batches {
+                together.iter().for_each(|&(frame, _)| self.lists.wait(frame));
+            }
             left = rest;
         }
     }

@@ -90,7 +90,7 @@ impl Classic {
             cost: self.balance.cost,
         };
         let usage = memory.cgroups.get(cgroup).usage;
-        let sizes = Lru::ALL.map(|lru| self.lists.len(lruvec, lru));
+        let sizes = Lru::ALL.map(|lru| self.lists.seen_len(memory, lruvec, lru));
         let offers = sizes.map(|size| proportional_protection(size, scan.effective, usage, scan.low_reclaim));
         scan.low_skipped |= offers.iter().any(|offer| offer.low_skipped);
         // Small lists offer nothing at gentle priorities.

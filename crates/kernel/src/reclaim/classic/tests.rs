@@ -411,3 +411,49 @@ fn a_group_of_hot_anonymous_pages_frees_nothing_until_counters_are_new() {
         assert_eq!(step == ReclaimStep::Failed, fails, "{cold} cold, {is_counted}: {step:?}");
     }
 }
+
+/// docs/spec/classic-lru.md#s6-5: the last cold pages are new ones in a processor's batch, which no scan sees, so that the group fails with
+/// cold pages. A full batch is put on the lists.
+#[test]
+fn new_pages_that_wait_in_a_batch_do_not_keep_reclaim_going() {
+    for (has_batches, new, fails) in [(true, 1, true), (true, 30, true), (true, 31, false), (false, 1, false)] {
+        let mut bed = bed(256, DeviceKind::Zram);
+        bed.memory.config.lazy_statistics = true;
+        bed.memory.config.lru_batches = has_batches;
+        let group = bed.group(ROOT, "g");
+        bed.cgroup = group;
+        bed.limit(200);
+        let space = bed.space(group, 200);
+        bed.write_all(space, PageRange::new(0, 93));
+        bed.policy.flush_statistics(&bed.memory);
+        for page in 0..93 {
+            let frame = bed.frame(space, page).expect("just written");
+            bed.policy.hint(&mut bed.memory, frame, Hint::Prioritise);
+        }
+        bed.write_all(space, PageRange::new(93, 93 + new));
+        bed.limit(93 + new);
+        let step = bed.run(Attempt::limit(group, 1));
+        assert_eq!(step == ReclaimStep::Failed, fails, "{has_batches}, {new} new: {step:?}");
+        bed.check_lists();
+    }
+}
+
+/// A page that leaves while it waits is forgotten: what is left waits on, and no scan sees it.
+#[test]
+fn a_page_may_leave_its_batch() {
+    let mut bed = bed(64, DeviceKind::Zram);
+    bed.memory.config.lru_batches = true;
+    bed.memory.cgroups.charge_batch = 1;
+    let group = bed.group(ROOT, "g");
+    let space = bed.space(group, 64);
+    bed.write_all(space, PageRange::new(0, 4));
+    bed.unmap(space, PageRange::new(1, 4));
+    bed.run(Attempt::once(group, 8));
+    bed.check_lists();
+    assert_eq!(bed.memory.cgroups.get(group).usage, 1);
+    // Thirty more: a full batch.
+    bed.write_all(space, PageRange::new(4, 34));
+    bed.run(Attempt::once(group, 64));
+    bed.check_lists();
+    assert!(bed.memory.cgroups.get(group).usage < 31, "scans see a full batch");
+}
