@@ -2,6 +2,7 @@
 
 use super::{EFFORTS, Effort, Question, Sampling};
 use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::prices::Prices;
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_sim::machine::MachineConfig;
@@ -29,6 +30,7 @@ impl Question {
             storage: DeviceKind::Nvme.into(),
             swap: DeviceKind::Zram.into(),
             readahead: MachineConfig::default().readahead,
+            prices: Prices::default(),
             slowdown: Self::USUAL_SLOWDOWN,
             latency: None,
             policy: None,

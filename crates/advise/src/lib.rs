@@ -60,6 +60,7 @@ pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow
 
 use forecast::Forecast;
 use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::prices::Prices;
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_scenario::{Progress, Scenario, ScenarioError};
@@ -94,6 +95,8 @@ pub struct Question {
     pub swap: DeviceConfig,
     /// Largest readahead of files, 0 to 16 MiB.
     pub readahead: Bytes,
+    /// Prices of the host that the question is about; empty for those of the table of costs.
+    pub prices: Prices,
     /// Allowed slow-down compared with unlimited memory; 5 % means a runtime of at most 105 %.
     pub slowdown: Ratio,
     /// Stall that a limit may add to 99 of 100 bursts, the work of a thread from one wait to the next; `None`: the allowed slow-down of
@@ -168,6 +171,9 @@ pub struct Advice {
     /// The disk under files.
     pub storage: DeviceConfig,
     pub swap: DeviceConfig,
+    /// Prices of the host that the question is about, in ns by name; absent where those of the table of costs were taken.
+    #[serde(skip_serializing_if = "Prices::is_empty")]
+    pub prices: Prices,
     /// The allowed slow-down, in millionths: 50 000 is 5 %.
     pub slowdown_allowed_ppm: u64,
     /// The stall that memory may add to 99 of 100 bursts, if that was asked for; otherwise the slow-down of their length.
@@ -504,6 +510,7 @@ fn advice(
         unlimited_major_faults: judge.player.unlimited.major_faults,
         storage: question.storage,
         swap: question.swap,
+        prices: question.prices.clone(),
         slowdown_allowed_ppm: question.slowdown.ppm(),
         latency_allowed_ns: question.latency.map(Duration::ns),
         rows,

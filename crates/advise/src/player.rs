@@ -557,6 +557,7 @@ pub(super) fn scenario_of(question: &Question, trace: &Path, kernel: KernelRelea
         cpus: question.cpus,
         storage: question.storage,
         readahead: question.readahead,
+        prices: question.prices.clone(),
         ..MachineConfig::default()
     };
     machine.swap.device = question.swap;

@@ -13,7 +13,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("restore", "needs a machine: tests/live.rs"),
     ("daemon trial", "needs a machine: tests/trial.rs"),
     ("verify", "needs a machine: tests/natively.rs"),
-    ("advise --verify --", "needs a machine: tests/natively.rs"),
+    ("calibrate", "needs a machine: tests/natively.rs"),
     ("apply", "needs a machine: tests/apply.rs"),
     ("top --capture", "needs a machine: tests/live.rs"),
     ("top --replay redis.regions.parquet --speed", "waits for keys"),

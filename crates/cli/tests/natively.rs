@@ -179,3 +179,72 @@ fn without_the_right_to_make_groups_it_says_what_to_do() {
     assert_eq!(output.status.code(), Some(3), "{}", talk(&output));
     assert!(talk(&output).contains("root"), "{}", talk(&output));
 }
+
+/// A calibration is measured, written, taken by `advise`, and refused where it is damaged.
+#[test]
+fn prices_of_this_machine_are_measured_and_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let isotherm = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+        command.args(arguments).stdin(Stdio::null()).output().unwrap()
+    };
+    let host = path("host.toml");
+    let output = isotherm(&["calibrate", "--anyway", "-o", &host, "--format", "json"]);
+    assert!(output.status.success(), "{}", talk(&output));
+    let calibration: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let measured = calibration["measured"].as_array().unwrap();
+    assert!(
+        measured.iter().any(|one| one["name"] == "minor_fault_anon_ns" && one["ns"].as_u64() > Some(0)),
+        "{calibration}"
+    );
+    let swaps = std::fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1);
+    let has_swapped = measured.iter().any(|one| one["name"] == "swapped_page_ns");
+    assert!(has_swapped || talk(&output).contains("swapping is not measured"), "{}", talk(&output));
+    assert!(swaps || !has_swapped, "{calibration}");
+
+    // Prices that no machine has, so that each difference is theirs.
+    let text = std::fs::read_to_string(&host).unwrap();
+    let dear = path("dear.toml");
+    let swapped = "simulated-swapped-page-ns = 1000\n";
+    let more =
+        "\n[[measured]]\nname = \"swapped_page_ns\"\nns = 20000\nquarter-ns = [1, 2]\nsamples = 3\nhow = \"by hand\"\n";
+    let text = text.lines().filter(|line| !line.starts_with("simulated-swapped")).collect::<Vec<_>>().join("\n");
+    let text = text.replacen("[host]", &format!("{swapped}[host]"), 1).replace("\"swapped_page_ns\"", "\"earlier\"");
+    std::fs::write(&dear, text + more).unwrap();
+    let trace = path("pages.parquet");
+    let source = path("pages.txt");
+    let requests: String = (0..8u32).flat_map(|_| (0..600u32).map(|page| format!("{page}\n"))).collect();
+    std::fs::write(&source, requests).unwrap();
+    assert!(isotherm(&["--quiet", "convert", "import", &source, "-o", &trace, "--from", "text"]).status.success());
+    let advise = |more: &[&str]| {
+        let output = isotherm(
+            &[
+                &["advise", &trace, "--kernel", "7.2", "--memory", "60%", "--no-cache", "--anyway", "--format", "json"],
+                more,
+            ]
+            .concat(),
+        );
+        assert!(output.status.success(), "{}", talk(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let (plain, priced) = (advise(&[]), advise(&["--host", &dear]));
+    assert_eq!((plain["prices"].clone(), priced["prices"]["swap_in_fault_ns"].clone()), (Value::Null, 30_000.into()));
+    let slow = |answer: &Value| answer["rows"][0]["runtime_ratio_ppm"]["median"].as_u64().unwrap();
+    assert!(slow(&priced) > slow(&plain), "{} {}", slow(&priced), slow(&plain));
+
+    for (name, text, words) in [
+        ("empty", "", "isotherm calibrate"),
+        ("garbage", "\u{0}\u{1}", "isotherm calibrate"),
+        ("torn", "version = 1\nmade-at = 1\n[host]\nmachine = \"x", "isotherm calibrate"),
+        ("foreign", "title = \"a scenario\"\n", "title"),
+    ] {
+        std::fs::write(path(name), text).unwrap();
+        let output = isotherm(&["advise", &trace, "--host", &path(name)]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", talk(&output));
+        assert!(talk(&output).contains(words) && talk(&output).contains(name), "{name}: {}", talk(&output));
+    }
+    assert_eq!(isotherm(&["advise", &trace, "--host", "/no/such"]).status.code(), Some(2));
+    let output = isotherm(&["calibrate", "--anyway", "-o", "/proc/self/no/such"]);
+    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
+}

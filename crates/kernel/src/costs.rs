@@ -2,11 +2,13 @@
 //!
 //! Each entry has a name, a value, a unit and a source; [`Costs::entries`] lists them for `docs/mechanism/machine.md#costs` and
 //! for results. Each value is read by a method of its name, and set by none, so that no scenario can tune an outcome. A scenario
-//! chooses hardware (memory latency of a node, the kind of device), not the price of kernel code.
+//! chooses hardware (memory latency of a node, the kind of device), not the price of kernel code. The hardware of one host can come with
+//! prices that `isotherm calibrate` measured there ([`Prices`]).
 //!
 //! Prices of kernel code are for a server core of about 3 GHz on bare metal. If only a measurement in a virtual machine was available,
 //! [`Basis`] and the source tell that: nested paging makes faults there cost about twice as much.
 
+use crate::prices::Prices;
 use std::fmt;
 
 /// Origin of a value.
@@ -393,6 +395,11 @@ impl Costs {
             "MB/s" => (value / pages).max(1),
             _ => value,
         })
+    }
+
+    /// The table with the prices of one machine.
+    pub fn priced(self, prices: &Prices) -> Self {
+        self.changed(|name, _, value| prices.get(name).unwrap_or(value))
     }
 
     /// The line with this name.

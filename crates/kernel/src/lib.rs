@@ -12,6 +12,7 @@ pub mod memory;
 pub mod migrate;
 pub mod mmu;
 pub mod pressure;
+pub mod prices;
 pub mod readahead;
 pub mod reclaim;
 pub mod swap;

@@ -28,6 +28,7 @@ const CALLS: &[&str] = &[
 /// Files that may have such calls.
 const WRITERS: &[&str] = &[
     "crates/linux/src/root.rs",
+    "crates/linux/src/cgroup/own.rs",
     "crates/linux/src/module/mod.rs",
     "crates/linux/src/systemd/drop_in.rs",
     "crates/cli/src/live/private_file.rs",

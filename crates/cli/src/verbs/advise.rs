@@ -1,6 +1,5 @@
 //! `isotherm advise`: how much memory a program needs, and under which configuration.
 
-use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,12 +26,14 @@ use crate::format::{Format, FormatArg};
 use crate::kernel::{self, KernelArg, Kernels};
 use crate::live::running_policy;
 use crate::ui::Ui;
-use crate::verbs::record::why_died;
 use crate::verbs::selection::WindowArgs;
+use ended::checked;
 use machine::Machine;
 use purpose::Purpose;
 
+mod asked;
 mod cold;
+mod ended;
 mod huge;
 mod machine;
 mod purpose;
@@ -40,6 +41,8 @@ mod recording;
 mod several;
 mod tiers;
 mod verify;
+
+pub(super) use asked::{Advised, advised, swap_device};
 
 /// Find out how much memory a program needs, and under which configuration, with evidence.
 ///
@@ -108,6 +111,10 @@ pub(crate) struct Args {
     /// The recording is of this machine: its policy, swap, disk and processors are taken as they are found, as for COMMAND.
     #[arg(long, help_heading = MACHINE, conflicts_with = "cgroup")]
     here: bool,
+    /// Prices of a host, which `isotherm calibrate -o FILE` wrote [default: the calibration of this machine for COMMAND and with --here, else
+    /// the table of costs].
+    #[arg(long, help_heading = MACHINE, value_name = "FILE", conflicts_with_all = ["fast", "cgroup"])]
+    host: Option<PathBuf>,
     /// Processors of the simulated machine [default: as found for COMMAND and with --here, else 4].
     #[arg(long, help_heading = MACHINE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: Option<u32>,
@@ -253,6 +260,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let question = TierQuestion { name, trace, fast, slow, kernel, storage, swap, readahead, cpus, threads };
         return on_tiers(&question, &args, &kernels, ui);
     }
+    let machine = machine.calibrated(&args, ui)?;
     // Missing requirements are reported before any replay.
     let in_kernels = args.verify && args.command.is_empty();
     let lab = in_kernels.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
@@ -334,43 +342,6 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An answer about a command on this machine, for runs that verify it.
-pub(super) struct Advised {
-    /// What `--format json` prints.
-    pub(super) json: String,
-    /// The recommended configuration.
-    pub(super) scenario: Option<Scenario>,
-}
-
-/// Records a command and asks about it on this machine, as `isotherm advise -- COMMAND` does.
-pub(super) fn advised(
-    command: &[OsString],
-    slowdown: Option<Ratio>,
-    latency: Option<Duration>,
-    ui: &Ui,
-) -> Result<Advised, CliError> {
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
-    let line: [OsString; 3] = ["advise", "--", "true"].map(Into::into);
-    let Line { mut args } = clap::Parser::try_parse_from(line).map_err(CliError::usage)?;
-    args.command = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    // It runs many times anyway: one more gives the recording the clock of this machine.
-    (args.slowdown, args.latency, args.native_first) = (slowdown, latency, true);
-    let recorded = recording::make(&args, args.native_first, ui)?;
-    let trace = checked(recorded.path(), &args, ui)?;
-    let machine = Machine::of(&args);
-    let kernels = kernel::asked_or_host(None)?;
-    let question =
-        question_of(Question::usual(program_name(&args.command[0]), trace, kernels.releases), &args, &machine);
-    let mut answers = answers_to(&question, &args, ui)?;
-    machine.found.iter().for_each(|found| ui.say(found));
-    let json = json(&answers, None)?;
-    Ok(Advised { json, scenario: answers.drain(..).next().and_then(|advice| advice.config) })
-}
-
 /// Plays, with progress.
 fn answers_to(question: &Question, args: &Args, ui: &Ui) -> Result<Vec<Advice>, CliError> {
     let bar = BarProgress::interruptible(ui, "replaying");
@@ -400,20 +371,6 @@ fn name_of(trace: &Path) -> String {
     trace.file_stem().map_or_else(|| "program".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// The full path of a recording whose program did its work.
-fn checked(trace: &Path, args: &Args, ui: &Ui) -> Result<PathBuf, CliError> {
-    let trace = std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned());
-    if let Some(how) = failure(&trace) {
-        if !args.anyway {
-            return Err(CliError::failed(format!(
-                "no advice: {how}. What it needs when it works is not in this recording: record it again, or say --anyway"
-            )));
-        }
-        ui.warn(format_args!("{how}: what it needs when it works is not in this recording"));
-    }
-    Ok(trace)
-}
-
 /// The question that the flags ask.
 fn question_of(usual: Question, args: &Args, machine: &Machine) -> Question {
     Question {
@@ -422,6 +379,7 @@ fn question_of(usual: Question, args: &Args, machine: &Machine) -> Question {
         storage: machine.storage,
         swap: machine.swap,
         readahead: machine.readahead,
+        prices: machine.prices.clone(),
         slowdown: args.slowdown.unwrap_or(usual.slowdown),
         latency: args.latency,
         policy: args.policy.or_else(|| is_here(args).then(|| running_policy(&Root::default()))),
@@ -455,24 +413,6 @@ fn policy_named(name: &str) -> Result<&'static str, String> {
         .clone()
         .find(|known| *known == name)
         .ok_or_else(|| format!("allowed: {}", known.collect::<Vec<_>>().join(", ")))
-}
-
-/// How the recorded program ended, if it failed, or was ended by a signal. A part that was cut out of a recording has no end of its own.
-fn failure(trace: &Path) -> Option<String> {
-    let reader = TraceReader::open(trace).ok()?;
-    how_it_failed(reader.meta().exit_code?, reader.meta().complete)
-}
-
-fn how_it_failed(exit_code: i32, is_complete: bool) -> Option<String> {
-    match exit_code {
-        0 if is_complete => None,
-        0 => Some("the recording was cut off before its program ended".to_owned()),
-        code @ 129..=192 => {
-            let signal = code - 128;
-            Some(format!("the recorded program was ended by signal {signal}{}", why_died(signal)))
-        }
-        code => Some(format!("the recorded program failed with exit code {code}")),
-    }
 }
 
 /// The window of a recording that was asked for, as a file of its own; `None` for the whole.
@@ -719,23 +659,6 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn how_a_program_ended_is_said() {
-        for (code, is_complete, words) in [
-            (0, false, Some("cut off")),
-            (1, true, Some("exit code 1")),
-            (132, true, Some("ended by signal 4, an illegal instruction: if it runs without the recorder")),
-            (139, true, Some("ended by signal 11")),
-            (143, false, Some("ended by signal 15")),
-            (255, true, Some("exit code 255")),
-            (0, true, None),
-        ] {
-            let how = how_it_failed(code, is_complete);
-            assert_eq!(how.is_some(), words.is_some(), "{code}");
-            assert!(how.is_none_or(|how| how.contains(words.unwrap_or_default())), "{code}");
-        }
-    }
 
     #[test]
     fn paths_lead_from_the_folder_to_the_file() {

@@ -5,6 +5,7 @@ mod accuracy;
 mod advise;
 mod apply;
 mod bug_report;
+mod calibrate;
 mod check;
 mod compact;
 mod compare;
@@ -48,6 +49,7 @@ isotherm_terminal::verbs! {
     Sweep => sweep,
     Tune => tune,
     Verify => verify,
+    Calibrate => calibrate,
     Apply => apply,
     Restore => restore,
     Daemon => daemon,
@@ -89,7 +91,7 @@ isotherm_terminal::verbs! {
 
 /// Verbs in the groups that `--help` shows.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["record", "report", "monitor", "top"]),
+    ("Measure", &["record", "report", "monitor", "top", "calibrate"]),
     ("Decide", &["advise", "verify", "simulate", "sweep", "tune"]),
     ("Act", &["apply", "restore", "daemon", "compact"]),
     ("Files", &["convert"]),

@@ -4,6 +4,7 @@ use super::nodes::{self, NodeConfig, TieringConfig};
 use isotherm_kernel::compaction::CompactionConfig;
 use isotherm_kernel::memory::KernelRelease;
 use isotherm_kernel::mmu::MmuConfig;
+use isotherm_kernel::prices::Prices;
 use isotherm_kernel::reclaim::{MglruConfig, PolicySettings};
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::{Compressor, DeviceKind};
@@ -35,6 +36,9 @@ pub struct MachineConfig {
     /// room: as after a restart. Default: programs read them, and their groups pay.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub warm_files: bool,
+    /// Prices of one host in nanoseconds, by the names of the table of costs, as `isotherm calibrate` measures them. Default: the table's.
+    #[serde(skip_serializing_if = "Prices::is_empty")]
+    pub prices: Prices,
     /// Pages that each page counts for, 1 to 1024, if workloads are a sample of their memory (`isotherm convert sample`): costs of a page
     /// are multiplied by this number, and devices are slower by it. Default 1.
     #[serde(skip_serializing_if = "is_one")]
@@ -114,6 +118,7 @@ impl Default for MachineConfig {
             lru_batches: false,
             code_in_use: false,
             warm_files: false,
+            prices: Prices::default(),
             sample: 1,
             cpus: 2,
             nodes: vec![NodeConfig::default()],

@@ -11,7 +11,7 @@ impl MachineConfig {
     /// The description of this machine's memory. One zone per node.
     pub(super) fn memory_setup(&self) -> MemorySetup {
         let pages = u64::from(self.sample);
-        let costs = Costs::default().of_sample(pages);
+        let costs = Costs::default().priced(&self.prices).of_sample(pages);
         let swap = match self.swap.device {
             DeviceConfig::Kind(DeviceKind::Zram) => {
                 let ratio_permille = self.swap.compression_ratio.map(|ratio| ratio.ppm() / 1000);

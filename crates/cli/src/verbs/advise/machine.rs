@@ -1,7 +1,13 @@
 //! The machine that a question is about: what flags say, else this machine as found, else the usual one.
 
 use super::Args;
+use crate::error::CliError;
+use crate::live::running_policy;
+use crate::ui::Ui;
+use crate::verbs::calibrate;
 use isotherm_advise::Question;
+use isotherm_calibrate::{Calibration, Host};
+use isotherm_kernel::prices::Prices;
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_linux::Root;
@@ -18,6 +24,8 @@ pub(super) struct Machine {
     /// Largest readahead of files.
     pub(super) readahead: Bytes,
     pub(super) cpus: u32,
+    /// Prices of `isotherm calibrate`; empty for those of the table.
+    pub(super) prices: Prices,
     /// What was found on this machine, in a sentence; `None` where nothing was looked up.
     pub(super) found: Option<String>,
     /// What this machine has and the simulated one has not.
@@ -33,12 +41,48 @@ impl Machine {
         if is_here { Self::found(args, &Root::default(), Path::new(folder)) } else { Self::usual(args) }
     }
 
+    /// With the prices of `--host`, or of this machine where it was found and is calibrated.
+    ///
+    /// # Errors
+    /// The file of `--host` is no calibration.
+    pub(super) fn calibrated(mut self, args: &Args, ui: &Ui) -> Result<Self, CliError> {
+        let is_here = !args.command.is_empty() || args.here;
+        match &args.host {
+            Some(path) => {
+                let calibration = calibrate::read(path);
+                let calibration =
+                    calibration.map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
+                self.prices = calibration.prices();
+            }
+            None if is_here => self.take_calibration(&Root::default(), calibrate::of_this_machine(ui)),
+            None => {}
+        }
+        Ok(self)
+    }
+
+    /// Takes the prices of a calibration if it was made on a machine like this, and says so.
+    fn take_calibration(&mut self, root: &Root, calibration: Option<Calibration>) {
+        let words = match calibration {
+            None => "not calibrated: `isotherm calibrate` measures what faults and swap cost here".to_owned(),
+            Some(calibration) => match Host::here(root, running_policy(root)).unlike(&calibration.host) {
+                None => {
+                    self.prices = calibration.prices();
+                    format!("calibrated {}", calibrate::age(&calibration))
+                }
+                Some(unlike) => format!("its calibration was made {unlike}: the prices of the table are taken"),
+            },
+        };
+        self.found =
+            Some(self.found.take().map_or_else(|| format!("found: {words}"), |found| format!("{found}; {words}")));
+    }
+
     pub(super) fn usual(args: &Args) -> Self {
         Self {
             storage: args.storage.unwrap_or(DeviceKind::Nvme.into()),
             swap: args.swap.unwrap_or(DeviceKind::Zram.into()),
             readahead: args.readahead.unwrap_or(usual_readahead()),
             cpus: args.cpus.unwrap_or(Question::USUAL_CPUS),
+            prices: Prices::default(),
             found: None,
             unlike: Vec::new(),
         }
@@ -51,15 +95,7 @@ impl Machine {
                 said.push(words);
             }
         };
-        let (swap, of_swap) = match found::swap(root) {
-            Ok(SwapFound::None) => (DeviceKind::None, "no swap".to_owned()),
-            Ok(SwapFound::On { path, device, zswap }) => {
-                let (kind, name) = device.as_ref().map_or((DeviceKind::Ssd, unknown(&path, "a SATA SSD")), kind_of);
-                let zswap = if zswap { ", behind zswap, which is not simulated" } else { "" };
-                (kind, format!("swap on {name}{zswap}"))
-            }
-            Err(error) => (DeviceKind::Zram, format!("swap not known ({error}; assumed: zram)")),
-        };
+        let (swap, of_swap) = swap_of(root);
         let (storage, of_storage) = match found::under(root, folder).as_ref().map(kind_of) {
             Some((kind, name)) => (kind, format!("files on {name}")),
             None => (DeviceKind::Nvme, format!("files on {}", unknown("a file system", "NVMe"))),
@@ -78,9 +114,23 @@ impl Machine {
             swap: args.swap.unwrap_or(swap.into()),
             readahead: args.readahead.unwrap_or(readahead),
             cpus: args.cpus.unwrap_or(cpus),
+            prices: Prices::default(),
             found: (!said.is_empty()).then(|| format!("found: {}", said.join("; "))),
             unlike: unlike(root),
         }
+    }
+}
+
+/// The simulated swap that stands for that of a machine, and that in words.
+pub(super) fn swap_of(root: &Root) -> (DeviceKind, String) {
+    match found::swap(root) {
+        Ok(SwapFound::None) => (DeviceKind::None, "no swap".to_owned()),
+        Ok(SwapFound::On { path, device, zswap }) => {
+            let (kind, name) = device.as_ref().map_or((DeviceKind::Ssd, unknown(&path, "a SATA SSD")), kind_of);
+            let zswap = if zswap { ", behind zswap, which is not simulated" } else { "" };
+            (kind, format!("swap on {name}{zswap}"))
+        }
+        Err(error) => (DeviceKind::Zram, format!("swap not known ({error}; assumed: zram)")),
     }
 }
 

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 /// Asks about each recording; where the deciding one takes another policy than others, about these once more with its policy.
 pub(super) fn run(paths: &[PathBuf], args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let (machine, kernels) = (Machine::of(args), kernel::asked_or_host(args.kernel)?);
+    let (machine, kernels) = (Machine::of(args).calibrated(args, ui)?, kernel::asked_or_host(args.kernel)?);
     let ask = |path: &PathBuf, policy: Option<&'static str>| {
         let trace = checked(path, args, ui)?;
         let usual = Question::usual(name_of(path), trace, kernels.releases.clone());
