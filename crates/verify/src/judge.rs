@@ -21,7 +21,7 @@ pub struct Asked {
     pub latency: Option<Duration>,
 }
 
-#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[expect(clippy::ref_option, reason = "as serde calls it")]
 fn ns_of<S: serde::Serializer>(latency: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     latency.map(Duration::ns).serialize(serializer)
 }
