@@ -32,6 +32,9 @@ mod kdamond;
 #[cfg(test)]
 mod kdamond_tests;
 mod kernel;
+mod lean;
+#[cfg(test)]
+mod lean_tests;
 mod limits;
 #[cfg(test)]
 mod limits_tests;
@@ -149,6 +152,8 @@ pub struct Machine {
     wants_residency: bool,
     /// When the run ends at the latest.
     until: Instant,
+    /// Whether the lean engine plays.
+    lean: lean::LeanRun,
 }
 
 /// One processor.
@@ -246,6 +251,7 @@ impl Machine {
             if !goes_on() {
                 return Err(SimError::Stopped);
             }
+            self.choose_engine();
             let io = self.memory.io.next_completion();
             let next = self.events.next_time();
             let at = match (io, next) {

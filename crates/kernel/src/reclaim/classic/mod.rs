@@ -19,6 +19,7 @@ use super::refault::ShadowLayout;
 use super::scan_balance::{IoCost, Lru, PageType};
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan};
 use crate::cgroup::CgroupId;
+use crate::lean::Kind;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use lists::Lists;
@@ -320,5 +321,9 @@ impl ReclaimPolicy for Classic {
 
     fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
         Some(Box::new(self.clone()))
+    }
+
+    fn lean(&self) -> Option<Kind> {
+        Some(Kind::Classic)
     }
 }
