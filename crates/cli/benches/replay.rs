@@ -166,7 +166,12 @@ fn replay(trace: &Path, policy: &str, pages: u64, capacity: u64) -> Measured {
 }
 
 fn program(trace: &Path, pages: u64) -> Program {
-    let stream = Records { path: trace.to_owned(), file: File::open(trace).expect("just written"), read: 0, buffer: vec![0; RECORD << 12] };
+    let stream = Records {
+        path: trace.to_owned(),
+        file: File::open(trace).expect("just written"),
+        read: 0,
+        buffer: vec![0; RECORD << 12],
+    };
     Program {
         name: "replay".to_owned(),
         files: Vec::new(),

@@ -49,7 +49,9 @@ fn main() {
                 let arguments = [policy, &PAGES_COUNTED.to_string(), &rounds.to_string(), engine];
                 counted::instructions(&arguments.map(ToOwned::to_owned))
             };
-            let Some((few, many)) = count(2).and_then(|few| Some((few, count(6)?))).filter(|_| measuring) else { continue };
+            let Some((few, many)) = count(2).and_then(|few| Some((few, count(6)?))).filter(|_| measuring) else {
+                continue;
+            };
             let faults = play(policy, PAGES_COUNTED, 6, false).1 - play(policy, PAGES_COUNTED, 2, false).1;
             let each = (many - few) / faults as f64;
             let (name, bar) = match engine {

@@ -7,6 +7,7 @@ use crate::memory::Memory;
 use crate::mmu::SpaceId;
 use crate::reclaim::Work;
 use crate::swap::device::Transfer;
+use isotherm_units::Instant;
 
 /// The account of a group whose pages are those of one process.
 #[derive(Clone, Debug)]
@@ -28,6 +29,10 @@ pub(super) struct Account {
     pub(super) peak_resident: u64,
     pub(super) swappiness: u32,
     pub(super) sample_pages: u64,
+    /// Whether counters of groups are added up now and then only.
+    pub(super) has_lazy_statistics: bool,
+    /// Time of the present pass of reclaim.
+    pub(super) now: Instant,
     pub(super) costs: Costs,
     /// Decompression and compression of a page.
     read_ns: u64,
@@ -99,6 +104,8 @@ impl Account {
             peak_resident: 0,
             swappiness: memory.config.swappiness,
             sample_pages: memory.config.sample_pages,
+            has_lazy_statistics: memory.config.lazy_statistics,
+            now: memory.now,
             costs: memory.costs,
             read_ns: model.cpu_time(1, Transfer::Read).ns(),
             write_ns: model.cpu_time(1, Transfer::Write).ns(),
@@ -137,9 +144,15 @@ impl Account {
         space.used = space.used & !1 | u64::from(self.has_run);
     }
 
-    /// Whether the machine has memory and swap for all that is used.
-    pub(super) fn is_covered(&self) -> bool {
-        self.max <= self.max_covered && self.resident + self.swap_usage <= self.pages_covered
+    /// Whether the machine has memory for as many pages as the limit allows.
+    pub(super) const fn is_limit_covered(&self) -> bool {
+        self.max <= self.max_covered
+    }
+
+    /// Whether the machine has memory and swap for one page more than are used.
+    #[inline]
+    pub(super) const fn is_covered(&self) -> bool {
+        self.resident + self.swap_usage < self.pages_covered
     }
 
     #[inline]

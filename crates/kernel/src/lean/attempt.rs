@@ -1,11 +1,20 @@
 //! An attempt to reclaim at the limit: the runs over the priorities, and how often they are repeated
 //! (docs/spec/classic-lru.md#s7-1, #s7-5). It is [`Attempt::limit`](crate::reclaim::driver::Attempt::limit) for one group on one node.
 
-use super::Step;
 use super::account::Account;
 use super::play::Policy;
 use crate::reclaim::driver::MAX_RECLAIM_RETRIES;
 use crate::reclaim::{DEF_PRIORITY, SWAP_CLUSTER_MAX};
+
+/// A step of reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Again,
+    /// The attempt is over.
+    Done,
+    /// All retries freed nothing.
+    Failed,
+}
 
 /// One run over the priorities.
 #[derive(Clone, Copy, Debug)]

@@ -10,10 +10,12 @@ use super::layout::Layout;
 use super::play::{Arrival, Policy};
 use super::ring::Ring;
 use crate::reclaim::ListSizes;
+use crate::reclaim::classic::FLUSH_EVERY;
 use crate::reclaim::refault::WorkingsetSizes;
 use crate::reclaim::scan_balance::{
     IoCost, Lru, PageType, SWAP_CLUSTER_MAX, ScanInputs, ScanLoop, inactive_is_low, scan_size,
 };
+use isotherm_units::Instant;
 
 /// Flags of a resident page.
 const ACTIVE: u32 = 1;
@@ -39,11 +41,51 @@ pub(super) struct Classic {
     /// `activations` when reclaim last ended.
     activations_seen: u64,
     sample_pages: u64,
+    /// The last time that counters were added up, where that is done now and then only.
+    statistics: Option<Statistics>,
+}
+
+/// Counters as they were added up last. See `Statistics` in `crate::reclaim::classic`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Statistics {
+    flushed_at: Option<Instant>,
+    counted: Counted,
+}
+
+/// What decides about deactivation, and whether a refault is recent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    inactive: u64,
+    active: u64,
+    activations: u64,
 }
 
 impl Classic {
+    #[inline]
+    fn counted(&self) -> Counted {
+        match &self.statistics {
+            Some(statistics) => statistics.counted,
+            None => self.count(),
+        }
+    }
+
+    #[inline]
+    fn count(&self) -> Counted {
+        Counted { inactive: self.inactive.len(), active: self.active.len(), activations: self.activations }
+    }
+
+    fn flush_if_due(&mut self, now: Instant) {
+        let counted = self.count();
+        if let Some(statistics) = &mut self.statistics
+            && statistics.flushed_at.is_none_or(|at| now.since(at) >= FLUSH_EVERY)
+        {
+            *statistics = Statistics { flushed_at: Some(now), counted };
+        }
+    }
+
     fn inactive_is_low(&self) -> bool {
-        inactive_is_low(self.inactive.len(), self.active.len(), self.sample_pages)
+        let Counted { inactive, active, .. } = self.counted();
+        inactive_is_low(inactive, active, self.sample_pages)
     }
 
     fn note_cost(&mut self, nr_io: u64, nr_rotated: u64) {
@@ -57,9 +99,10 @@ impl Classic {
         account.tally.refaults += 1;
         #[expect(clippy::cast_possible_truncation, reason = "ages are compared modulo 2^31")]
         let distance = (self.age as u32).wrapping_sub(shadow) & TOKEN;
+        let Counted { inactive, active, .. } = self.counted();
         let sizes = WorkingsetSizes {
-            active_anon: self.active.len(),
-            inactive_anon: self.inactive.len(),
+            active_anon: active,
+            inactive_anon: inactive,
             swap_available: true,
             ..WorkingsetSizes::default()
         };
@@ -179,6 +222,7 @@ impl Policy for Classic {
             activations: 0,
             activations_seen: 0,
             sample_pages: account.sample_pages,
+            statistics: account.has_lazy_statistics.then(Statistics::default),
         }
     }
 
@@ -211,8 +255,9 @@ impl Policy for Classic {
     }
 
     fn shrink(&mut self, account: &mut Account, scan: &mut Scan) {
+        self.flush_if_due(account.now);
         let may_deactivate =
-            scan.force_deactivate || self.activations != self.activations_seen || self.inactive_is_low();
+            scan.force_deactivate || self.counted().activations != self.activations_seen || self.inactive_is_low();
         let mut left = ScanLoop::new(self.scan_targets(account, scan.priority), false);
         let before = scan.nr_reclaimed;
         while left.goes_on() {
@@ -232,15 +277,11 @@ impl Policy for Classic {
     }
 
     fn reclaim_ended(&mut self) {
-        self.activations_seen = self.activations;
+        self.activations_seen = self.counted().activations;
     }
 
     fn sizes(&self) -> ListSizes {
-        ListSizes {
-            inactive_anon: self.inactive.len(),
-            active_anon: self.active.len(),
-            ..ListSizes::default()
-        }
+        ListSizes { inactive_anon: self.inactive.len(), active_anon: self.active.len(), ..ListSizes::default() }
     }
 
     fn exit(&mut self) {

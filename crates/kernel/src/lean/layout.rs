@@ -38,7 +38,8 @@ impl Layout {
                 && !vma.pages().is_empty()
         });
         let is_new = owner.nr_resident == 0 && owner.nr_swapped == 0 && owner.table.nr_present() == 0;
-        if !is_plain || !is_new || !owner.family.is_empty() || !owner.huge_blocks.is_empty() || !owner.table.is_plain() {
+        if !is_plain || !is_new || !owner.family.is_empty() || !owner.huge_blocks.is_empty() || !owner.table.is_plain()
+        {
             return None;
         }
         let first = owner.vmas.iter().map(|vma| vma.pages().start).min()?;

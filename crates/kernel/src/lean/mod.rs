@@ -19,7 +19,6 @@ mod clock;
 mod layout;
 mod lru;
 mod mglru;
-mod mglru_walk;
 mod play;
 mod ring;
 
@@ -53,21 +52,19 @@ pub enum Halt {
     Done,
     /// The time is up.
     TimeUp,
-    /// A fault found no room under the limit of its group: reclaim, then [`Lean::fault_again`].
-    Short,
     /// Something that the engine does not cover. Its state is of no use any more.
     GivesUp,
 }
 
-/// A step of reclaim.
+/// What the thread went through; times in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Call again.
-    Again,
-    /// The attempt is over.
-    Done,
-    /// All retries freed nothing.
-    Failed,
+pub enum Event {
+    /// A fault found no room under the limit of its group, at this time: the thread begins to reclaim.
+    Short(u64),
+    /// The reclaim took this time.
+    Reclaimed(u64),
+    /// The fault was served, at this time.
+    Served(u64),
 }
 
 /// The clock of the thread, in ns.
@@ -79,18 +76,16 @@ pub struct Clock {
     pub until_ns: u64,
     /// Cost of a touched page.
     pub page_ns: u64,
-    /// CPU time of faults since the caller set it to 0.
+    /// CPU time of faults, without reclaim, since the caller set it to 0.
     pub fault_ns: u64,
+    /// CPU time of reclaim, likewise.
+    pub reclaim_ns: u64,
 }
 
 /// The engine under any policy.
 pub trait Lean: Send {
-    /// Plays runs until one is short of memory, the time is up or all are done.
-    fn play(&mut self, runs: &[Run], cursor: &mut Cursor, clock: &mut Clock) -> Halt;
-    /// Makes a step of the reclaim that the last fault needs. Its CPU time is added to `ns`.
-    fn reclaim(&mut self, ns: &mut u64) -> Step;
-    /// Goes on with the fault that was short of memory. Its CPU time is added to `ns`; `false`: it is short again.
-    fn fault_again(&mut self, ns: &mut u64) -> bool;
+    /// Plays runs, with their faults and the reclaim that these need. What happened is added to `events`.
+    fn play(&mut self, runs: &[Run], cursor: &mut Cursor, clock: &mut Clock, events: &mut Vec<Event>) -> Halt;
     /// Before a stretch: reads what others may have changed.
     fn enter(&mut self, memory: &Memory);
     /// After a stretch: writes charges, counters and the like.
@@ -140,7 +135,6 @@ fn is_covered(memory: &Memory, space: SpaceId) -> bool {
         && root_is_free
         && reads_swap_alone
         && (1..=200).contains(&config.swappiness)
-        && !config.lazy_statistics
         && memory.nodes.len() == 1
 }
 

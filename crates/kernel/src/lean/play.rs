@@ -1,13 +1,14 @@
 //! Touches and faults, under any policy: [`Stop`](crate::mmu::Stop) and [`fault`](crate::fault) for the memory that the engine covers.
 
 use super::account::Account;
-use super::attempt::{Attempt, Scan};
+use super::attempt::{Attempt, Scan, Step};
 use super::bits::State;
 use super::layout::Layout;
-use super::{Clock, Halt, Lean, Step};
+use super::{Clock, Event, Halt, Lean};
 use crate::memory::Memory;
 use crate::mmu::Cursor;
 use crate::reclaim::ListSizes;
+use isotherm_units::Instant;
 use isotherm_units::access::{Channel, Run};
 
 /// How a page came.
@@ -15,7 +16,9 @@ use isotherm_units::access::{Channel, Run};
 pub(super) enum Arrival {
     New,
     /// From swap, for a store or a load.
-    SwapIn { write: bool },
+    SwapIn {
+        write: bool,
+    },
 }
 
 /// A policy, with the page table and lists in the form that it needs.
@@ -57,11 +60,23 @@ pub(super) struct Engine<P> {
     policy: P,
     /// The page for which the last fault found no room.
     missing: Option<(u32, Arrival)>,
-    attempt: Option<Attempt>,
+    /// The reclaim for that page, and when it began.
+    attempt: Option<(Attempt, u64)>,
+    /// It is over, and the page was not tried again yet.
+    is_reclaimed: bool,
     /// The page of the last fault, as long as the access is still to come that it was for. It is mapped as that access leaves it.
     fresh: Option<u32>,
     /// Runs of the batch before this one were read ahead.
     looked_ahead: usize,
+}
+
+/// Why the thread does not go on at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    TimeUp,
+    /// There is no room under the limit: reclaim comes first.
+    Short,
+    GivesUp,
 }
 
 /// Runs that are read ahead together.
@@ -70,100 +85,142 @@ const TOGETHER: usize = 64;
 impl<P: Policy> Engine<P> {
     pub(super) fn new(layout: Layout, account: Account) -> Self {
         let policy = P::new(&layout, &account);
-        Self { layout, account, policy, missing: None, attempt: None, fresh: None, looked_ahead: 0 }
+        Self {
+            layout,
+            account,
+            policy,
+            missing: None,
+            attempt: None,
+            is_reclaimed: false,
+            fresh: None,
+            looked_ahead: 0,
+        }
     }
 
-    /// The hot loop: touches single resident pages while there is time. Returns how many.
-    #[inline(never)]
-    fn touch_singles(&mut self, runs: &[Run], clock: &mut Clock) -> usize {
+    /// The hot loop: touches single resident pages while there is time. Returns how many, and whether the next one faults, after its think
+    /// time.
+    #[inline(always)]
+    fn touch_singles(&mut self, runs: &[Run], clock: &mut Clock) -> (usize, bool) {
         let Clock { mut now_ns, until_ns, page_ns, .. } = *clock;
         let (origin, span) = (self.layout.origin, self.layout.span);
-        self.policy.reserve(runs.len());
-        let mut left = runs.iter();
         let mut done = 0;
-        for run in left.by_ref() {
+        let mut faults = false;
+        for run in runs {
             let Some(page) = run.single_page_from(origin, span) else { break };
             let begun_ns = now_ns + u64::from(run.think_ns);
-            if begun_ns >= until_ns || !self.policy.touch(page as usize, run.is_write()) {
+            if begun_ns >= until_ns {
+                break;
+            }
+            if !self.policy.touch(page as usize, run.is_write()) {
+                now_ns = begun_ns;
+                faults = true;
                 break;
             }
             now_ns = begun_ns + page_ns;
             done += 1;
         }
         clock.now_ns = now_ns;
-        done
+        (done, faults)
+    }
+
+    /// Plays runs from the cursor on. `None`: all are done.
+    #[inline]
+    fn play_to_stop(&mut self, runs: &[Run], cursor: &mut Cursor, clock: &mut Clock) -> Option<Stop> {
+        loop {
+            while !cursor.thought && cursor.page == 0 {
+                let (done, faults) = self.touch_singles(&runs[cursor.run..], clock);
+                cursor.run += done;
+                if !faults {
+                    break;
+                }
+                cursor.thought = true;
+                let run = runs[cursor.run];
+                self.look_ahead(runs, cursor.run);
+                let Some(number) = self.layout.number(run.page()) else { return Some(Stop::GivesUp) };
+                let stop = self.fault(number, run.is_write(), clock);
+                if stop.is_some() {
+                    return stop;
+                }
+                if clock.now_ns < clock.until_ns {
+                    self.fresh = None;
+                    clock.now_ns += clock.page_ns;
+                    *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
+                }
+            }
+            let run = *runs.get(cursor.run)?;
+            let stop = self.play_run(run, cursor, clock);
+            if stop.is_some() {
+                return stop;
+            }
+            *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
+        }
     }
 
     /// Plays one run from the cursor on. `None`: it is done.
-    #[inline]
-    fn play_run(&mut self, run: Run, cursor: &mut Cursor, clock: &mut Clock) -> Option<Halt> {
+    #[inline(never)]
+    fn play_run(&mut self, run: Run, cursor: &mut Cursor, clock: &mut Clock) -> Option<Stop> {
         if clock.now_ns >= clock.until_ns {
-            return Some(Halt::TimeUp);
+            return Some(Stop::TimeUp);
         }
         if !cursor.thought {
             clock.now_ns += u64::from(run.think_ns);
             cursor.thought = true;
         }
         if run.channel() == Channel::FileDescriptor {
-            return Some(Halt::GivesUp);
+            return Some(Stop::GivesUp);
         }
-        while cursor.page < run.pages || run.is_single_page() {
+        while cursor.page < run.pages {
             if clock.now_ns >= clock.until_ns {
-                return Some(Halt::TimeUp);
+                return Some(Stop::TimeUp);
             }
             let page = run.page() + u64::from(cursor.page);
-            let Some(number) = self.layout.number(page) else { return Some(Halt::GivesUp) };
+            let Some(number) = self.layout.number(page) else { return Some(Stop::GivesUp) };
+            let begun = match clock.page_ns {
+                0 => u64::MAX,
+                page_ns => (clock.until_ns - clock.now_ns).div_ceil(page_ns),
+            };
+            let most = u64::from(run.pages - cursor.page).min(begun);
             let is_fresh = self.fresh.take() == Some(number);
-            if run.is_single_page() {
-                if is_fresh || self.policy.touch(number as usize, run.is_write()) {
-                    clock.now_ns += clock.page_ns;
-                    return None;
-                }
-            } else {
-                let begun = match clock.page_ns {
-                    0 => u64::MAX,
-                    page_ns => (clock.until_ns - clock.now_ns).div_ceil(page_ns),
-                };
-                let most = u64::from(run.pages - cursor.page).min(begun);
-                let touched = if is_fresh { 1 } else { self.policy.touch_row(number, most, run.is_write()) };
-                if touched > 0 {
-                    clock.now_ns += u64::from(touched) * clock.page_ns;
-                    cursor.page += touched;
-                    continue;
-                }
-            }
-            if !self.account.is_covered() || !self.policy.fits() {
-                return Some(Halt::GivesUp);
-            }
-            let is_served = self.fault(number, run.is_write());
-            let ns = self.account.take_ns();
-            clock.now_ns += ns;
-            clock.fault_ns += ns;
-            if !is_served {
-                return Some(Halt::Short);
+            let touched = if is_fresh { 1 } else { self.policy.touch_row(number, most, run.is_write()) };
+            clock.now_ns += u64::from(touched) * clock.page_ns;
+            cursor.page += touched;
+            if touched == 0
+                && let Some(stop) = self.fault(number, run.is_write(), clock)
+            {
+                return Some(stop);
             }
         }
         None
     }
 
-    /// Handles a fault. `false`: there is no room under the limit.
+    /// Handles a fault. `None`: the page is there.
     #[inline]
-    fn fault(&mut self, page: u32, write: bool) -> bool {
+    fn fault(&mut self, page: u32, write: bool, clock: &mut Clock) -> Option<Stop> {
         let arrival = match self.policy.state(page) {
+            State::Swapped => Arrival::SwapIn { write },
+            _ if !self.account.is_covered() => return Some(Stop::GivesUp),
             State::Absent if !write => {
                 self.account.fault_zero();
                 self.policy.map_zero(page);
                 self.fresh = Some(page);
-                return true;
+                return self.pay(clock, true);
             }
-            State::Swapped => Arrival::SwapIn { write },
             State::Absent | State::Zero | State::Resident => Arrival::New,
         };
         self.account.fault(arrival != Arrival::New);
-        self.supply(page, arrival)
+        let is_served = self.supply(page, arrival);
+        self.pay(clock, is_served)
     }
 
-    /// Charges the page and brings it in.
+    #[inline]
+    fn pay(&mut self, clock: &mut Clock, is_served: bool) -> Option<Stop> {
+        let ns = self.account.take_ns();
+        clock.now_ns += ns;
+        clock.fault_ns += ns;
+        if is_served { None } else { Some(Stop::Short) }
+    }
+
+    /// Charges the page and brings it in. `false`: there is no room.
     #[inline]
     fn supply(&mut self, page: u32, arrival: Arrival) -> bool {
         if !self.account.charge() {
@@ -176,50 +233,89 @@ impl<P: Policy> Engine<P> {
         true
     }
 
+    /// Reclaims until the fault that was short is served.
+    fn resume(&mut self, clock: &mut Clock, events: &mut Vec<Event>) -> Option<Stop> {
+        while let Some((page, arrival)) = self.missing {
+            if !self.is_reclaimed
+                && let Some(stop) = self.reclaim(clock, events)
+            {
+                return Some(stop);
+            }
+            if clock.now_ns >= clock.until_ns {
+                return Some(Stop::TimeUp);
+            }
+            (self.is_reclaimed, self.missing) = (false, None);
+            let is_served = self.supply(page, arrival);
+            self.pay(clock, is_served);
+            if is_served {
+                events.push(Event::Served(clock.now_ns));
+            }
+        }
+        None
+    }
+
+    /// Makes one attempt to reclaim, or goes on with it.
+    #[inline]
+    fn reclaim(&mut self, clock: &mut Clock, events: &mut Vec<Event>) -> Option<Stop> {
+        let (mut attempt, began_ns) = self.attempt.take().unwrap_or_else(|| {
+            events.push(Event::Short(clock.now_ns));
+            (Attempt::new(), clock.now_ns)
+        });
+        loop {
+            if clock.now_ns >= clock.until_ns {
+                self.attempt = Some((attempt, began_ns));
+                return Some(Stop::TimeUp);
+            }
+            self.account.now = Instant::from_ns(clock.now_ns);
+            let step = attempt.step(&mut self.policy, &mut self.account);
+            let ns = self.account.take_ns();
+            clock.now_ns += ns;
+            clock.reclaim_ns += ns;
+            match step {
+                Step::Again => {}
+                Step::Done if self.policy.fits() => break,
+                Step::Done | Step::Failed => return Some(Stop::GivesUp),
+            }
+        }
+        events.push(Event::Reclaimed(clock.now_ns - began_ns));
+        self.is_reclaimed = true;
+        None
+    }
+
     /// Reads what faults of the next runs need.
+    #[inline]
     fn look_ahead(&mut self, runs: &[Run], at: usize) {
         if at < self.looked_ahead {
             return;
         }
         let runs = &runs[at..runs.len().min(at + TOGETHER)];
         self.looked_ahead = at + runs.len();
-        let origin = self.layout.origin;
-        let number = |run: &Run| u32::try_from(run.page().wrapping_sub(origin)).unwrap_or(u32::MAX);
+        let (origin, span) = (self.layout.origin, self.layout.span);
+        #[expect(clippy::cast_possible_truncation, reason = "numbers fit 30 bits")]
+        let number = |run: &Run| run.single_page_from(origin, span).map_or(0, |page| page as u32);
         std::hint::black_box(runs.iter().fold(0, |sum, run| sum ^ self.policy.warm(number(run))));
     }
 }
 
 impl<P: Policy> Lean for Engine<P> {
-    fn play(&mut self, runs: &[Run], cursor: &mut Cursor, clock: &mut Clock) -> Halt {
+    fn play(&mut self, runs: &[Run], cursor: &mut Cursor, clock: &mut Clock, events: &mut Vec<Event>) -> Halt {
         if cursor.run == 0 {
             self.looked_ahead = 0;
         }
-        loop {
-            if !cursor.thought && cursor.page == 0 {
-                cursor.run += self.touch_singles(&runs[cursor.run..], clock);
-            }
-            let Some(&run) = runs.get(cursor.run) else { return Halt::Done };
-            self.look_ahead(runs, cursor.run);
-            if let Some(halt) = self.play_run(run, cursor, clock) {
-                return halt;
-            }
-            *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
+        if !self.account.is_limit_covered() {
+            return Halt::GivesUp;
         }
-    }
-
-    fn reclaim(&mut self, ns: &mut u64) -> Step {
-        let mut attempt = self.attempt.unwrap_or(const { Attempt::new() });
-        let step = attempt.step(&mut self.policy, &mut self.account);
-        *ns += self.account.take_ns();
-        self.attempt = if step == Step::Again { Some(attempt) } else { None };
-        step
-    }
-
-    fn fault_again(&mut self, ns: &mut u64) -> bool {
-        let Some((page, arrival)) = self.missing.take() else { return true };
-        let is_served = self.supply(page, arrival);
-        *ns += self.account.take_ns();
-        is_served
+        self.policy.reserve(runs.len() - cursor.run);
+        loop {
+            let stop = if self.missing.is_some() { self.resume(clock, events) } else { None };
+            let stop = stop.or_else(|| self.play_to_stop(runs, cursor, clock));
+            match stop {
+                None => return Halt::Done,
+                Some(Stop::Short) => {}
+                Some(Stop::TimeUp) => return Halt::TimeUp,
+                Some(Stop::GivesUp) => return Halt::GivesUp,
+            }
+        }
     }
 
     fn enter(&mut self, memory: &Memory) {

@@ -90,7 +90,8 @@ impl<const N: usize> LazyRings<N> {
 
     /// Puts a page at the old end.
     pub(super) fn push_old(&mut self, places: &mut [u32], list: usize, page: u32) {
-        if self.rings[list].head - self.rings[list].tail >= self.rings[list].at.len() - 1 || self.rings[list].tail == 0 {
+        if self.rings[list].head - self.rings[list].tail >= self.rings[list].at.len() - 1 || self.rings[list].tail == 0
+        {
             self.make_room(places, list);
         }
         let ring = &mut self.rings[list];
@@ -139,7 +140,8 @@ impl<const N: usize> LazyRings<N> {
         let ring = &mut self.rings[list];
         let mask = ring.at.len() - 1;
         let is_live = |&index: &usize| places[ring.at[index] as usize] == place(list, index);
-        let live: Vec<u32> = (ring.tail..ring.head).map(|at| at & mask).filter(is_live).map(|index| ring.at[index]).collect();
+        let live: Vec<u32> =
+            (ring.tail..ring.head).map(|at| at & mask).filter(is_live).map(|index| ring.at[index]).collect();
         let len = (live.len() * 2).next_power_of_two().max(1024) * 2;
         ring.at = vec![0; len];
         ring.tail = len;

@@ -11,7 +11,7 @@ use super::task::{TaskId, UserTask};
 use super::{Action, Machine, MachineConfig, NodeConfig, SimError};
 use isotherm_kernel::cgroup::{CgroupId, Cgroups};
 use isotherm_kernel::counters::Counters;
-use isotherm_kernel::lean::{Clock, Halt, Lean, Step};
+use isotherm_kernel::lean::{Clock, Event, Halt, Lean};
 use isotherm_kernel::memory::Memory;
 use isotherm_kernel::mmu::SpaceId;
 use isotherm_kernel::reclaim::{ListSizes, Lru, Work as PolicyWork};
@@ -34,10 +34,8 @@ pub(super) struct Playing {
     engine: Box<dyn Lean>,
     group: CgroupId,
     start: Box<Start>,
-    /// When the present reclaim of the thread began.
-    reclaims_since: Option<Instant>,
-    /// A fault that was short of memory is to go on.
-    is_short: bool,
+    /// Empty between calls.
+    events: Vec<Event>,
 }
 
 /// The machine when the engine began, without memory and policy, which the engine leaves alone.
@@ -65,11 +63,9 @@ impl LeanRun {
             Self::Undecided => Self::Undecided,
             Self::Never => Self::Never,
             Self::Plays(playing) => {
-                let Playing { engine, group, start, reclaims_since, is_short } = playing.as_ref();
+                let Playing { engine, group, start, .. } = playing.as_ref();
                 let (engine, start) = (engine.fork(), Box::new(start.fork()?));
-                let playing =
-                    Playing { engine, group: *group, start, reclaims_since: *reclaims_since, is_short: *is_short };
-                Self::Plays(Box::new(playing))
+                Self::Plays(Box::new(Playing { engine, group: *group, start, events: Vec::new() }))
             }
             Self::GaveUp(start) => Self::GaveUp(Box::new(start.fork()?)),
         })
@@ -107,7 +103,7 @@ impl Machine {
             work: self.memory.reclaim.work,
             space: (space, owner.used, owner.running_cpus),
         };
-        Some(Playing { engine, group: owner.cgroup, start: Box::new(start), reclaims_since: None, is_short: false })
+        Some(Playing { engine, group: owner.cgroup, start: Box::new(start), events: Vec::new() })
     }
 
     /// One program of one thread, and nobody who looks at memory or changes it. What the engine asks of memory, it asks itself.
@@ -204,7 +200,8 @@ impl Machine {
         start: Instant,
         horizon: Instant,
     ) -> Result<Option<(Instant, Verdict)>, SimError> {
-        let Playing { engine, reclaims_since, is_short, .. } = playing;
+        let Playing { engine, events, .. } = playing;
+        let page_ns = self.pace(user.program, start, horizon).page_ns;
         let mut now = start;
         loop {
             if self.tasks[id.0].dying {
@@ -213,60 +210,39 @@ impl Machine {
             if now >= horizon {
                 return Ok(Some((now, Verdict::Preempted)));
             }
-            if let Some(began) = *reclaims_since {
-                let mut ns = 0;
-                let step = engine.reclaim(&mut ns);
-                user.time.reclaim_cpu_ns += ns;
-                self.kernel.direct_ns += ns;
-                now += Duration::from_ns(ns);
-                match step {
-                    Step::Again => {}
-                    Step::Done => {
-                        (*reclaims_since, *is_short) = (None, true);
-                        self.reclaim_latencies_ns.push(now.since(began).ns());
-                    }
-                    Step::Failed => return Ok(None),
-                }
-            } else if std::mem::take(is_short) {
-                let mut ns = 0;
-                let is_served = engine.fault_again(&mut ns);
-                user.time.fault_cpu_ns += ns;
-                now += Duration::from_ns(ns);
-                if is_served {
-                    self.set_stall(id, false, now);
-                } else {
-                    *reclaims_since = Some(now);
-                }
-            } else if user.compute_left_ns > 0 {
+            if user.compute_left_ns > 0 {
                 let ns = user.compute_left_ns.min(horizon.since(now).ns());
                 user.compute_left_ns -= ns;
                 user.time.compute_ns += ns;
                 now += Duration::from_ns(ns);
-            } else {
-                let pace = self.pace(user.program, now, horizon);
-                let mut clock =
-                    Clock { now_ns: pace.now_ns, until_ns: pace.until_ns, page_ns: pace.page_ns, fault_ns: 0 };
-                let halt = engine.play(&user.batch.runs, &mut user.cursor, &mut clock);
-                user.time.compute_ns += clock.now_ns - now.ns() - clock.fault_ns;
-                user.time.fault_cpu_ns += clock.fault_ns;
-                now = Instant::from_ns(clock.now_ns);
-                match halt {
-                    Halt::TimeUp => {}
-                    Halt::Short => {
-                        *reclaims_since = Some(now);
-                        self.set_stall(id, true, now);
-                    }
-                    Halt::GivesUp => return Ok(None),
-                    Halt::Done if matches!(user.after, After::Change(_) | After::Kernel(_) | After::Start(_)) => {
-                        return Ok(None);
-                    }
-                    Halt::Done => {
-                        if let Next::Leave(verdict) = self.batch_done(id, user, &mut now)? {
-                            if verdict == Verdict::End {
-                                engine.exit();
-                            }
-                            return Ok(Some((now, verdict)));
+                continue;
+            }
+            let mut clock = Clock { now_ns: now.ns(), until_ns: horizon.ns(), page_ns, fault_ns: 0, reclaim_ns: 0 };
+            let halt = engine.play(&user.batch.runs, &mut user.cursor, &mut clock, events);
+            user.time.compute_ns += clock.now_ns - now.ns() - clock.fault_ns - clock.reclaim_ns;
+            user.time.fault_cpu_ns += clock.fault_ns;
+            user.time.reclaim_cpu_ns += clock.reclaim_ns;
+            self.kernel.direct_ns += clock.reclaim_ns;
+            now = Instant::from_ns(clock.now_ns);
+            for event in events.drain(..) {
+                match event {
+                    Event::Short(at_ns) => self.set_stall(id, true, Instant::from_ns(at_ns)),
+                    Event::Reclaimed(ns) => self.reclaim_latencies_ns.push(ns),
+                    Event::Served(at_ns) => self.set_stall(id, false, Instant::from_ns(at_ns)),
+                }
+            }
+            match halt {
+                Halt::TimeUp => {}
+                Halt::GivesUp => return Ok(None),
+                Halt::Done if matches!(user.after, After::Change(_) | After::Kernel(_) | After::Start(_)) => {
+                    return Ok(None);
+                }
+                Halt::Done => {
+                    if let Next::Leave(verdict) = self.batch_done(id, user, &mut now)? {
+                        if verdict == Verdict::End {
+                            engine.exit();
                         }
+                        return Ok(Some((now, verdict)));
                     }
                 }
             }

@@ -6,7 +6,7 @@ use super::*;
 use isotherm_kernel::cgroup::{CgroupId, Limit};
 use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_kernel::swap::device::DeviceKind;
-use isotherm_units::access::{After, Advice, LayoutChange, Mapping, Run, Timing};
+use isotherm_units::access::{Advice, After, LayoutChange, Mapping, Run, Timing};
 use isotherm_units::random::Random;
 use isotherm_units::{Bytes, PageRange, Pages};
 use proptest::prelude::*;
@@ -79,7 +79,9 @@ impl Case {
         let got = played.map(|()| lean.0.finish());
         match (got, expected) {
             (Ok(got), Ok(expected)) => assert_same(&got, &expected, &format!("{policy}, {what}")),
-            (got, expected) => assert_eq!(got.map_err(|e| e.to_string()), expected.map_err(|e| e.to_string()), "{what}"),
+            (got, expected) => {
+                assert_eq!(got.map_err(|e| e.to_string()), expected.map_err(|e| e.to_string()), "{what}")
+            }
         }
         is_lean
     }
@@ -108,7 +110,11 @@ fn accesses(pages: impl Iterator<Item = u64>, reads: u64, think_ns: u32, seed: u
     let mut random = Random::new(seed);
     let runs: Vec<Run> = pages
         .map(|page| {
-            let run = if reads > 0 && random.below(reads) == 0 { Run::read(1000 + page, 1) } else { Run::write(1000 + page, 1) };
+            let run = if reads > 0 && random.below(reads) == 0 {
+                Run::read(1000 + page, 1)
+            } else {
+                Run::write(1000 + page, 1)
+            };
             run.after_ns(think_ns)
         })
         .collect();
@@ -159,7 +165,8 @@ fn loads_stores_and_think_time() {
 fn cycles_loops_and_scans() {
     let cycle = |pages: u64, rounds: u64| (0..pages * rounds).map(move |at| at % pages);
     let scattered = |pages: u64, rounds: u64| (0..pages * rounds).map(move |at| at.wrapping_mul(0x9e37_79b1) % pages);
-    for (pages, limit) in [(1 << 14, 1 << 13), (1050, 1000), (2000, 1990), (700, 64), (700, 33), (5000, 5000), (64, 40)] {
+    for (pages, limit) in [(1 << 14, 1 << 13), (1050, 1000), (2000, 1990), (700, 64), (700, 33), (5000, 5000), (64, 40)]
+    {
         for (what, steps) in [
             ("a cycle", accesses(cycle(pages, 6), 0, 0, 1)),
             ("a scattered cycle", accesses(scattered(pages, 6), 0, 0, 1)),
@@ -175,7 +182,12 @@ fn cycles_loops_and_scans() {
 fn runs_of_several_pages_in_several_mappings() {
     for seed in 0..8 {
         let mut random = Random::new(seed);
-        let ranges = [PageRange::new(1000, 1100), PageRange::new(1100, 2600), PageRange::new(3000, 3001), PageRange::new(3071, 6000)];
+        let ranges = [
+            PageRange::new(1000, 1100),
+            PageRange::new(1100, 2600),
+            PageRange::new(3000, 3001),
+            PageRange::new(3071, 6000),
+        ];
         let runs: Vec<Run> = (0..6000)
             .map(|_| {
                 let range = ranges[random.below(4) as usize];
@@ -213,7 +225,8 @@ fn sleeps_computing_and_other_tasks() {
             let until = Instant::START + Duration::from_secs(20);
             let case = Case::new(3500, steps).limit(limit);
             let machine = MachineConfig { cpus, ..case.machine.clone() };
-            Case { machine, has_others, until, ..case }.assert_lean(&format!("{cpus} processors, {has_others}, {limit}"));
+            Case { machine, has_others, until, ..case }
+                .assert_lean(&format!("{cpus} processors, {has_others}, {limit}"));
         }
     }
 }
@@ -231,6 +244,16 @@ fn other_machines() {
     ];
     for machine in machines {
         Case { machine: machine.clone(), ..case.clone() }.assert_lean(&format!("{machine:?}"));
+    }
+}
+
+/// Counters are added up every two seconds of a run of a minute.
+#[test]
+fn lazy_statistics() {
+    for limit in [4000, 2500, 600] {
+        let case = Case::new(6000, accesses(zipf(6000, 60_000, limit), 4, 1_000_000, limit)).limit(limit);
+        let machine = MachineConfig { lazy_statistics: true, ..case.machine.clone() };
+        Case { machine, ..case }.assert_lean(&format!("lazy statistics, {limit}"));
     }
 }
 

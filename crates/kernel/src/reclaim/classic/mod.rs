@@ -19,10 +19,11 @@ use super::refault::ShadowLayout;
 use super::scan_balance::{IoCost, Lru, PageType};
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan};
 use crate::cgroup::CgroupId;
-use crate::lean::Kind;
 use crate::counters::Counter;
+use crate::lean::Kind;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use lists::Lists;
+pub(crate) use statistics::FLUSH_EVERY;
 use statistics::{Counted, Statistics};
 pub(super) use workingset::shadow_layout;
 

@@ -1,8 +1,8 @@
 //! Ageing's walk over the page table of the process (docs/spec/mglru.md#s4-3, #s4-4). See `crate::reclaim::mglru::walk`.
 
-use super::account::Account;
-use super::layout::BLOCK_PAGES;
-use super::mglru::{MADE, Mglru, YOUNG};
+use super::{MADE, Mglru, YOUNG};
+use crate::lean::account::Account;
+use crate::lean::layout::BLOCK_PAGES;
 use crate::reclaim::Work;
 use crate::reclaim::mglru::rules::{Accessed, Baseline, BloomFilter, is_worthwhile, list_of, table_id};
 use isotherm_units::PageRange;

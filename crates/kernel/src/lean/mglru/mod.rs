@@ -3,7 +3,10 @@
 //! States of pages, generations, tiers and their history are those of the policy; only the lists are rings, and a page has a state by its
 //! number.
 
-use super::account::{Account, Batch};
+mod evict;
+mod walk;
+
+use super::account::Account;
 use super::attempt::Scan;
 use super::bits::{Bits, State};
 use super::layout::{BLOCK_PAGES, Layout};
@@ -11,14 +14,13 @@ use super::play::{Arrival, Policy};
 use super::ring::{LazyRings, NOWHERE};
 use crate::reclaim::ListSizes;
 use crate::reclaim::mglru::rules::{
-    Baseline, Entering, Lruvec, MAX_NR_GENS, MIN_LRU_BATCH, MIN_NR_GENS, NR_GENS, NR_TIERS, PENDING_MAX, PageState,
-    ProbeResult, TIER_GAINS, TYPES, is_due, is_recent, is_worthwhile, list_of, refs_of, table_id, tier_limit,
-    tier_of_refs, token, type_to_evict, window,
+    Baseline, Entering, Lruvec, MAX_NR_GENS, MIN_LRU_BATCH, NR_GENS, NR_TIERS, PENDING_MAX, PageState, TYPES, is_due,
+    is_recent, list_of, refs_of, tier_of_refs,
 };
 use crate::reclaim::scan_balance::PageType;
-use isotherm_units::{Instant, PageRange};
+use isotherm_units::Instant;
 
-pub(super) const ANON: usize = PageType::Anon as usize;
+const ANON: usize = PageType::Anon as usize;
 /// The shadow of a swapped page: this bit for the working set, and its token.
 const WAS_WORKINGSET: u32 = 1 << 31;
 const TOKEN: u32 = WAS_WORKINGSET - 1;
@@ -29,40 +31,40 @@ const SEQ_MAX: u64 = 1 << 28;
 
 #[derive(Clone, Debug)]
 pub(super) struct Mglru {
-    pub(super) bits: Bits,
+    bits: Bits,
     /// By page: the bits of its state. Numbers, so that the operating system gives zero pages for those that are not used.
     states: Vec<u8>,
     /// By page: its place, or its shadow.
     places: Vec<u32>,
     /// By block of 512 pages: what is known of its table.
-    pub(super) tables: Vec<u8>,
+    tables: Vec<u8>,
     /// By generation.
     lists: LazyRings<NR_GENS>,
-    pub(super) lruvec: Lruvec,
+    lruvec: Lruvec,
     /// Pages that wait to be put on a list, and whether they are active.
     pending: Vec<(u32, bool)>,
     /// The findings of a look-around are noted in states and counts.
     has_walk_context: bool,
     /// A walk over the page table was made before.
-    pub(super) is_known: bool,
-    pub(super) layout: Layout,
+    is_known: bool,
+    layout: Layout,
     isolated: Vec<u32>,
     staying: Vec<(u32, bool)>,
 }
 
 /// The table was made.
-pub(super) const MADE: u8 = 1;
+const MADE: u8 = 1;
 /// The entry of the table has its accessed bit set.
-pub(super) const YOUNG: u8 = 2;
+const YOUNG: u8 = 2;
 
 impl Mglru {
     #[inline]
-    pub(super) fn state_of(&self, page: u32) -> PageState {
+    fn state_of(&self, page: u32) -> PageState {
         PageState::from_index(self.states[page as usize])
     }
 
     #[inline]
-    pub(super) fn set_state(&mut self, page: u32, state: PageState) {
+    fn set_state(&mut self, page: u32, state: PageState) {
         self.states[page as usize] = state.bits();
     }
 
@@ -176,188 +178,6 @@ impl Mglru {
         }
         self.lruvec.max_seq += 1;
         account.work.ageings += 1;
-    }
-
-    /// Takes pages off the oldest generation. Returns how many were scanned. See `isolate` in `crate::reclaim::mglru`: it scans twice, and
-    /// the other type only if nothing was there to scan. Of file pages there is nothing.
-    fn isolate(&mut self, account: &mut Account, wanted: u64) -> u64 {
-        let times = match type_to_evict(&self.lruvec.history, account.swappiness) {
-            PageType::File => 1,
-            PageType::Anon => 2,
-        };
-        let mut scanned = 0;
-        for _ in 0..times {
-            let found = self.scan_oldest(account, wanted);
-            scanned += found;
-            if found == 0 || !self.isolated.is_empty() {
-                break;
-            }
-        }
-        scanned
-    }
-
-    /// Takes up to `wanted` pages off the oldest generation. Returns how many were scanned. See `scan_type` in `crate::reclaim::mglru`.
-    fn scan_oldest(&mut self, account: &mut Account, wanted: u64) -> u64 {
-        if self.lruvec.nr_generations(PageType::Anon) <= MIN_NR_GENS {
-            return 0;
-        }
-        let oldest = list_of(self.lruvec.min_seq[ANON]);
-        let limit = tier_limit(&self.lruvec.history[ANON], TIER_GAINS);
-        let ahead = self.lists.oldest(oldest, wanted);
-        std::hint::black_box(ahead.fold(0, |sum, page| sum ^ self.warm(page)));
-        let (mut scanned, mut sorted) = (0, 0);
-        while let Some(page) = self.lists.tail(&self.places, oldest) {
-            scanned += 1;
-            let state = self.state_of(page);
-            let generation = state.generation().expect("on a list");
-            self.lists.unlink_tail(&mut self.places, oldest, page);
-            if generation == oldest && state.tier() <= limit && !state.is_lazily_promotable() {
-                self.lruvec.nr[oldest][ANON] -= 1;
-                self.set_state(page, state.settled().without_generation());
-                self.isolated.push(page);
-            } else {
-                let to = if generation == oldest { self.promote_by_one(page) } else { generation };
-                self.lists.push(&mut self.places, to, page);
-                if generation == oldest {
-                    self.protect(state);
-                }
-                sorted += 1;
-            }
-            if scanned == wanted || self.isolated.len() as u64 >= MIN_LRU_BATCH {
-                break;
-            }
-        }
-        account.tally.refilled += sorted;
-        account.work.sorted += sorted;
-        account.work.isolated += self.isolated.len() as u64;
-        account.spend(scanned * account.costs.lru_scan_page_ns + sorted * account.costs.lru_move_ns);
-        scanned
-    }
-
-    /// Evicts the unused ones among up to `wanted` pages of the oldest generation. Returns how many were scanned.
-    fn evict_batch(&mut self, account: &mut Account, wanted: u64, scan: &mut Scan) -> u64 {
-        self.flush_min_seq(account);
-        let scanned = self.isolate(account, wanted);
-        if scanned > 0 {
-            self.flush_min_seq(account);
-        }
-        if self.isolated.is_empty() {
-            return scanned;
-        }
-        let isolated = std::mem::take(&mut self.isolated);
-        for &page in &isolated {
-            if self.bits.take_young(page) {
-                self.look_around(account, page);
-                let (state, result) = self.state_of(page).seen_by_rmap();
-                self.set_state(page, state);
-                account.tally.activated += u64::from(result == ProbeResult::Again);
-                self.staying.push((page, result == ProbeResult::Again));
-                continue;
-            }
-            let state = self.state_of(page);
-            self.lruvec.history[ANON].evicted[state.tier()] += 1;
-            let token = u32::try_from(token(self.lruvec.min_seq[ANON], state.refs())).expect("generations fit");
-            let workingset = if state.is_workingset() { WAS_WORKINGSET } else { 0 };
-            self.places[page as usize] = workingset | token;
-            self.bits.swap_out(page);
-        }
-        let (checked, used) = (isolated.len() as u64, self.staying.len() as u64);
-        for at in 0..self.staying.len() {
-            let (page, mut active) = self.staying[at];
-            if self.entry(self.state_of(page), active, true) == self.lruvec.min_seq[ANON] {
-                self.set_state(page, self.state_of(page).without_refs());
-                active = true;
-            }
-            self.insert(page, active, true);
-        }
-        self.staying.clear();
-        self.isolated = isolated;
-        self.isolated.clear();
-        scan.nr_reclaimed += checked - used;
-        account.book(Batch { scanned: checked, checked, used, swapped_out: checked - used });
-        scanned
-    }
-
-    /// Reads the entries around a page that was used (docs/spec/mglru.md#s9). See `look_around` in `crate::reclaim::mglru`.
-    fn look_around(&mut self, account: &mut Account, page: u32) {
-        let number = u64::from(page);
-        let block = number / BLOCK_PAGES;
-        let mapping = self.layout.mapping(number).expect("a resident page is mapped");
-        let mapped = mapping.intersection(PageRange::at(block * BLOCK_PAGES, BLOCK_PAGES));
-        if mapped.len() <= 1 {
-            return;
-        }
-        let window = window(mapped, number);
-        let (mut found, mut nr_found) = ([0; MIN_LRU_BATCH as usize], 0);
-        for word in window.start / 64..window.end.div_ceil(64) {
-            let mut young = self.young_in(word, window);
-            let mut cleared = 0;
-            while young != 0 {
-                let index = young.trailing_zeros();
-                young &= young - 1;
-                #[expect(clippy::cast_possible_truncation, reason = "numbers fit 30 bits")]
-                let page = word as u32 * 64 + index;
-                if self.state_of(page).generation().is_some() {
-                    cleared |= 1 << index;
-                    found[nr_found] = page;
-                    nr_found += 1;
-                }
-            }
-            self.bits.clear_young(word, cleared);
-        }
-        found[..nr_found].iter().for_each(|&page| self.found_used(account, page));
-        let (total, found) = (window.len(), nr_found as u64);
-        account.work.entries_examined += total;
-        account.work.entries_cleared += found;
-        account.work.neighbours_found += found;
-        let costs = &account.costs;
-        let ns = total * costs.scan_table_ns / 512 + (found + 1) * costs.scan_table_clear_ns / 512;
-        account.spend(ns);
-        if is_worthwhile(total, found + 1)
-            && let Some(filter) = &mut self.lruvec.walk.filters[list_of(self.lruvec.max_seq) % 2]
-        {
-            filter.add(table_id(self.layout.space, self.layout.origin / BLOCK_PAGES + block));
-        }
-    }
-
-    /// Young pages of the 64 of a word that lie in `window`.
-    #[inline]
-    pub(super) fn young_in(&self, word: u64, window: PageRange) -> u64 {
-        let (mut young, first) = (self.bits.young_of_word(word), word * 64);
-        if first < window.start {
-            young &= u64::MAX << (window.start - first);
-        }
-        if first + 64 > window.end {
-            young &= !(u64::MAX << (window.end - first));
-        }
-        young
-    }
-
-    /// A page next to the one in question was used. See `found_used` in `crate::reclaim::mglru`.
-    fn found_used(&mut self, account: &mut Account, page: u32) {
-        let state = self.state_of(page);
-        let from = state.generation().expect("on a list");
-        let youngest = list_of(self.lruvec.max_seq);
-        if self.has_walk_context {
-            let (state, result) = state.seen_by_walk();
-            self.set_state(page, state);
-            if result == ProbeResult::Again {
-                self.lruvec.nr[from][ANON] -= 1;
-                self.lruvec.nr[youngest][ANON] += 1;
-                self.set_state(page, state.with_generation(youngest));
-            }
-            return;
-        }
-        let (state, result) = state.seen_by_rmap();
-        self.set_state(page, state);
-        if result == ProbeResult::Again && from != youngest {
-            self.lruvec.nr[from][ANON] -= 1;
-            self.set_state(page, state.without_generation());
-            self.places[page as usize] = NOWHERE;
-            self.insert(page, true, true);
-            account.tally.activated += 1;
-            account.spend(account.costs.lru_move_ns);
-        }
     }
 }
 
