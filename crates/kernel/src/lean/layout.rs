@@ -56,7 +56,7 @@ impl Layout {
         Some(Self { space, origin, span, mappings, last })
     }
 
-    /// Whether its numbers are few enough for a machine of so many pages.
+    /// Whether its numbers are few enough for a machine that holds this number of pages.
     pub(super) fn is_dense(&self, pages: u64) -> bool {
         self.span <= pages.saturating_mul(SPREAD_MAX) + BLOCK_PAGES
     }

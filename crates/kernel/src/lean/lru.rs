@@ -28,7 +28,7 @@ pub(super) struct Lru {
     log: Vec<u32>,
     /// Entries before this one were tested.
     tested: usize,
-    /// Of the last [`BLOCK`] that were tested: those that were live then and have not been looked at.
+    /// Of the last [`BLOCK`] that were tested: those that were live then and have not been taken since.
     candidates: u64,
     resident: u64,
 }

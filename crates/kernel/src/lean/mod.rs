@@ -1,15 +1,16 @@
-//! A second engine for the common machine: one thread that uses private anonymous memory, one group with a limit, compressed swap.
+//! A second engine for the common machine: one thread that uses private anonymous memory, one group with a limit, compressed swap
+//! (`docs/mechanism/machine.md#the-lean-engine`).
 //!
 //! The full machine keeps frames, slots, reverse maps and lists that link frames, so that any mix of memory works. Where pages of one process
 //! go to compressed swap and come back, and nothing else happens, a page is its number: a few bits, a word of flags or of its shadow, and a
-//! place in a ring. A fault with its eviction costs a third of the instructions or less.
+//! place in a ring.
 //!
 //! The policies decide here as they do there. What is a rule (scan balance, tiers, generations, refault distance) is called, not written
-//! again. What differs is how pages are kept. The machine compares nothing and trusts nothing: whatever is not covered makes the engine
-//! [give up](Halt::GivesUp), and the run begins again on the full machine (`docs/mechanism/machine.md`).
+//! again. What differs is how pages are kept. Whatever is not covered makes the engine [give up](Halt::GivesUp), and the run begins again on
+//! the full machine.
 //!
-//! Sketch: half a byte of bits a page; classic: 4 bytes more; mglru: 5 bytes more; lru: 4 bytes and no bits. Rings have 4 bytes a resident
-//! page, up to 16 where entries go stale.
+//! Sketch: half a byte of bits a page; classic: 4 bytes more; mglru: 5 bytes more; lru: 4 bytes and no bits. Rings have 4 to 16 bytes a
+//! resident page.
 
 mod account;
 mod attempt;

@@ -31,7 +31,7 @@ pub(super) trait Policy: Clone + Send + 'static {
     fn touch(&mut self, page: usize, write: bool) -> bool;
     /// Uses pages from `page` on as far as their entries permit it, at most `most`, and perhaps fewer. Returns how many; 0: it faults.
     fn touch_row(&mut self, page: u32, most: u64, write: bool) -> u32;
-    /// Before so many touches.
+    /// Before this number of touches.
     fn reserve(&mut self, _touches: usize) {}
     fn state(&self, page: u32) -> State;
     fn map_zero(&mut self, page: u32);

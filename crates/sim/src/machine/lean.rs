@@ -3,7 +3,7 @@
 //! Events, time slices, sleeps, pressure and the accounts of threads stay those of the machine. The engine plays in place of the stretch of a
 //! thread: touches, faults and reclaim at the limit. Its charges and counters are the machine's whenever a stretch is over, so that samples
 //! and results are taken from there. Memory itself, frames and lists, stays as it was when the run began. So a run that meets
-//! something else begins again from that moment, and nobody sees a result of the first try.
+//! something else begins again from that moment, and no result of the first try is seen.
 
 use super::play::Next;
 use super::schedule::Verdict;
@@ -106,7 +106,7 @@ impl Machine {
         Some(Playing { engine, group: owner.cgroup, start: Box::new(start), events: Vec::new() })
     }
 
-    /// One program of one thread, and nobody who looks at memory or changes it. What the engine asks of memory, it asks itself.
+    /// One program of one thread, and nothing that reads memory or changes it. What the engine asks of memory, it asks itself.
     fn is_common(&self) -> bool {
         let [state] = self.programs.as_slice() else { return false };
         let program = &state.program;

@@ -247,11 +247,14 @@ impl Machine {
     /// Goes on until the run is over or, between two events, `pauses`.
     fn play_on(&mut self, goes_on: &dyn Fn() -> bool, pauses: impl Fn(&Self) -> bool) -> Result<(), SimError> {
         let mut nr_events = 0u64;
-        while !self.is_over() && !pauses(self) {
+        loop {
+            self.choose_engine();
+            if self.is_over() || pauses(self) {
+                break;
+            }
             if !goes_on() {
                 return Err(SimError::Stopped);
             }
-            self.choose_engine();
             let io = self.memory.io.next_completion();
             let next = self.events.next_time();
             let at = match (io, next) {
