@@ -97,7 +97,6 @@ impl Classic {
     #[inline]
     fn refault(&mut self, account: &mut Account, shadow: u32) -> u32 {
         account.tally.refaults += 1;
-        #[expect(clippy::cast_possible_truncation, reason = "ages are compared modulo 2^31")]
         let distance = (self.age as u32).wrapping_sub(shadow) & TOKEN;
         let Counted { inactive, active, .. } = self.counted();
         let sizes = WorkingsetSizes {
@@ -160,7 +159,6 @@ impl Classic {
             }
             let word = &mut self.words[page as usize];
             let workingset = if *word & WORKINGSET == 0 { 0 } else { WAS_WORKINGSET };
-            #[expect(clippy::cast_possible_truncation, reason = "ages are compared modulo 2^31")]
             let token = self.age as u32 & TOKEN;
             *word = workingset | token;
             self.age += 1;

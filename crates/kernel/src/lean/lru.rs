@@ -18,14 +18,19 @@ const SWAPPED: u32 = 2;
 const FIRST_PLACE: u32 = 3;
 /// Entries tested together.
 const BLOCK: usize = 64;
-/// Shorter logs are not worth compacting.
+/// Entries of the shortest log.
 const LOG_MIN: usize = 1 << 16;
+/// Entries of a log, at least, for each resident page.
+const ENTRIES_A_PAGE: usize = 6;
 
 #[derive(Clone, Debug)]
 pub(super) struct Lru {
     /// By page.
     words: Vec<u32>,
+    /// A ring; its length is a power of two.
     log: Vec<u32>,
+    /// Where the next entry goes.
+    head: usize,
     /// Entries before this one were tested.
     tested: usize,
     /// Of the last [`BLOCK`] that were tested: those that were live then and have not been taken since.
@@ -34,62 +39,63 @@ pub(super) struct Lru {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the log is compacted long before")]
-const fn place(index: usize) -> u32 {
-    index as u32 + FIRST_PLACE
+const fn place(slot: usize) -> u32 {
+    slot as u32 + FIRST_PLACE
 }
 
 impl Lru {
     #[inline(always)]
     fn append(&mut self, page: u32) {
-        self.words[page as usize] = place(self.log.len());
-        self.log.push(page);
+        let slot = self.head & (self.log.len() - 1);
+        self.log[slot] = page;
+        self.words[page as usize] = place(slot);
+        self.head += 1;
     }
 
-    /// The oldest page.
+    /// The page of an entry, if it is the latest of that page.
+    #[inline]
+    fn live(&self, entry: usize) -> Option<u32> {
+        let slot = entry & (self.log.len() - 1);
+        Some(self.log[slot]).filter(|&page| self.words[page as usize] == place(slot))
+    }
+
+    /// Takes the oldest page.
     #[inline]
     fn oldest(&mut self) -> Option<u32> {
         loop {
             while self.candidates != 0 {
-                let index = self.tested + self.candidates.trailing_zeros() as usize - BLOCK;
-                let page = self.log[index];
-                if self.words[page as usize] == place(index) {
+                let entry = self.tested + self.candidates.trailing_zeros() as usize - BLOCK;
+                self.candidates &= self.candidates - 1;
+                if let Some(page) = self.live(entry) {
                     return Some(page);
                 }
-                self.candidates &= self.candidates - 1;
             }
-            let (first, end) = (self.tested, self.log.len().min(self.tested + BLOCK));
+            let (first, end) = (self.tested, self.head.min(self.tested + BLOCK));
             if first == end {
                 return None;
             }
-            for (offset, &page) in self.log[first..end].iter().enumerate() {
-                self.candidates |= u64::from(self.words[page as usize] == place(first + offset)) << offset;
-            }
-            self.tested = first + BLOCK;
-            if self.tested > end {
-                // The last entries: numbered from the end of a whole block, which later entries fill.
-                self.candidates <<= BLOCK - (end - first);
-                self.tested = end;
-            }
+            let live =
+                (first..end).fold(0, |live, entry| live | u64::from(self.live(entry).is_some()) << (entry - first));
+            // Bits are numbered from the end of a whole block.
+            self.candidates = live << (BLOCK - (end - first));
+            self.tested = end;
         }
     }
 
     /// Throws stale entries out.
     #[cold]
-    fn compact(&mut self) {
-        let mut live = 0;
-        for index in self.tested.saturating_sub(BLOCK)..self.log.len() {
-            let page = self.log[index];
-            if self.words[page as usize] == place(index) {
-                self.log[live] = page;
-                self.words[page as usize] = place(live);
-                live += 1;
-            }
-        }
-        debug_assert_eq!(live as u64, self.resident, "each resident page has one live entry");
-        self.log.truncate(live);
-        (self.tested, self.candidates) = (0, 0);
-        self.log.reserve_exact((live * 3).max(LOG_MIN));
+    fn compact(&mut self, more: usize) {
+        let live: Vec<u32> = (self.oldest_entry()..self.head).filter_map(|entry| self.live(entry)).collect();
+        debug_assert_eq!(live.len() as u64, self.resident, "each resident page has one live entry");
+        let len = ((live.len() + more) * ENTRIES_A_PAGE).max(LOG_MIN).next_power_of_two();
+        self.log = vec![0; len];
+        (self.head, self.tested, self.candidates) = (0, 0, 0);
+        live.into_iter().for_each(|page| self.append(page));
+    }
+
+    /// No entry before this one is live.
+    fn oldest_entry(&self) -> usize {
+        self.tested.saturating_sub(BLOCK)
     }
 }
 
@@ -98,7 +104,7 @@ impl Policy for Lru {
 
     fn new(layout: &Layout, _account: &Account) -> Self {
         let words = vec![ABSENT; layout.span as usize];
-        Self { words, log: Vec::with_capacity(LOG_MIN), tested: 0, candidates: 0, resident: 0 }
+        Self { words, log: vec![0; LOG_MIN], head: 0, tested: 0, candidates: 0, resident: 0 }
     }
 
     #[inline(always)]
@@ -107,22 +113,24 @@ impl Policy for Lru {
         if *word < FIRST_PLACE {
             return *word == ZERO && !write;
         }
-        *word = place(self.log.len());
-        #[expect(clippy::cast_possible_truncation, reason = "it has a word")]
-        self.log.push(page as u32);
+        let slot = self.head & (self.log.len() - 1);
+        *word = place(slot);
+        let page = page as u32;
+        self.log[slot] = page;
+        self.head += 1;
         true
     }
 
     #[inline]
     fn touch_row(&mut self, page: u32, _most: u64, write: bool) -> u32 {
+        self.reserve(1);
         self.touch(page as usize, write).into()
     }
 
     #[inline]
     fn reserve(&mut self, touches: usize) {
-        if self.log.capacity() - self.log.len() < touches + 1 {
-            self.compact();
-            self.log.reserve(touches + 1);
+        if self.head - self.oldest_entry() + touches > self.log.len() {
+            self.compact(touches);
         }
     }
 
@@ -151,7 +159,6 @@ impl Policy for Lru {
     #[inline]
     fn shrink(&mut self, account: &mut Account, scan: &mut Scan) {
         let Some(page) = self.oldest() else { return };
-        self.candidates &= self.candidates - 1;
         self.words[page as usize] = SWAPPED;
         self.resident -= 1;
         scan.nr_reclaimed += 1;

@@ -10,7 +10,9 @@
 //! the full machine.
 //!
 //! Sketch: half a byte of bits a page; classic: 4 bytes more; mglru: 5 bytes more; lru: 4 bytes and no bits. Rings have 4 to 16 bytes a
-//! resident page.
+//! resident page, the log of lru 24 to 48.
+
+#![expect(clippy::cast_possible_truncation, reason = "numbers of pages fit 30 bits, as places in rings do")]
 
 mod account;
 mod attempt;

@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::attempt::{Attempt, Scan, Step};
 use super::bits::State;
-use super::layout::Layout;
+use super::layout::{Layout, NUMBERS};
 use super::{Clock, Event, Halt, Lean};
 use crate::memory::Memory;
 use crate::mmu::Cursor;
@@ -82,6 +82,32 @@ enum Stop {
 /// Runs that are read ahead together.
 const TOGETHER: usize = 64;
 
+/// The hot loop: touches single resident pages while there is time. Returns how many, and whether the next one faults, after its think
+/// time.
+#[inline(never)]
+fn touch_singles<P: Policy>(policy: &mut P, runs: &[Run], origin: u64, clock: &mut Clock) -> (usize, bool) {
+    let Clock { mut now_ns, until_ns, page_ns, .. } = *clock;
+    policy.reserve(runs.len());
+    let mut left = runs.iter();
+    let mut rest = runs.len();
+    while let Some(run) = left.next() {
+        // Pages that are no numbers have no entry.
+        let Some(page) = run.single_page_from(origin, NUMBERS) else { break };
+        let begun_ns = now_ns + u64::from(run.think_ns);
+        if begun_ns >= until_ns {
+            break;
+        }
+        if !policy.touch(page as usize, run.is_write()) {
+            clock.now_ns = begun_ns;
+            return (runs.len() - left.as_slice().len() - 1, true);
+        }
+        now_ns = begun_ns + page_ns;
+        rest = left.as_slice().len();
+    }
+    clock.now_ns = now_ns;
+    (runs.len() - rest, false)
+}
+
 impl<P: Policy> Engine<P> {
     pub(super) fn new(layout: Layout, account: Account) -> Self {
         let policy = P::new(&layout, &account);
@@ -97,38 +123,12 @@ impl<P: Policy> Engine<P> {
         }
     }
 
-    /// The hot loop: touches single resident pages while there is time. Returns how many, and whether the next one faults, after its think
-    /// time.
-    #[inline(always)]
-    fn touch_singles(&mut self, runs: &[Run], clock: &mut Clock) -> (usize, bool) {
-        let Clock { mut now_ns, until_ns, page_ns, .. } = *clock;
-        let (origin, span) = (self.layout.origin, self.layout.span);
-        let mut done = 0;
-        let mut faults = false;
-        for run in runs {
-            let Some(page) = run.single_page_from(origin, span) else { break };
-            let begun_ns = now_ns + u64::from(run.think_ns);
-            if begun_ns >= until_ns {
-                break;
-            }
-            if !self.policy.touch(page as usize, run.is_write()) {
-                now_ns = begun_ns;
-                faults = true;
-                break;
-            }
-            now_ns = begun_ns + page_ns;
-            done += 1;
-        }
-        clock.now_ns = now_ns;
-        (done, faults)
-    }
-
     /// Plays runs from the cursor on. `None`: all are done.
     #[inline]
     fn play_to_stop(&mut self, runs: &[Run], cursor: &mut Cursor, clock: &mut Clock) -> Option<Stop> {
         loop {
             while !cursor.thought && cursor.page == 0 {
-                let (done, faults) = self.touch_singles(&runs[cursor.run..], clock);
+                let (done, faults) = touch_singles(&mut self.policy, &runs[cursor.run..], self.layout.origin, clock);
                 cursor.run += done;
                 if !faults {
                     break;
@@ -291,7 +291,6 @@ impl<P: Policy> Engine<P> {
         let runs = &runs[at..runs.len().min(at + TOGETHER)];
         self.looked_ahead = at + runs.len();
         let (origin, span) = (self.layout.origin, self.layout.span);
-        #[expect(clippy::cast_possible_truncation, reason = "numbers fit 30 bits")]
         let number = |run: &Run| run.single_page_from(origin, span).map_or(0, |page| page as u32);
         std::hint::black_box(runs.iter().fold(0, |sum, run| sum ^ self.policy.warm(number(run))));
     }
@@ -305,7 +304,6 @@ impl<P: Policy> Lean for Engine<P> {
         if !self.account.is_limit_covered() {
             return Halt::GivesUp;
         }
-        self.policy.reserve(runs.len() - cursor.run);
         loop {
             let stop = if self.missing.is_some() { self.resume(clock, events) } else { None };
             let stop = stop.or_else(|| self.play_to_stop(runs, cursor, clock));

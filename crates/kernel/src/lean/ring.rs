@@ -65,7 +65,6 @@ pub(super) const NOWHERE: u32 = u32::MAX;
 const INDEX_BITS: u32 = 29;
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "rings are shorter than 2^29")]
 fn place(list: usize, index: usize) -> u32 {
     (list as u32) << INDEX_BITS | index as u32
 }
@@ -149,6 +148,58 @@ impl<const N: usize> LazyRings<N> {
         for (index, &page) in live.iter().enumerate() {
             ring.at[index] = page;
             places[page as usize] = place(list, index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_units::random::Random;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn a_ring_is_a_queue() {
+        let (mut ring, mut queue, mut random) = (Ring::new(), VecDeque::new(), Random::new(1));
+        for page in 0..20_000 {
+            ring.push(page);
+            queue.push_back(page);
+            let nr = random.below(4).min(ring.len()) as usize;
+            (0..nr).for_each(|younger| assert_eq!(ring.oldest(younger), queue[younger]));
+            ring.pop(nr / 2);
+            queue.drain(..nr / 2);
+        }
+        assert_eq!(ring.len(), queue.len() as u64);
+    }
+
+    #[test]
+    fn pages_leave_lists_anywhere() {
+        const PAGES: u32 = 3000;
+        let (mut rings, mut places) = (LazyRings::<4>::new(), vec![NOWHERE; PAGES as usize]);
+        let mut lists: [VecDeque<u32>; 4] = Default::default();
+        let mut random = Random::new(2);
+        for _ in 0..60_000 {
+            let (page, list) = (random.below(PAGES.into()) as u32, random.below(4) as usize);
+            // It leaves the list that it is on.
+            lists.iter_mut().for_each(|list| list.retain(|&other| other != page));
+            places[page as usize] = NOWHERE;
+            match random.below(8) {
+                0 => {}
+                1 => {
+                    rings.push_old(&mut places, list, page);
+                    lists[list].push_front(page);
+                }
+                _ => {
+                    rings.push(&mut places, list, page);
+                    lists[list].push_back(page);
+                }
+            }
+            let oldest = rings.tail(&places, list);
+            assert_eq!(oldest, lists[list].front().copied());
+            if let Some(oldest) = oldest.filter(|_| random.below(3) == 0) {
+                rings.unlink_tail(&mut places, list, oldest);
+                lists[list].pop_front();
+            }
         }
     }
 }

@@ -131,7 +131,6 @@ impl Mglru {
             while young != 0 {
                 let index = young.trailing_zeros();
                 young &= young - 1;
-                #[expect(clippy::cast_possible_truncation, reason = "numbers fit 30 bits")]
                 let page = word as u32 * 64 + index;
                 if self.state_of(page).generation().is_some() {
                     cleared |= 1 << index;

@@ -104,7 +104,6 @@ impl Mglru {
             while young != 0 {
                 let index = young.trailing_zeros();
                 young &= young - 1;
-                #[expect(clippy::cast_possible_truncation, reason = "numbers fit 30 bits")]
                 let page = word as u32 * 64 + index;
                 let mut state = self.state_of(page);
                 if accessed.meet(&mut state) {
