@@ -29,8 +29,8 @@ impl Bits {
 
     /// Uses a page, if its entry permits that.
     #[inline(always)]
-    pub(super) fn touch(&mut self, page: usize, write: bool) -> bool {
-        let Some(words) = self.0.get_mut(page / 64) else { return false };
+    pub(super) fn touch(&mut self, page: u32, write: bool) -> bool {
+        let Some(words) = self.0.get_mut(page as usize / 64) else { return false };
         let bit = 1 << (page % 64);
         let permitted = if write { words[WRITABLE] } else { words[PRESENT] };
         if permitted & bit == 0 {

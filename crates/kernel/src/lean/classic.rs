@@ -225,7 +225,7 @@ impl Policy for Classic {
     }
 
     #[inline(always)]
-    fn touch(&mut self, page: usize, write: bool) -> bool {
+    fn touch(&mut self, page: u32, write: bool) -> bool {
         self.bits.touch(page, write)
     }
 

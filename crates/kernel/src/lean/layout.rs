@@ -7,9 +7,8 @@ use isotherm_units::access::Backing;
 
 /// Pages under one table of the hardware.
 pub(super) const BLOCK_PAGES: u64 = 512;
-/// More than the numbers of pages: a test for this many takes the fewest instructions.
-pub(super) const NUMBERS: u64 = 1 << 62;
-/// Numbers of pages fit 30 bits.
+/// Numbers of pages are below this.
+pub(super) const NUMBERS: u64 = 1 << 30;
 const SPAN_MAX: u64 = 1 << 28;
 /// The span of the mappings is at most this many times as large as the pages that fit memory and swap: each number costs some bytes.
 const SPREAD_MAX: u64 = 8;

@@ -108,14 +108,13 @@ impl Policy for Lru {
     }
 
     #[inline(always)]
-    fn touch(&mut self, page: usize, write: bool) -> bool {
-        let Some(word) = self.words.get_mut(page) else { return false };
+    fn touch(&mut self, page: u32, write: bool) -> bool {
+        let Some(word) = self.words.get_mut(page as usize) else { return false };
         if *word < FIRST_PLACE {
             return *word == ZERO && !write;
         }
         let slot = self.head & (self.log.len() - 1);
         *word = place(slot);
-        let page = page as u32;
         self.log[slot] = page;
         self.head += 1;
         true
@@ -124,7 +123,7 @@ impl Policy for Lru {
     #[inline]
     fn touch_row(&mut self, page: u32, _most: u64, write: bool) -> u32 {
         self.reserve(1);
-        self.touch(page as usize, write).into()
+        self.touch(page, write).into()
     }
 
     #[inline]

@@ -28,7 +28,7 @@ pub(super) trait Policy: Clone + Send + 'static {
     /// No page of this layout was used.
     fn new(layout: &Layout, account: &Account) -> Self;
     /// Uses a page, if its entry permits that.
-    fn touch(&mut self, page: usize, write: bool) -> bool;
+    fn touch(&mut self, page: u32, write: bool) -> bool;
     /// Uses pages from `page` on as far as their entries permit it, at most `most`, and perhaps fewer. Returns how many; 0: it faults.
     fn touch_row(&mut self, page: u32, most: u64, write: bool) -> u32;
     /// Before this number of touches.
@@ -97,7 +97,7 @@ fn touch_singles<P: Policy>(policy: &mut P, runs: &[Run], origin: u64, clock: &m
         if begun_ns >= until_ns {
             break;
         }
-        if !policy.touch(page as usize, run.is_write()) {
+        if !policy.touch(page as u32, run.is_write()) {
             clock.now_ns = begun_ns;
             return (runs.len() - left.as_slice().len() - 1, true);
         }
@@ -141,17 +141,23 @@ impl<P: Policy> Engine<P> {
                 if stop.is_some() {
                     return stop;
                 }
-                if clock.now_ns < clock.until_ns {
-                    self.fresh = None;
-                    clock.now_ns += clock.page_ns;
-                    *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
-                }
+                self.touch_fresh(cursor, clock);
             }
             let run = *runs.get(cursor.run)?;
             let stop = self.play_run(run, cursor, clock);
             if stop.is_some() {
                 return stop;
             }
+            *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
+        }
+    }
+
+    /// The access to a single page for which the page has just come, if there is time for it.
+    #[inline]
+    fn touch_fresh(&mut self, cursor: &mut Cursor, clock: &mut Clock) {
+        if clock.now_ns < clock.until_ns {
+            self.fresh = None;
+            clock.now_ns += clock.page_ns;
             *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
         }
     }
@@ -305,7 +311,13 @@ impl<P: Policy> Lean for Engine<P> {
             return Halt::GivesUp;
         }
         loop {
-            let stop = if self.missing.is_some() { self.resume(clock, events) } else { None };
+            let mut stop = None;
+            if self.missing.is_some() {
+                stop = self.resume(clock, events);
+                if stop.is_none() && runs[cursor.run].is_single_page() {
+                    self.touch_fresh(cursor, clock);
+                }
+            }
             let stop = stop.or_else(|| self.play_to_stop(runs, cursor, clock));
             match stop {
                 None => return Halt::Done,

@@ -25,6 +25,8 @@ struct Case {
     until: Instant,
     /// Other tasks run once a tick.
     has_others: bool,
+    /// Limit of the group above that of the program, if there is one.
+    outer: Option<Limit>,
 }
 
 impl Case {
@@ -38,6 +40,7 @@ impl Case {
             machine: config(Bytes::from_mib(64 + pages / 64), DeviceKind::Zram),
             until: Instant::NEVER,
             has_others: false,
+            outer: None,
         }
     }
 
@@ -48,7 +51,12 @@ impl Case {
     fn begin(&self, policy: &str, in_full: bool) -> Running {
         let policy = policy_by_name(policy).unwrap().build_with(&self.machine.policy_settings());
         let mut builder = MachineBuilder::new(&self.machine, policy).unwrap();
-        let group = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
+        let mut above = CgroupId::ROOT;
+        if let Some(limit) = self.outer {
+            above = builder.add_cgroup(above, "outer").unwrap();
+            builder.set(above, Knob::Max, limit);
+        }
+        let group = builder.add_cgroup(above, "app").unwrap();
         if let Some(limit) = self.limit {
             builder.set(group, Knob::Max, Limit::At(Pages::new(limit)));
         }
@@ -241,10 +249,26 @@ fn other_machines() {
         MachineConfig { sample: 8, ..case.machine.clone() },
         MachineConfig { hz: 1000, time_slice: Duration::from_ms(1), ..case.machine.clone() },
         MachineConfig { step: Duration::from_us(400), page_cluster: 0, ..case.machine.clone() },
+        config(Bytes::from_gib(6), DeviceKind::Zram),
     ];
     for machine in machines {
         Case { machine: machine.clone(), ..case.clone() }.assert_lean(&format!("{machine:?}"));
     }
+}
+
+#[test]
+fn groups_and_no_limit() {
+    let case = Case::new(4000, accesses(zipf(4000, 40_000, 13), 4, 200, 13));
+    case.assert_lean("no limit");
+    Case { outer: Some(Limit::Unlimited), ..case.clone() }.limit(1500).assert_lean("a group in a group");
+    let outer = Some(Limit::At(Pages::new(1000)));
+    assert_eq!(Case { outer, ..case.clone() }.limit(1500).compare("a limit above"), [false; 4]);
+    let machine = config(Bytes::from_mib(12), DeviceKind::Zram);
+    assert_eq!(Case { machine: machine.clone(), ..case.clone() }.compare("short of memory"), [false; 4]);
+    let disk = config(Bytes::from_mib(64), DeviceKind::Nvme);
+    assert_eq!(Case { machine: disk, ..case.clone() }.limit(1500).compare("another device"), [false; 4]);
+    let old = MachineConfig { kernel: isotherm_kernel::memory::KernelRelease::V6_12, ..case.machine.clone() };
+    assert_eq!(Case { machine: old, ..case }.limit(1500).compare("6.12"), [true, true, true, false]);
 }
 
 /// Counters are added up every two seconds of a run of a minute.

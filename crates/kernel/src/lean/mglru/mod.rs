@@ -203,11 +203,11 @@ impl Policy for Mglru {
     }
 
     #[inline(always)]
-    fn touch(&mut self, page: usize, write: bool) -> bool {
+    fn touch(&mut self, page: u32, write: bool) -> bool {
         if !self.bits.touch(page, write) {
             return false;
         }
-        if let Some(table) = self.tables.get_mut(page / BLOCK_PAGES as usize) {
+        if let Some(table) = self.tables.get_mut(page as usize / BLOCK_PAGES as usize) {
             *table = MADE | YOUNG;
         }
         true
