@@ -1,5 +1,7 @@
 //! The lean engine against the full machine: every field of the outcome, on made accesses of many kinds.
 
+#![expect(clippy::cast_possible_truncation, reason = "small random numbers")]
+
 use super::lean::LeanRun;
 use super::tests::{config, program, script};
 use super::*;
