@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output")]
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,7 +16,7 @@ use isotherm_kernel::counters::Counter;
 use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, NodeConfig};
 use isotherm_units::access::{
-    After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
+    After, Batch, Forks, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };
 use isotherm_units::random::Random;
 use isotherm_units::{Bytes, Instant, PageRange, Pages};
@@ -166,7 +166,12 @@ fn replay(trace: &Path, policy: &str, pages: u64, capacity: u64) -> Measured {
 }
 
 fn program(trace: &Path, pages: u64) -> Program {
-    let stream = Records { file: File::open(trace).expect("just written"), buffer: vec![0; RECORD << 12] };
+    let stream = Records {
+        path: trace.to_owned(),
+        file: File::open(trace).expect("just written"),
+        read: 0,
+        buffer: vec![0; RECORD << 12],
+    };
     Program {
         name: "replay".to_owned(),
         files: Vec::new(),
@@ -181,7 +186,10 @@ const BASE: u64 = 1 << 20;
 
 /// Streams the trace file, as libCacheSim does.
 struct Records {
+    path: PathBuf,
     file: File,
+    /// Bytes read so far.
+    read: u64,
     buffer: Vec<u8>,
 }
 
@@ -197,11 +205,18 @@ impl Stream for Records {
         if filled == 0 {
             return Ok(After::Finish);
         }
+        self.read += filled as u64;
         batch.runs.extend(self.buffer[..filled].chunks_exact(RECORD).map(|record| {
             let page = u64::from_le_bytes(record[4..12].try_into().expect("8 bytes"));
             Run::write(BASE + page, 1)
         }));
         Ok(After::Continue)
+    }
+
+    fn fork(&self, _forks: &mut Forks) -> Option<Box<dyn Stream>> {
+        let mut file = File::open(&self.path).ok()?;
+        file.seek(SeekFrom::Start(self.read)).ok()?;
+        Some(Box::new(Self { path: self.path.clone(), file, read: self.read, buffer: vec![0; self.buffer.len()] }))
     }
 }
 

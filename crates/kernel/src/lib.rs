@@ -8,6 +8,7 @@ pub mod compaction;
 pub mod costs;
 pub mod counters;
 pub mod fault;
+pub mod lean;
 pub mod memory;
 pub mod migrate;
 pub mod mmu;

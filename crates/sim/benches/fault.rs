@@ -15,7 +15,7 @@ use isotherm_kernel::counters::Counter;
 use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, NodeConfig};
 use isotherm_units::access::{
-    After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
+    After, Batch, Forks, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };
 use isotherm_units::{Bytes, Instant, PageRange, Pages};
 
@@ -32,7 +32,7 @@ const BASE: u64 = 1 << 20;
 fn main() {
     if let Some(arguments) = counted::arguments() {
         let number = |at: usize| arguments[at].parse().expect("a number");
-        play(&arguments[0], number(1), number(2));
+        play(&arguments[0], number(1), number(2), arguments[3] == IN_FULL);
         return;
     }
     let measuring = std::env::args().any(|argument| argument == "--bench");
@@ -44,24 +44,36 @@ fn main() {
             let name = format!("fault with eviction, {policy}, 1 M pages");
             report(&name, "ns", measuring.then_some(bar_ns), ns);
         }
-        let count =
-            |rounds: u64| counted::instructions(&[policy.to_owned(), PAGES_COUNTED.to_string(), rounds.to_string()]);
-        if let Some((few, many)) = count(2).and_then(|few| Some((few, count(6)?))).filter(|_| measuring) {
-            let faults = play(policy, PAGES_COUNTED, 6).1 - play(policy, PAGES_COUNTED, 2).1;
+        for engine in ["", IN_FULL] {
+            let count = |rounds: u64| {
+                let arguments = [policy, &PAGES_COUNTED.to_string(), &rounds.to_string(), engine];
+                counted::instructions(&arguments.map(ToOwned::to_owned))
+            };
+            let Some((few, many)) = count(2).and_then(|few| Some((few, count(6)?))).filter(|_| measuring) else {
+                continue;
+            };
+            let faults = play(policy, PAGES_COUNTED, 6, false).1 - play(policy, PAGES_COUNTED, 2, false).1;
             let each = (many - few) / faults as f64;
-            report(&format!("fault with eviction, {policy}"), "instructions", Some(bar_instructions), each);
+            let (name, bar) = match engine {
+                IN_FULL => (format!("fault with eviction, {policy}, full machine"), None),
+                _ => (format!("fault with eviction, {policy}"), Some(bar_instructions)),
+            };
+            report(&name, "instructions", bar, each);
         }
     }
 }
 
+/// The argument for a run without the lean engine.
+const IN_FULL: &str = "full";
+
 /// The least time of `times` runs in ns, and the faults of one.
 fn best_of(times: u32, policy: &str, pages: u64, rounds: u64) -> (f64, u64) {
-    let runs = (0..times).map(|_| play(policy, pages, rounds));
+    let runs = (0..times).map(|_| play(policy, pages, rounds, false));
     runs.reduce(|best, run| (best.0.min(run.0), run.1)).expect("at least one")
 }
 
-/// CPU time of the machine in ns, and faults.
-fn play(policy: &str, pages: u64, rounds: u64) -> (f64, u64) {
+/// CPU time of the machine in ns, and faults. `in_full`: without the lean engine.
+fn play(policy: &str, pages: u64, rounds: u64, in_full: bool) -> (f64, u64) {
     let memory = Bytes::new(pages * 4096 * 2 + (64 << 20));
     let config =
         MachineConfig { nodes: vec![NodeConfig { memory, ..NodeConfig::default() }], ..MachineConfig::default() };
@@ -71,6 +83,9 @@ fn play(policy: &str, pages: u64, rounds: u64) -> (f64, u64) {
     builder.set(group, Knob::Max, Limit::At(Pages::new(pages / 2)));
     let program = builder.add_program(program(pages, rounds), group).expect("fits");
     builder.start_at(program, Instant::START);
+    if in_full {
+        builder.in_full();
+    }
     let machine = builder.build();
     let begun = cpu_ns();
     let outcome = machine.run(Instant::NEVER).expect("runs");
@@ -98,6 +113,7 @@ fn program(pages: u64, rounds: u64) -> Program {
 }
 
 /// All pages in turn, in a scattered order.
+#[derive(Clone)]
 struct Writes {
     next: u64,
     end: u64,
@@ -113,6 +129,10 @@ impl Stream for Writes {
         batch.runs.extend((self.next..end).map(|at| Run::write(BASE + at.wrapping_mul(APART) % self.pages, 1)));
         self.next = end;
         Ok(After::Continue)
+    }
+
+    fn fork(&self, _forks: &mut Forks) -> Option<Box<dyn Stream>> {
+        Some(Box::new(self.clone()))
     }
 }
 

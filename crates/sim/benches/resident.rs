@@ -15,7 +15,7 @@ use isotherm_kernel::cgroup::CgroupId;
 use isotherm_kernel::reclaim::policy_by_name;
 use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, MemoryKind, NodeConfig};
 use isotherm_units::access::{
-    After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
+    After, Batch, Forks, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };
 use isotherm_units::random::Random;
 use isotherm_units::{Bytes, Instant, PageRange};
@@ -195,6 +195,7 @@ fn play_on(
 }
 
 /// Touches pages and measures the machine's time.
+#[derive(Clone)]
 struct Toucher {
     base: u64,
     mapped: u64,
@@ -256,6 +257,10 @@ impl Stream for Toucher {
         }
         self.handed_out = Some(Clock::now());
         Ok(After::Continue)
+    }
+
+    fn fork(&self, _forks: &mut Forks) -> Option<Box<dyn Stream>> {
+        Some(Box::new(self.clone()))
     }
 }
 

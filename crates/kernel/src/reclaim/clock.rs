@@ -4,6 +4,7 @@ use super::order_log::{OrderLog, Ordered, evict_oldest};
 use super::reference_bit::ReferenceBit;
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
+use crate::lean::Kind;
 use crate::memory::{FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
@@ -93,5 +94,9 @@ impl ReclaimPolicy for Clock {
 
     fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
         Some(Box::new(self.clone()))
+    }
+
+    fn lean(&self) -> Option<Kind> {
+        Some(Kind::Clock)
     }
 }

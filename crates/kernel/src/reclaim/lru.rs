@@ -5,6 +5,7 @@ use super::outcome::page_type;
 use super::refault::refault_counters;
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
+use crate::lean::Kind;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
@@ -99,5 +100,9 @@ impl ReclaimPolicy for Lru {
 
     fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
         Some(Box::new(self.clone()))
+    }
+
+    fn lean(&self) -> Option<Kind> {
+        Some(Kind::Lru)
     }
 }

@@ -37,6 +37,7 @@ pub use work::Work;
 use crate::cgroup::CgroupId;
 use crate::cgroup::protection::Effective;
 use crate::fault::{AtOnce, Playing};
+use crate::lean::Kind;
 use crate::memory::{FileId, FrameId, Memory, NodeId};
 use crate::mmu::{SpaceId, Stop};
 use isotherm_units::access::{Future, Run};
@@ -390,6 +391,11 @@ pub trait ReclaimPolicy: Send {
 
     /// A second policy in the same state, for a second machine; `None`: there can be one only.
     fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
+        None
+    }
+
+    /// The policy as the [lean engine](crate::lean) knows it, if that decides as this policy does.
+    fn lean(&self) -> Option<Kind> {
         None
     }
 

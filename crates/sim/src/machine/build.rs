@@ -171,6 +171,7 @@ impl MachineBuilder {
             folds_ticks: true,
             until: Instant::NEVER,
             wants_residency: false,
+            lean: super::lean::LeanRun::Undecided,
         };
         machine.register_group(CgroupId::ROOT);
         machine.kswapds = machine
@@ -294,6 +295,11 @@ impl MachineBuilder {
     /// Checks all invariants after each event: slow, for tests.
     pub fn strict(&mut self) {
         self.machine.strict = true;
+    }
+
+    /// The full machine plays, even where the lean engine would do: to the same results, with more work.
+    pub fn in_full(&mut self) {
+        self.machine.lean = super::lean::LeanRun::Never;
     }
 
     /// Tests each bit again and goes to sleep before each tick, for tests of what happens without.
@@ -507,6 +513,7 @@ impl Machine {
                 lists.active_file += sizes.active_file;
                 lists.unevictable += sizes.unevictable;
             }
+            let lists = self.lean_sizes(id).unwrap_or(lists);
             CgroupOutcome {
                 path: group.path.clone(),
                 counters: if id == CgroupId::ROOT { self.memory.counters } else { self.memory.cgroups.memory_stat(id) },

@@ -32,6 +32,9 @@ mod kdamond;
 #[cfg(test)]
 mod kdamond_tests;
 mod kernel;
+mod lean;
+#[cfg(test)]
+mod lean_tests;
 mod limits;
 #[cfg(test)]
 mod limits_tests;
@@ -149,6 +152,8 @@ pub struct Machine {
     wants_residency: bool,
     /// When the run ends at the latest.
     until: Instant,
+    /// Whether the lean engine plays.
+    lean: lean::LeanRun,
 }
 
 /// One processor.
@@ -242,7 +247,11 @@ impl Machine {
     /// Goes on until the run is over or, between two events, `pauses`.
     fn play_on(&mut self, goes_on: &dyn Fn() -> bool, pauses: impl Fn(&Self) -> bool) -> Result<(), SimError> {
         let mut nr_events = 0u64;
-        while !self.is_over() && !pauses(self) {
+        loop {
+            self.choose_engine();
+            if self.is_over() || pauses(self) {
+                break;
+            }
             if !goes_on() {
                 return Err(SimError::Stopped);
             }

@@ -1,6 +1,7 @@
 //! A thread of a program on a CPU: plays its accesses, enters the kernel at faults, reclaims when it must.
 
 use super::blocks::BlockStep;
+use super::lean::LeanRun;
 use super::oom::VICTIM_WAIT;
 use super::schedule::Verdict;
 use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
@@ -19,7 +20,7 @@ use isotherm_units::{Duration, Instant};
 const SHORTAGES_MAX: u32 = 1000;
 
 /// Action after one step of a thread.
-enum Next {
+pub(super) enum Next {
     GoOn,
     Leave(Verdict),
 }
@@ -63,6 +64,9 @@ impl Machine {
         start: Instant,
         horizon: Instant,
     ) -> Result<(Instant, Verdict), SimError> {
+        if matches!(self.lean, LeanRun::Plays(_)) {
+            return self.run_lean(id, user, start, horizon);
+        }
         let mut now = start;
         let horizon = self.until_tick(start, horizon);
         if self.tiering.balancer.is_some() {
@@ -366,7 +370,7 @@ impl Machine {
     }
 
     /// The batch is done: handles the thread's next action.
-    fn batch_done(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Result<Next, SimError> {
+    pub(super) fn batch_done(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Result<Next, SimError> {
         self.programs[user.program].operations += std::mem::take(&mut user.batch.operations);
         self.code_of_batch_done(user);
         user.batch.clear();

@@ -11,6 +11,8 @@
 use super::task::{KernelTask, Task, UserTask, Work};
 use super::{Machine, Outcome, ProgramState, SimError};
 use isotherm_kernel::cgroup::{CgroupId, Knob, Limit};
+use isotherm_kernel::memory::Memory;
+use isotherm_kernel::reclaim::ReclaimPolicy;
 use isotherm_units::access::{Forks, Program, Thread};
 use isotherm_units::{Instant, Pages};
 
@@ -75,16 +77,25 @@ impl Running {
     /// or from outside, or a workload whose accesses are not known beforehand.
     pub fn fork(&self) -> Option<Self> {
         let machine = &self.0;
+        let policy = machine.policy.fork()?;
+        machine.fork_with(machine.memory.clone(), policy).map(Self)
+    }
+}
+
+impl Machine {
+    /// The same machine with another memory and policy.
+    pub(super) fn fork_with(&self, memory: Memory, policy: Box<dyn ReclaimPolicy>) -> Option<Self> {
+        let machine = self;
         if !machine.daemons.is_empty() || machine.failure.is_some() {
             return None;
         }
         let mut forks = Forks::default();
         let tasks = machine.tasks.iter().map(|task| task.fork(&mut forks)).collect::<Option<_>>()?;
         let programs = machine.programs.iter().map(|program| program.fork(&mut forks)).collect::<Option<_>>()?;
-        Some(Self(Machine {
+        Some(Self {
             config: machine.config.clone(),
-            memory: machine.memory.clone(),
-            policy: machine.policy.fork()?,
+            memory,
+            policy,
             touches: machine.touches,
             access: machine.access.clone(),
             pressure: machine.pressure.clone(),
@@ -114,7 +125,8 @@ impl Running {
             folds_ticks: machine.folds_ticks,
             wants_residency: machine.wants_residency,
             until: machine.until,
-        }))
+            lean: machine.lean.fork()?,
+        })
     }
 }
 

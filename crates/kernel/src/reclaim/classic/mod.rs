@@ -20,8 +20,10 @@ use super::scan_balance::{IoCost, Lru, PageType};
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
+use crate::lean::Kind;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use lists::Lists;
+pub(crate) use statistics::FLUSH_EVERY;
 use statistics::{Counted, Statistics};
 pub(super) use workingset::shadow_layout;
 
@@ -326,5 +328,9 @@ impl ReclaimPolicy for Classic {
 
     fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
         Some(Box::new(self.clone()))
+    }
+
+    fn lean(&self) -> Option<Kind> {
+        Some(Kind::Classic)
     }
 }

@@ -12,7 +12,7 @@ use crate::reclaim::scan_balance::{Lru, PageType, inactive_is_low};
 use isotherm_units::{Duration, Instant};
 
 /// How often the worker runs (`FLUSH_TIME`).
-const FLUSH_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(2);
 
 /// Counts of one lruvec and all below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

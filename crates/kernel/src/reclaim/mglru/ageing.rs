@@ -12,9 +12,9 @@ use crate::reclaim::{DEF_PRIORITY, LruvecId};
 
 /// The history of an lruvec's walks over page tables.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     /// By generation modulo two: filled by one walk and by look-arounds since, tested by the next walk. `None` lets all pass.
-    pub(super) filters: [Option<BloomFilter>; 2],
+    pub(crate) filters: [Option<BloomFilter>; 2],
     /// Address spaces below this number were there when the last walk ended.
     known_spaces: usize,
     /// Sums over all walks.
@@ -44,7 +44,7 @@ pub(super) enum Effort {
 }
 
 /// Whether a new generation is needed before more can be evicted: with two left nothing can be evicted; with three it depends on pressure.
-pub(super) const fn is_due(max_seq: u64, min_evictable: u64, priority: u32) -> bool {
+pub(crate) const fn is_due(max_seq: u64, min_evictable: u64, priority: u32) -> bool {
     if min_evictable + MIN_NR_GENS > max_seq {
         return true;
     }

@@ -7,21 +7,21 @@ const SHIFT: u32 = 15;
 
 /// 32 768 bits, two of them for each table.
 #[derive(Clone, Debug)]
-pub(super) struct BloomFilter(Box<[u64; BITS / 64]>);
+pub(crate) struct BloomFilter(Box<[u64; BITS / 64]>);
 
 impl BloomFilter {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Box::new([0; BITS / 64]))
     }
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.fill(0);
     }
-    pub(super) fn add(&mut self, id: u64) {
+    pub(crate) fn add(&mut self, id: u64) {
         for bit in bits(id) {
             self.0[bit / 64] |= 1 << (bit % 64);
         }
     }
-    pub(super) fn may_hold(&self, id: u64) -> bool {
+    pub(crate) fn may_hold(&self, id: u64) -> bool {
         bits(id).into_iter().all(|bit| self.0[bit / 64] >> (bit % 64) & 1 != 0)
     }
 }
@@ -34,7 +34,7 @@ fn bits(id: u64) -> [usize; 2] {
 
 /// A stable substitute for the address of the entry that points to the table of 2 MiB block `block`: entries lie 8 bytes
 /// apart.
-pub(super) fn table_id(space: SpaceId, block: u64) -> u64 {
+pub(crate) fn table_id(space: SpaceId, block: u64) -> u64 {
     0xffff_8880_0000_0000 ^ ((space.index() as u64 + 1) << 40) ^ (block << 3)
 }
 

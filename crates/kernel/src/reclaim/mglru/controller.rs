@@ -6,17 +6,17 @@ use crate::reclaim::scan_balance::{PageType, SWAPPINESS_ANON_ONLY};
 
 /// Evictions and refaults of one type, by tier: since the oldest generation last moved on, and the mean before that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct History {
-    pub(super) avg_refaulted: [u64; NR_TIERS],
-    pub(super) avg_total: [u64; NR_TIERS],
-    pub(super) refaulted: [u64; NR_TIERS],
-    pub(super) evicted: [u64; NR_TIERS],
-    pub(super) protected: [u64; NR_TIERS],
+pub(crate) struct History {
+    pub(crate) avg_refaulted: [u64; NR_TIERS],
+    pub(crate) avg_total: [u64; NR_TIERS],
+    pub(crate) refaulted: [u64; NR_TIERS],
+    pub(crate) evicted: [u64; NR_TIERS],
+    pub(crate) protected: [u64; NR_TIERS],
 }
 
 impl History {
     /// The oldest generation moved on: half of the old value, half of the new.
-    pub(super) fn carry_over(&mut self) {
+    pub(crate) fn carry_over(&mut self) {
         for tier in 0..NR_TIERS {
             self.avg_refaulted[tier] = u64::midpoint(self.avg_refaulted[tier], self.refaulted[tier]);
             let total = self.evicted[tier] + self.protected[tier];
@@ -54,12 +54,12 @@ pub(super) fn is_no_worse(set_point: Reading, process: Reading) -> bool {
 }
 
 /// Gains of tier 0 and of the tier compared with it.
-pub(super) const TIER_GAINS: (u64, u64) = (2, 3);
+pub(crate) const TIER_GAINS: (u64, u64) = (2, 3);
 /// The same gains in 6.12, except for one case.
 pub(super) const TIER_GAINS_V6_12: (u64, u64) = (1, 2);
 
 /// The highest tier that is not spared. Tiers above refault half as often again as tier 0 with the [gains](TIER_GAINS) of 7.2.
-pub(super) fn tier_limit(history: &History, (of_lowest, of_tier): (u64, u64)) -> usize {
+pub(crate) fn tier_limit(history: &History, (of_lowest, of_tier): (u64, u64)) -> usize {
     tier_limit_against(history.reading(0..1, of_lowest), history, of_tier)
 }
 
@@ -90,7 +90,7 @@ pub(super) fn choose_v6_12(history: &[History; 2], min_seq: [u64; 2], swappiness
 }
 
 /// The type to evict: refault ratios are kept at `200 - swappiness` for file pages to `swappiness` for anonymous ones.
-pub(super) fn type_to_evict(history: &[History; 2], swappiness: u32) -> PageType {
+pub(crate) fn type_to_evict(history: &[History; 2], swappiness: u32) -> PageType {
     debug_assert!(swappiness <= SWAPPINESS_ANON_ONLY, "swappiness is 0 to 200, or 201 for anonymous pages only");
     match swappiness {
         0 | 1 => PageType::File,

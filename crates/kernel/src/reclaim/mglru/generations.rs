@@ -15,7 +15,7 @@ use crate::reclaim::{ListSizes, LruvecId};
 use isotherm_units::Instant;
 
 /// Both types, in the order in which kernels count them.
-pub(super) const TYPES: [PageType; 2] = [PageType::Anon, PageType::File];
+pub(crate) const TYPES: [PageType; 2] = [PageType::Anon, PageType::File];
 
 /// Whether pages of this type may be evicted at this swappiness.
 pub(super) const fn is_evictable(page_type: PageType, swappiness: u32) -> bool {
@@ -26,29 +26,29 @@ pub(super) const fn is_evictable(page_type: PageType, swappiness: u32) -> bool {
 }
 
 /// The list of generation `seq`.
-pub(super) const fn list_of(seq: u64) -> usize {
+pub(crate) const fn list_of(seq: u64) -> usize {
     (seq % MAX_NR_GENS) as usize
 }
 
 /// The generations of one group on one node.
 #[derive(Clone, Debug)]
-pub(super) struct Lruvec {
+pub(crate) struct Lruvec {
     /// The youngest generation, of both types.
-    pub(super) max_seq: u64,
+    pub(crate) max_seq: u64,
     /// Oldest generation, by type.
-    pub(super) min_seq: [u64; 2],
+    pub(crate) min_seq: [u64; 2],
     /// When the generation on each list was made.
-    pub(super) birth: [Instant; NR_GENS],
-    pub(super) lists: [[Chain; 2]; NR_GENS],
+    pub(crate) birth: [Instant; NR_GENS],
+    pub(crate) lists: [[Chain; 2]; NR_GENS],
     /// Pages of each generation and type, wherever they are linked.
-    pub(super) nr: [[u64; 2]; NR_GENS],
-    pub(super) history: [History; 2],
-    pub(super) walk: Walk,
+    pub(crate) nr: [[u64; 2]; NR_GENS],
+    pub(crate) history: [History; 2],
+    pub(crate) walk: Walk,
 }
 
 impl Lruvec {
     /// Four generations without pages.
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             max_seq: MAX_NR_GENS - 1,
             min_seq: [0; 2],
@@ -60,7 +60,7 @@ impl Lruvec {
         }
     }
 
-    pub(super) const fn nr_generations(&self, page_type: PageType) -> u64 {
+    pub(crate) const fn nr_generations(&self, page_type: PageType) -> u64 {
         debug_assert!(
             self.min_seq[page_type as usize] <= self.max_seq,
             "the oldest generation is no younger than the youngest"
@@ -69,24 +69,24 @@ impl Lruvec {
     }
 
     /// The oldest generation of the evictable types.
-    pub(super) fn min_evictable(&self, swappiness: u32) -> u64 {
+    pub(crate) fn min_evictable(&self, swappiness: u32) -> u64 {
         let oldest = TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness));
         oldest.map(|page_type| self.min_seq[page_type as usize]).min().expect("one type at least")
     }
 
     /// Pages of the evictable types, young ones included.
-    pub(super) fn evictable_pages(&self, swappiness: u32) -> u64 {
+    pub(crate) fn evictable_pages(&self, swappiness: u32) -> u64 {
         let types = TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness));
         types.map(|page_type| self.nr.iter().map(|nr| nr[page_type as usize]).sum::<u64>()).sum()
     }
 
     /// Whether the generation on list `at` is one of the two youngest.
-    pub(super) const fn is_young(&self, at: usize) -> bool {
+    pub(crate) const fn is_young(&self, at: usize) -> bool {
         at == list_of(self.max_seq) || at == list_of(self.max_seq - 1)
     }
 
     /// Lists as the rest of the kernel counts them.
-    pub(super) fn sizes(&self) -> ListSizes {
+    pub(crate) fn sizes(&self) -> ListSizes {
         let mut sizes = ListSizes::default();
         for (at, &[anon, file]) in self.nr.iter().enumerate() {
             if self.is_young(at) {
@@ -102,7 +102,7 @@ impl Lruvec {
 
     /// Where a page enters (docs/spec/mglru.md#s3): the generation, and `Tail` for one whose write-back just ended.
     #[inline]
-    pub(super) fn entry(&self, page: Entering) -> u64 {
+    pub(crate) fn entry(&self, page: Entering) -> u64 {
         let distance = match page {
             Entering { active: true, workingset: true, .. } => 1,
             Entering { active: true, .. } => 2,
@@ -116,18 +116,31 @@ impl Lruvec {
 
     /// Empty generations at the old end are given up (docs/spec/mglru.md#s4-6): whether there were any.
     pub(super) fn flush_min_seq(&mut self, swappiness: u32, baseline: Baseline) -> bool {
+        let is_empty = |page_type, list: usize| self.lists[list][page_type as usize].is_empty();
+        let candidates = self.after_empty(swappiness, is_empty);
+        candidates.is_some_and(|candidates| self.give_up(candidates, swappiness, baseline))
+    }
+
+    /// The oldest generations behind the empty ones, where `is_empty` knows the lists of a type; `None`: none is empty.
+    pub(crate) fn after_empty(
+        &self,
+        swappiness: u32,
+        mut is_empty: impl FnMut(PageType, usize) -> bool,
+    ) -> Option<[u64; 2]> {
         let mut candidates = self.min_seq;
         let mut advanced = false;
         for page_type in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
             let at = page_type as usize;
-            while candidates[at] + MIN_NR_GENS <= self.max_seq && self.lists[list_of(candidates[at])][at].is_empty() {
+            while candidates[at] + MIN_NR_GENS <= self.max_seq && is_empty(page_type, list_of(candidates[at])) {
                 candidates[at] += 1;
                 advanced = true;
             }
         }
-        if !advanced {
-            return false;
-        }
+        advanced.then_some(candidates)
+    }
+
+    /// Gives up generations before these, as far as both types allow: whether there were any.
+    pub(crate) fn give_up(&mut self, candidates: [u64; 2], swappiness: u32, baseline: Baseline) -> bool {
         self.advance_to(match baseline {
             Baseline::V7_2 => keep_close(candidates, self.max_seq, swappiness),
             Baseline::V6_12 => v6_12::keep_step(candidates, self.min_seq, swappiness),
@@ -168,23 +181,23 @@ fn keep_close(mut candidates: [u64; 2], max_seq: u64, swappiness: u32) -> [u64; 
 /// The state that decides where a page enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a page, asked for by name")]
-pub(super) struct Entering {
-    pub(super) page_type: PageType,
-    pub(super) active: bool,
-    pub(super) workingset: bool,
-    pub(super) referenced: bool,
+pub(crate) struct Entering {
+    pub(crate) page_type: PageType,
+    pub(crate) active: bool,
+    pub(crate) workingset: bool,
+    pub(crate) referenced: bool,
     /// Write-back of the page ended while reclaim waited for it.
-    pub(super) rotated: bool,
+    pub(crate) rotated: bool,
     /// Anonymous and not in the swap cache.
-    pub(super) fresh_anon: bool,
+    pub(crate) fresh_anon: bool,
     /// Reclaim met it dirty or under write-back.
-    pub(super) being_written: bool,
+    pub(crate) being_written: bool,
 }
 
 impl Entering {
     /// A page by its flags.
     #[inline]
-    pub(super) fn of(flags: Flags, state: PageState, rotated: bool) -> Self {
+    pub(crate) fn of(flags: Flags, state: PageState, rotated: bool) -> Self {
         let page_type = if flags.has(Flag::SwapBacked) { PageType::Anon } else { PageType::File };
         Self {
             page_type,

@@ -28,7 +28,7 @@ pub(super) enum Verdict {
 }
 
 /// Pages of `mapped`, the part of a mapping under one table, that are read besides `page`: 64 around it.
-pub(super) const fn window(mapped: PageRange, page: u64) -> PageRange {
+pub(crate) const fn window(mapped: PageRange, page: u64) -> PageRange {
     debug_assert!(mapped.start <= page && page < mapped.end, "the page is one of the mapping");
     let half = MIN_LRU_BATCH / 2;
     if mapped.end - mapped.start <= MIN_LRU_BATCH {

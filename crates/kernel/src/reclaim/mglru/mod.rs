@@ -39,11 +39,28 @@ pub use files::ControlFile;
 pub use readout::{ReadoutRow, cold_and_working_set};
 pub use switch::Switches;
 
+/// The rules, for an engine that keeps pages in another form.
+pub(crate) mod rules {
+    pub(crate) use super::ageing::is_due;
+    pub(crate) use super::baseline::Baseline;
+    pub(crate) use super::bloom::{BloomFilter, table_id};
+    pub(crate) use super::controller::{TIER_GAINS, tier_limit, type_to_evict};
+    pub(crate) use super::generations::{Entering, Lruvec, TYPES, list_of};
+    pub(crate) use super::look_around::window;
+    pub(crate) use super::page::{
+        MAX_NR_GENS, MIN_LRU_BATCH, MIN_NR_GENS, NR_GENS, NR_TIERS, PageState, ProbeResult, tier_of_refs,
+    };
+    pub(crate) use super::pending::PENDING_MAX;
+    pub(crate) use super::refault::{is_recent, refs_of, token};
+    pub(crate) use super::walk::{Accessed, is_worthwhile};
+}
+
 use super::classic::Classic;
 use super::outcome::page_type;
 use super::refault::ShadowLayout;
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Reclaimer, Scan};
 use crate::cgroup::CgroupId;
+use crate::lean::Kind;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use ageing::SpaceLists;
 use evict::Turn;
@@ -339,5 +356,10 @@ impl ReclaimPolicy for Mglru {
 
     fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
         Some(Box::new(self.clone()))
+    }
+
+    fn lean(&self) -> Option<Kind> {
+        let is_default = self.switches == Switches::default() && self.config.features == Features::default();
+        (is_default && self.baseline == Baseline::V7_2).then_some(Kind::Mglru)
     }
 }

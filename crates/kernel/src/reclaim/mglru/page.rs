@@ -3,15 +3,15 @@
 use crate::reclaim::scan_balance::PageType;
 
 /// Generations of a type at least: the two youngest are never evicted.
-pub(super) const MIN_NR_GENS: u64 = 2;
+pub(crate) const MIN_NR_GENS: u64 = 2;
 /// Generations of a type at most.
-pub(super) const MAX_NR_GENS: u64 = 4;
+pub(crate) const MAX_NR_GENS: u64 = 4;
 /// Lists by generation.
-pub(super) const NR_GENS: usize = 4;
+pub(crate) const NR_GENS: usize = 4;
 /// Tiers of a generation.
-pub(super) const NR_TIERS: usize = 4;
+pub(crate) const NR_TIERS: usize = 4;
 /// Bits of a word: pages of an eviction batch, entries of a look-around, number of refaults below which a tier is noise.
-pub(super) const MIN_LRU_BATCH: u64 = 64;
+pub(crate) const MIN_LRU_BATCH: u64 = 64;
 
 const GEN_MASK: u8 = 0b111;
 const WAITING: u8 = 0b111;
@@ -26,11 +26,11 @@ const FILE: u8 = 1 << 7;
 /// Bits 0..3: its generation + 1, 0 when it is on no list, 7 while it waits for insertion. Bits 3 and 4: further uses. Bit 5:
 /// referenced. Bit 6: working set. Bit 7: it counts as a file page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PageState(u8);
+pub(crate) struct PageState(u8);
 
 /// The effect of a use through a page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProbeResult {
+pub(crate) enum ProbeResult {
     /// The first use: only recorded.
     First,
     /// The page is to become young.
@@ -39,7 +39,7 @@ pub(super) enum ProbeResult {
 
 impl PageState {
     /// A page that is on no list, of this type.
-    pub(super) const fn new(page_type: PageType) -> Self {
+    pub(crate) const fn new(page_type: PageType) -> Self {
         Self(match page_type {
             PageType::Anon => 0,
             PageType::File => FILE,
@@ -48,7 +48,7 @@ impl PageState {
 
     /// Index of the generation's list, if it is on one.
     #[inline]
-    pub(super) const fn generation(self) -> Option<usize> {
+    pub(crate) const fn generation(self) -> Option<usize> {
         match self.0 & GEN_MASK {
             0 | WAITING => None,
             stored => Some(stored as usize - 1),
@@ -56,85 +56,85 @@ impl PageState {
     }
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "modulo four")]
-    pub(super) const fn with_generation(self, generation: usize) -> Self {
+    pub(crate) const fn with_generation(self, generation: usize) -> Self {
         Self(self.0 & !GEN_MASK | ((generation % NR_GENS) as u8 + 1))
     }
-    pub(super) const fn without_generation(self) -> Self {
+    pub(crate) const fn without_generation(self) -> Self {
         Self(self.0 & !GEN_MASK)
     }
     /// Whether the page waits for insertion.
-    pub(super) const fn is_waiting(self) -> bool {
+    pub(crate) const fn is_waiting(self) -> bool {
         self.0 & GEN_MASK == WAITING
     }
-    pub(super) const fn waiting(self) -> Self {
+    pub(crate) const fn waiting(self) -> Self {
         debug_assert!(self.generation().is_none(), "a page that waits is of no generation");
         Self(self.0 | WAITING)
     }
 
     #[inline]
-    pub(super) const fn page_type(self) -> PageType {
+    pub(crate) const fn page_type(self) -> PageType {
         if self.0 & FILE == 0 { PageType::Anon } else { PageType::File }
     }
-    pub(super) const fn of_type(self, page_type: PageType) -> Self {
+    pub(crate) const fn of_type(self, page_type: PageType) -> Self {
         Self(self.0 & !FILE | Self::new(page_type).0)
     }
 
-    pub(super) const fn is_referenced(self) -> bool {
+    pub(crate) const fn is_referenced(self) -> bool {
         self.0 & REFERENCED != 0
     }
-    pub(super) const fn is_workingset(self) -> bool {
+    pub(crate) const fn is_workingset(self) -> bool {
         self.0 & WORKINGSET != 0
     }
-    pub(super) const fn with_referenced(self) -> Self {
+    pub(crate) const fn with_referenced(self) -> Self {
         Self(self.0 | REFERENCED)
     }
-    pub(super) const fn without_referenced(self) -> Self {
+    pub(crate) const fn without_referenced(self) -> Self {
         Self(self.0 & !REFERENCED)
     }
-    pub(super) const fn with_workingset(self) -> Self {
+    pub(crate) const fn with_workingset(self) -> Self {
         Self(self.0 | WORKINGSET)
     }
     /// The state without the referenced mark and further uses. The working set is sticky.
-    pub(super) const fn without_refs(self) -> Self {
+    pub(crate) const fn without_refs(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED))
     }
     /// State of a page that was never used.
-    pub(super) const fn cold(self) -> Self {
+    pub(crate) const fn cold(self) -> Self {
         Self(self.0 & !(REFS_MASK | REFERENCED | WORKINGSET))
     }
     /// The state with this number of uses beyond the first, at most 3.
-    pub(super) fn with_further_uses(self, uses: u64) -> Self {
+    pub(crate) fn with_further_uses(self, uses: u64) -> Self {
         let uses = u8::try_from(uses.min(3)).expect("at most 3");
         Self(self.0 & !REFS_MASK | uses << REFS_SHIFT)
     }
     /// Forgets further uses of a page that is not referenced: they are meaningless without the first.
-    pub(super) const fn settled(self) -> Self {
+    pub(crate) const fn settled(self) -> Self {
         if self.is_referenced() { self } else { Self(self.0 & !REFS_MASK) }
     }
 
     /// Uses beyond the first that the field holds: 0 to 3.
-    pub(super) const fn further_uses(self) -> u8 {
+    pub(crate) const fn further_uses(self) -> u8 {
         (self.0 & REFS_MASK) >> REFS_SHIFT
     }
 
     /// Uses that are remembered: 0 to 4.
-    pub(super) const fn refs(self) -> u64 {
+    pub(crate) const fn refs(self) -> u64 {
         if self.is_referenced() { self.further_uses() as u64 + 1 } else { 0 }
     }
 
     /// The tier: log2 of the uses, 3 for the working set.
     #[inline]
-    pub(super) const fn tier(self) -> usize {
+    pub(crate) const fn tier(self) -> usize {
         if self.is_workingset() { NR_TIERS - 1 } else { tier_of_refs(self.refs()) }
     }
 
     /// Used often enough through descriptors that the next pass over the oldest generation spares it without asking.
-    pub(super) const fn is_lazily_promotable(self) -> bool {
+    pub(crate) const fn is_lazily_promotable(self) -> bool {
         self.is_workingset() && self.refs() == 4
     }
 
     /// State after a use through a descriptor. It never moves the page.
-    pub(super) const fn used_by_descriptor(self) -> Self {
+    pub(crate) const fn used_by_descriptor(self) -> Self {
         if !self.is_referenced() {
             return Self(self.0 & !REFS_MASK | REFERENCED);
         }
@@ -143,7 +143,7 @@ impl PageState {
 
     /// A walk over page tables saw it used.
     #[inline]
-    pub(super) const fn seen_by_walk(self) -> (Self, ProbeResult) {
+    pub(crate) const fn seen_by_walk(self) -> (Self, ProbeResult) {
         if self.0 & (REFERENCED | WORKINGSET) == 0 {
             return (Self(self.0 & !REFS_MASK | REFERENCED), ProbeResult::First);
         }
@@ -151,7 +151,7 @@ impl PageState {
     }
 
     /// The reverse map found it used.
-    pub(super) const fn seen_by_rmap(self) -> (Self, ProbeResult) {
+    pub(crate) const fn seen_by_rmap(self) -> (Self, ProbeResult) {
         if self.0 & (REFERENCED | WORKINGSET) == 0 {
             return (Self(self.0 & !REFS_MASK | REFERENCED), ProbeResult::First);
         }
@@ -161,21 +161,21 @@ impl PageState {
 
     /// The state as an index into tables.
     #[inline]
-    pub(super) const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
     /// The state in its stored form.
     #[inline]
-    pub(super) const fn bits(self) -> u8 {
+    pub(crate) const fn bits(self) -> u8 {
         self.0
     }
-    pub(super) const fn from_index(index: u8) -> Self {
+    pub(crate) const fn from_index(index: u8) -> Self {
         Self(index)
     }
 }
 
 /// ceil(log2(refs)).
-pub(super) const fn tier_of_refs(refs: u64) -> usize {
+pub(crate) const fn tier_of_refs(refs: u64) -> usize {
     match refs {
         0 | 1 => 0,
         2 => 1,

@@ -11,7 +11,7 @@ use crate::reclaim::scan_balance::PageType;
 use crate::reclaim::{ListSizes, LruvecId};
 
 /// Pages of a batch: the last one empties it.
-const BATCH: usize = 31;
+pub(crate) const PENDING_MAX: usize = 31;
 
 /// Pages that wait, in the order in which they came.
 #[derive(Clone, Debug, Default)]
@@ -44,12 +44,12 @@ impl Mglru {
     /// A new page waits for insertion, in this state.
     #[inline]
     pub(super) fn put_off(&mut self, memory: &mut Memory, frame: FrameId, state: PageState) {
-        debug_assert!(self.pending.0.len() < BATCH, "a full batch was inserted at once");
+        debug_assert!(self.pending.0.len() < PENDING_MAX, "a full batch was inserted at once");
         let page_type = page_type(memory, frame);
         self.generations.set_state(&memory.frames, frame, state.of_type(page_type).waiting());
         memory.frames.set(frame, Flag::OnList);
         self.pending.0.push((frame, memory.lruvec_of(frame), page_type));
-        if self.pending.0.len() == BATCH {
+        if self.pending.0.len() == PENDING_MAX {
             self.insert_pending(memory);
         }
     }

@@ -13,17 +13,17 @@ use crate::reclaim::refault::{Shadow, ShadowLayout, refault_counters};
 pub(super) const REFS_BITS: u32 = 2;
 
 /// The token of a page with `refs` uses that is evicted while `min_seq` is the oldest generation.
-pub(super) const fn token(min_seq: u64, refs: u64) -> u64 {
+pub(crate) const fn token(min_seq: u64, refs: u64) -> u64 {
     min_seq << REFS_BITS | refs.saturating_sub(1)
 }
 
 /// Uses that a token holds: one at least.
-const fn refs_of(token: u64) -> u64 {
+pub(crate) const fn refs_of(token: u64) -> u64 {
     (token & ((1 << REFS_BITS) - 1)) + 1
 }
 
 /// Whether a page with this token would still be there if its generation had been spared. `bits`: of a token.
-const fn is_recent(token: u64, max_seq: u64, bits: u32) -> bool {
+pub(crate) const fn is_recent(token: u64, max_seq: u64, bits: u32) -> bool {
     let mask = (1 << (bits - REFS_BITS)) - 1;
     (max_seq & mask).abs_diff(token >> REFS_BITS) < MAX_NR_GENS
 }

@@ -264,7 +264,7 @@ impl Mglru {
 
 impl PageState {
     /// State as a page enters the next generation: the uses that 6.12 counts hold the mark of the working set.
-    pub(super) const fn moved_on(self, baseline: Baseline) -> Self {
+    pub(crate) const fn moved_on(self, baseline: Baseline) -> Self {
         match baseline {
             Baseline::V7_2 => self.without_refs(),
             Baseline::V6_12 => self.cold(),

@@ -21,7 +21,7 @@ use isotherm_units::access::Backing;
 pub(super) const ENTRIES_A_LINE: u64 = 8;
 
 /// Whether a table had enough young entries to be walked again next time.
-pub(super) const fn is_worthwhile(total: u64, young: u64) -> bool {
+pub(crate) const fn is_worthwhile(total: u64, young: u64) -> bool {
     young * ENTRIES_A_LINE >= total
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Walker {
 }
 
 /// The effects of found accesses on pages, and their number.
-struct Accessed {
+pub(crate) struct Accessed {
     /// By byte: the byte after the access.
     after: [PageState; 256],
     /// By byte before the access: number of pages met.
@@ -70,7 +70,7 @@ struct Batch {
 
 impl Accessed {
     /// Accessed that make pages members of generation `youngest`.
-    fn of(youngest: u64, baseline: Baseline) -> Box<Self> {
+    pub(crate) fn of(youngest: u64, baseline: Baseline) -> Box<Self> {
         let mut after = [PageState::default(); 256];
         for index in 0..=u8::MAX {
             let state = PageState::from_index(index);
@@ -85,7 +85,7 @@ impl Accessed {
 
     /// Counts a page that was met and changes its byte, unless it is on no list.
     #[inline]
-    fn meet(&mut self, state: &mut PageState) -> bool {
+    pub(crate) fn meet(&mut self, state: &mut PageState) -> bool {
         let index = state.index();
         if state.generation().is_none() {
             return false;
@@ -110,7 +110,7 @@ impl Accessed {
     }
 
     /// Pages that joined another generation.
-    fn settle(&self, own: &mut Lruvec) -> u64 {
+    pub(crate) fn settle(&self, own: &mut Lruvec) -> u64 {
         let mut moved = 0;
         for index in 0..=u8::MAX {
             let state = PageState::from_index(index);
