@@ -23,7 +23,8 @@ use std::time::Duration;
 
 const PAGE: usize = 4096;
 /// Pages of the probe, of which [`FIT`] fit; it needs no more of swap than the rest, and what reclaim takes ahead.
-pub const PROBE_PAGES: u64 = 16 << 10;
+pub const PROBE_PAGES: u64 = PAGES as u64;
+const PAGES: usize = 16 << 10;
 const FIT: u64 = PROBE_PAGES / 2;
 /// What its program takes in addition.
 const BESIDE: Bytes = Bytes::from_mib(4);
@@ -36,10 +37,11 @@ const AT_MOST: Duration = Duration::from_secs(60);
 const TRIES: u32 = 3;
 /// An odd number scatters pages over a power of two of them.
 const APART: u64 = 0x9e37_79b1;
+const APART_HERE: usize = 0x9e37_79b1;
 
 /// What the probe does in its own process: prints the CPU time of each page that came from swap, in ns, a line a round.
 pub fn probe() -> String {
-    let mut memory = vec![0u8; PROBE_PAGES as usize * PAGE];
+    let mut memory = vec![0u8; PAGES * PAGE];
     let mut random = Random::new(1);
     // Pointers into a heap, as most memory of programs is: it becomes two and a half times smaller.
     for word in memory.chunks_exact_mut(8) {
@@ -48,8 +50,7 @@ pub fn probe() -> String {
     let mut lines = String::new();
     for round in 0..ROUNDS {
         let (began, faults) = (own_cpu_time(), major_faults());
-        for nr in 0..PROBE_PAGES {
-            let page = (nr * APART % PROBE_PAGES) as usize;
+        for page in (0..PAGES).map(|nr| nr * APART_HERE % PAGES) {
             *black_box(&mut memory[page * PAGE]) ^= 1;
         }
         let (spent, faults) = (own_cpu_time().saturating_sub(began).ns(), major_faults() - faults);
