@@ -248,3 +248,18 @@ fn prices_of_this_machine_are_measured_and_taken() {
     let output = isotherm(&["calibrate", "--anyway", "-o", "/proc/self/no/such"]);
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
 }
+
+/// The command prints while it is recorded; results alone go to standard output.
+#[test]
+fn what_a_recorded_command_prints_is_no_result() {
+    if !can_verify() {
+        return;
+    }
+    let output = verify(&["--anyway", "--format", "json", "--", "sh", "-c", "echo printed"]);
+    if output.status.code() == Some(3) {
+        return crate::roots::skip(talk(&output).trim());
+    }
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert!(talk(&output).contains("recommends no size"), "{}", talk(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
