@@ -98,7 +98,7 @@ fn commands_that_say_nothing_are_refused() {
         return;
     }
     for (arguments, code, words) in [
-        (&["--memory", "64MiB", "--", "no-such-program"][..], 2, "no-such-program: there is no such program"),
+        (&["--memory", "64MiB", "--", "no-such-program"][..], 2, "program `no-such-program` not found"),
         (&["--memory", "64MiB", "--", "sh", "-c", "echo why >&2; exit 3"], 1, "ended with exit code 3; it said: why"),
         (&["--memory", "64MiB", "--", "sh", "-c", "kill -11 $$"], 1, "was ended by signal 11"),
         (&["--memory", "64MiB", "--at-most", "300ms", "--", "sleep", "60"], 1, "isotherm daemon trial"),
@@ -249,7 +249,7 @@ fn prices_of_this_machine_are_measured_and_taken() {
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
 }
 
-/// The command prints while it is recorded; results alone go to standard output.
+/// The command prints while it is recorded; results alone go to standard output, of `advise` too.
 #[test]
 fn what_a_recorded_command_prints_is_no_result() {
     if !can_verify() {
@@ -262,4 +262,10 @@ fn what_a_recorded_command_prints_is_no_result() {
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
     assert!(talk(&output).contains("recommends no size"), "{}", talk(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    let mut advise = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+    advise.args(["advise", "--anyway", "--no-cache", "--effort", "quick", "--format", "json", "--"]);
+    let output = advise.args(["sh", "-c", "echo printed"]).stdin(Stdio::null()).output().unwrap();
+    let answer: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", talk(&output)));
+    assert_eq!(answer["program"], "sh");
 }

@@ -28,5 +28,6 @@ pub use accessed::{
 pub use engine::{cache_folder, probe as probe_engine};
 pub use error::RecordError;
 pub use host::describe as describe_host;
+pub use program::find as find_program;
 pub use record::{DEFAULT_EPOCH, RecordOptions, Recording, Report, record, run_native};
 pub use stream::trace_from_stream;

@@ -74,7 +74,11 @@ fn privileges(path: &Path, status: &Metadata) -> Option<&'static str> {
     }
 }
 
-fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, RecordError> {
+/// The file of a program: itself if its name has a slash, else the first of its name in the folders of `search` (`PATH`).
+///
+/// # Errors
+/// [`RecordError::ProgramNotFound`].
+pub fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, RecordError> {
     let not_found = |in_path| RecordError::ProgramNotFound { name: name.to_string_lossy().into_owned(), in_path };
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);

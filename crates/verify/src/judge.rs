@@ -243,11 +243,20 @@ mod tests {
 
     #[test]
     fn bursts_are_held_against_what_is_allowed_to_them() {
-        let asked = Asked { latency: Some(Duration::from_ms(2)), ..ASKED };
-        let bursts = |ms: u64| move |_: usize, run: &mut Run| run.bursts_ns = vec![ms * 1_000_000; 10];
-        assert_eq!(judged(&[1000; 3], bursts(5), asked).verdict, Verdict::Undecided, "the free runs print none");
+        let asked = Asked { ratio_ppm: 2_000_000, latency: Some(Duration::from_ms(2)) };
+        // Free bursts are of 10 ms each.
+        let verdict = |limited_ms: &[u64]| {
+            let size = Size { bytes: Bytes::new(4096), is_asked: true };
+            let design = Design { sizes: vec![size], pairs: 3, starts: Starts::Warm, seed: 1 };
+            let run = |memory, ms: u64| Run { bursts_ns: vec![ms * 1_000_000; 10], ..good(memory, 1000) };
+            let turns: Vec<Vec<Run>> = limited_ms.iter().map(|&ms| vec![run(None, 10), run(Some(4096), ms)]).collect();
+            judge(&design, &turns, None, asked).remove(0).verdict
+        };
+        assert_eq!(verdict(&[11, 11, 11]), Verdict::Holds, "1 ms more");
+        assert_eq!(verdict(&[13, 13, 13]), Verdict::Fails, "3 ms more, and less than twice the work");
+        assert_eq!(verdict(&[10, 12, 14]), Verdict::Undecided);
         let none = judged(&[1000; 3], |_, _| {}, asked);
-        assert_eq!((none.verdict, none.p99_added_ns), (Verdict::Undecided, None));
+        assert_eq!((none.verdict, none.p99_added_ns), (Verdict::Undecided, None), "it prints none");
     }
 
     #[test]

@@ -30,6 +30,7 @@ use crate::verbs::selection::WindowArgs;
 use ended::checked;
 use machine::Machine;
 use purpose::Purpose;
+use recording::Output;
 
 mod asked;
 mod cold;
@@ -236,7 +237,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let recorded = match &args.trace {
         Some(_) => None,
         // What is to run here many times may run once more, for the clock of this machine.
-        None => Some(recording::make(&args, args.native_first || natively, ui)?),
+        None => {
+            let output = if args.format.format == Format::Table { Output::Shown } else { Output::Dropped };
+            Some(recording::make(&args, args.native_first || natively, output, ui)?)
+        }
     };
     let trace = args.trace.clone().or_else(|| recorded.as_ref().map(|recorded| recorded.path().to_path_buf()));
     let trace = trace.expect("clap asks for a trace or a command");

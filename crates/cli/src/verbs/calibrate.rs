@@ -29,7 +29,7 @@ const FOR_ALL: &str = "/etc/isotherm/host.toml";
 /// Measure what faults, swapping and system calls cost on this machine.
 ///
 /// `isotherm advise` takes these prices for questions about this machine, in place of those of a server on bare metal: a virtual machine
-/// pays more. It takes some 15 seconds, up to 192 MiB of memory and, as root, 64 MiB of swap in a memory cgroup of its own. Nothing else is
+/// pays more. It takes some ten seconds, up to 192 MiB of memory and, as root, 64 MiB of swap in a memory cgroup of its own. Nothing else is
 /// changed, and nothing is left but the file. Without root or swap the price of swapping stays that of the table.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
         ui.warn(refusal);
     }
-    ui.say("measuring system calls and faults, then swap: some 15 s");
+    ui.say("measuring system calls and faults, then swap: some 10 s");
     let policy = running_policy(&root);
     let mut calibration = Calibration {
         version: VERSION,

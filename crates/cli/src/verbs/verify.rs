@@ -8,6 +8,7 @@ use std::time::Duration as WallDuration;
 use isotherm_advise::advice::words::folded;
 use isotherm_linux::cgroup::{Ceiling, OwnGroups};
 use isotherm_linux::{Root, Stopwatch};
+use isotherm_recorder::find_program;
 use isotherm_units::{Amount, Bytes, Duration, Ratio};
 use isotherm_verify::{
     Asked, Design, End, Files, Judged, Order, Run, Size, Start, Starts, Stated, Verdict, VerifyError, disturbs, judge,
@@ -111,6 +112,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let (stated, scenario) = match &args.advice {
         Some(path) => (Some(read(path)?), None),
         None if args.memory.is_empty() => {
+            // Before it is recorded: whether the machine is at rest.
+            refuse_to_disturb(Bytes::new(0), Bytes::new(0), args.anyway, ui)?;
             let Advised { json, scenario } = advised(&args.command, args.slowdown, args.latency, ui)?;
             (Some(stated(&json).map_err(to_usage)?), scenario)
         }
@@ -368,16 +371,7 @@ fn read(path: &Path) -> Result<Stated, CliError> {
 
 /// The command's name, if there is such a program.
 fn found(command: &OsString) -> Result<String, CliError> {
-    let path = Path::new(command);
-    let is_program = |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = match path.components().count() {
-        1 => std::env::split_paths(&folders).any(|folder| is_program(&folder.join(path))),
-        _ => is_program(path),
-    };
-    if !is_there {
-        return Err(CliError::usage(format!("{}: there is no such program", path.display())));
-    }
+    let path = find_program(command, std::env::var_os("PATH").as_deref()).map_err(CliError::usage)?;
     Ok(path.file_name().map_or_else(|| "the command".to_owned(), |name| name.to_string_lossy().into_owned()))
 }
 

@@ -1,8 +1,6 @@
 //! What other verbs ask of `advise`.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 
 use isotherm_advise::Question;
 use isotherm_kernel::swap::DeviceConfig;
@@ -12,6 +10,7 @@ use isotherm_units::{Duration, Ratio};
 
 use super::ended::checked;
 use super::machine::{self, Machine};
+use super::recording::Output;
 use super::{Args, answers_to, json, program_name, question_of, recording};
 use crate::error::CliError;
 use crate::kernel;
@@ -42,11 +41,7 @@ pub(in crate::verbs) fn advised(
     args.command = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     // It runs many times anyway: one more gives the recording the clock of this machine.
     (args.slowdown, args.latency, args.native_first) = (slowdown, latency, true);
-    let recorded = {
-        let _silence =
-            Silence::begin().map_err(|error| CliError::failed(error).while_doing("cannot drop the output"))?;
-        recording::make(&args, args.native_first, ui)?
-    };
+    let recorded = recording::make(&args, args.native_first, Output::Dropped, ui)?;
     let trace = checked(recorded.path(), &args, ui)?;
     let machine = Machine::of(&args).calibrated(&args, ui)?;
     let kernels = kernel::asked_or_host(None)?;
@@ -61,23 +56,4 @@ pub(in crate::verbs) fn advised(
 /// The simulated swap that stands for that of this machine.
 pub(in crate::verbs) fn swap_device(root: &Root) -> DeviceConfig {
     machine::swap_of(root).0.into()
-}
-
-/// Drops what programs print that this one starts, and what it prints itself, until it is dropped: results alone go to standard output.
-struct Silence(OwnedFd);
-
-impl Silence {
-    fn begin() -> std::io::Result<Self> {
-        let nothing = File::options().write(true).open("/dev/null")?;
-        let kept = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-        rustix::stdio::dup2_stdout(nothing)?;
-        Ok(Self(kept))
-    }
-}
-
-impl Drop for Silence {
-    fn drop(&mut self) {
-        // It was open a moment ago, and nothing else is known to do about it.
-        let _ = rustix::stdio::dup2_stdout(&self.0);
-    }
 }

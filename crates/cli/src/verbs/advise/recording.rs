@@ -5,6 +5,8 @@ use crate::error::CliError;
 use crate::ui::Ui;
 use crate::verbs::record::{TemporaryTrace, record_for_advice};
 use isotherm_recorder::cache_folder;
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -25,13 +27,25 @@ impl Recording {
     }
 }
 
+/// Where the program prints while it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// To standard output, as without the recorder.
+    Shown,
+    /// Nowhere, so that results alone go to standard output.
+    Dropped,
+}
+
 /// Records the program that the flags name, after a native run if `native_first`, and says where the recording is.
-pub(super) fn make(args: &Args, native_first: bool, ui: &Ui) -> Result<Recording, CliError> {
+pub(super) fn make(args: &Args, native_first: bool, output: Output, ui: &Ui) -> Result<Recording, CliError> {
     let recording = match place(args) {
         Some(path) => Recording::Kept(path),
         None => Recording::Temporary(TemporaryTrace::create()?),
     };
+    let silence = (output == Output::Dropped).then(Silence::begin).transpose();
+    let silence = silence.map_err(|error| CliError::failed(error).while_doing("cannot drop the output"))?;
     record_for_advice(&args.command, recording.path(), native_first, ui)?;
+    drop(silence);
     match &recording {
         Recording::Kept(path) => {
             ui.say(format_args!("recording: {0} (isotherm advise {0} asks again)", path.display()))
@@ -53,4 +67,23 @@ fn place(args: &Args) -> Option<PathBuf> {
     // Without the folder the question is answered all the same.
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     Some(folder.join(format!("{}.parquet", program_name(&args.command[0]))))
+}
+
+/// Drops what programs print that this one starts, and what it prints itself, until it is dropped: results alone go to standard output.
+struct Silence(OwnedFd);
+
+impl Silence {
+    fn begin() -> std::io::Result<Self> {
+        let nothing = File::options().write(true).open("/dev/null")?;
+        let kept = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+        rustix::stdio::dup2_stdout(nothing)?;
+        Ok(Self(kept))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        // It was open a moment ago, and nothing else is known to do about it.
+        let _ = rustix::stdio::dup2_stdout(&self.0);
+    }
 }
