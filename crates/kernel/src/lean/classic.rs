@@ -10,12 +10,10 @@ use super::layout::Layout;
 use super::play::{Arrival, Policy};
 use super::ring::Ring;
 use crate::reclaim::ListSizes;
-use crate::reclaim::classic::FLUSH_EVERY;
 use crate::reclaim::refault::WorkingsetSizes;
 use crate::reclaim::scan_balance::{
     IoCost, Lru, PageType, SWAP_CLUSTER_MAX, ScanInputs, ScanLoop, inactive_is_low, scan_size,
 };
-use isotherm_units::Instant;
 
 /// Flags of a resident page.
 const ACTIVE: u32 = 1;
@@ -41,15 +39,8 @@ pub(super) struct Classic {
     /// `activations` when reclaim last ended.
     activations_seen: u64,
     sample_pages: u64,
-    /// The last time that counters were added up, where that is done now and then only.
-    statistics: Option<Statistics>,
-}
-
-/// Counters as they were added up last. See `Statistics` in `crate::reclaim::classic`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Statistics {
-    flushed_at: Option<Instant>,
-    counted: Counted,
+    /// Counters as they were added up last, where that is done now and then only. See `Statistics` in `crate::reclaim::classic`.
+    counted: Option<Counted>,
 }
 
 /// What decides about deactivation, and whether a refault is recent.
@@ -63,24 +54,12 @@ struct Counted {
 impl Classic {
     #[inline]
     fn counted(&self) -> Counted {
-        match &self.statistics {
-            Some(statistics) => statistics.counted,
-            None => self.count(),
-        }
+        self.counted.unwrap_or_else(|| self.count())
     }
 
     #[inline]
     fn count(&self) -> Counted {
         Counted { inactive: self.inactive.len(), active: self.active.len(), activations: self.activations }
-    }
-
-    fn flush_if_due(&mut self, now: Instant) {
-        let counted = self.count();
-        if let Some(statistics) = &mut self.statistics
-            && statistics.flushed_at.is_none_or(|at| now.since(at) >= FLUSH_EVERY)
-        {
-            *statistics = Statistics { flushed_at: Some(now), counted };
-        }
     }
 
     fn inactive_is_low(&self) -> bool {
@@ -220,7 +199,7 @@ impl Policy for Classic {
             activations: 0,
             activations_seen: 0,
             sample_pages: account.sample_pages,
-            statistics: account.has_lazy_statistics.then(Statistics::default),
+            counted: account.has_lazy_statistics.then(Counted::default),
         }
     }
 
@@ -253,7 +232,6 @@ impl Policy for Classic {
     }
 
     fn shrink(&mut self, account: &mut Account, scan: &mut Scan) {
-        self.flush_if_due(account.now);
         let may_deactivate =
             scan.force_deactivate || self.counted().activations != self.activations_seen || self.inactive_is_low();
         let mut left = ScanLoop::new(self.scan_targets(account, scan.priority), false);
@@ -272,6 +250,10 @@ impl Policy for Classic {
         if self.inactive_is_low() {
             self.shrink_active(account, SWAP_CLUSTER_MAX);
         }
+    }
+
+    fn flush_statistics(&mut self) {
+        self.counted = self.counted.map(|_| self.count());
     }
 
     fn reclaim_ended(&mut self) {

@@ -97,6 +97,8 @@ pub trait Lean: Send {
     fn exit(&mut self);
     /// Pages on the lists of the group.
     fn sizes(&self) -> ListSizes;
+    /// See [`ReclaimPolicy::flush_statistics`](crate::reclaim::ReclaimPolicy::flush_statistics).
+    fn flush_statistics(&mut self);
     /// Highest number of resident pages after a fault.
     fn peak_resident(&self) -> u64;
     /// A second engine in the same state.

@@ -42,6 +42,8 @@ pub(super) trait Policy: Clone + Send + 'static {
     /// All priorities of a run are done.
     fn reclaim_ended(&mut self) {}
     fn sizes(&self) -> ListSizes;
+    /// Counters are added up, where they are not up to date always.
+    fn flush_statistics(&mut self) {}
     /// All pages are freed.
     fn exit(&mut self);
     /// Whether all numbers still fit.
@@ -343,6 +345,10 @@ impl<P: Policy> Lean for Engine<P> {
 
     fn sizes(&self) -> ListSizes {
         self.policy.sizes()
+    }
+
+    fn flush_statistics(&mut self) {
+        self.policy.flush_statistics();
     }
 
     fn peak_resident(&self) -> u64 {

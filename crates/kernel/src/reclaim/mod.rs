@@ -349,8 +349,8 @@ pub trait ReclaimPolicy: Send {
 
     fn sizes(&self, lruvec: LruvecId) -> ListSizes;
 
-    /// The kernel adds up the counts that its processors hold for groups. Nothing to do if counters are always up to date.
-    fn flush_statistics(&mut self, _memory: &Memory) {}
+    /// The kernel adds up the counts that its processors hold for groups: each 2 s, and when `memory.stat` is read. Nothing to do if counters are always up to date.
+    fn flush_statistics(&mut self) {}
 
     /// Pages on the lists, as given to the kernel's caches that shrink with them.
     fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {

@@ -113,7 +113,7 @@ impl Machine {
             }
             KernelCall::ReadStatistics => {
                 self.memory.now = *now;
-                self.policy.flush_statistics(&self.memory);
+                self.policy.flush_statistics();
             }
         }
         Ok(())

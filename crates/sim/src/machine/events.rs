@@ -60,6 +60,8 @@ pub(super) enum Event {
     Flusher,
     /// A row of the time series is taken.
     Series,
+    /// A worker of the kernel adds up counters of groups.
+    Statistics,
     /// Memory charges are sampled, for their means.
     Usage,
 }

@@ -48,6 +48,12 @@ pub(super) struct Start {
     space: (SpaceId, u64, u32),
 }
 
+impl Playing {
+    pub(super) fn flush_statistics(&mut self) {
+        self.engine.flush_statistics();
+    }
+}
+
 impl Start {
     fn fork(&self) -> Option<Self> {
         let Self { cgroups, counters, work, space, .. } = self;
@@ -130,9 +136,7 @@ impl Machine {
             && self.access.is_steady()
             && self.memory.mmu.leaf_accessed
             && config.compaction == MachineConfig::default().compaction
-            && !config.code_in_use
             && !config.lru_batches
-            && !config.warm_files
             && self.failure.is_none()
     }
 

@@ -105,6 +105,8 @@ use task::{Task, TaskId, WriterJob};
 
 /// Time between the flusher's searches for old dirty pages (`dirty_writeback_centisecs`).
 const FLUSHER_PERIOD: Duration = Duration::from_secs(5);
+/// Time between the runs of the worker that adds up counters of groups (`mm/memcontrol.c: FLUSH_TIME`, 6.12 and 7.2).
+const STATISTICS_PERIOD: Duration = Duration::from_secs(2);
 /// Time between the samples of memory charges for their means.
 const USAGE_PERIOD: Duration = Duration::from_ms(10);
 
@@ -327,6 +329,9 @@ impl Machine {
         }
         self.events.push(Instant::START + FLUSHER_PERIOD, Event::Flusher);
         self.events.push(Instant::START + USAGE_PERIOD, Event::Usage);
+        if self.config.lazy_statistics {
+            self.events.push(Instant::START + STATISTICS_PERIOD, Event::Statistics);
+        }
         if self.series_every.is_some() {
             self.events.push(Instant::START, Event::Series);
         }
@@ -355,6 +360,10 @@ impl Machine {
                 self.events.push(at + FLUSHER_PERIOD, Event::Flusher);
             }
             Event::Usage => self.look_at_charges(at),
+            Event::Statistics => {
+                self.flush_statistics();
+                self.events.push(at + STATISTICS_PERIOD, Event::Statistics);
+            }
             Event::Series => {
                 let row = self.series_row(at);
                 self.series.push(row);
@@ -371,6 +380,15 @@ impl Machine {
             self.usage.look(cgroups.ids().map(|id| cgroups.get(id).usage));
         }
         self.events.push(at + USAGE_PERIOD, Event::Usage);
+    }
+
+    /// Counters of groups are added up, whoever plays.
+    fn flush_statistics(&mut self) {
+        if let lean::LeanRun::Plays(playing) = &mut self.lean {
+            playing.flush_statistics();
+        } else {
+            self.policy.flush_statistics();
+        }
     }
 
     fn complete_io(&mut self, at: Instant) {

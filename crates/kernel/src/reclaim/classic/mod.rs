@@ -23,7 +23,6 @@ use crate::counters::Counter;
 use crate::lean::Kind;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use lists::Lists;
-pub(crate) use statistics::FLUSH_EVERY;
 use statistics::{Counted, Statistics};
 pub(super) use workingset::shadow_layout;
 
@@ -254,9 +253,6 @@ impl ReclaimPolicy for Classic {
 
     fn begin_walk(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
         debug_assert!(scan.priority <= crate::reclaim::DEF_PRIORITY, "reclaim begins with the gentlest priority");
-        if self.statistics.are_due(memory) {
-            self.flush_statistics(memory);
-        }
         self.balance = self.balance_of(memory, node, scan);
         scan.cache_trim_used = self.balance.cache_trim;
     }
@@ -265,12 +261,12 @@ impl ReclaimPolicy for Classic {
         self.shrink(memory, lruvec, scan);
     }
 
-    fn flush_statistics(&mut self, memory: &Memory) {
+    fn flush_statistics(&mut self) {
         let counted = self.history.iter().enumerate().map(|(index, history)| {
             let lruvec = LruvecId(u32::try_from(index).expect("made from an lruvec"));
             Counted { sizes: Lru::ALL.map(|lru| self.lists.subtree_len(lruvec, lru)), activations: history.activations }
         });
-        self.statistics.flush(memory, counted.collect());
+        self.statistics.flush(counted.collect());
     }
 
     /// Cold anonymous pages are kept in store even while only file pages are reclaimed.

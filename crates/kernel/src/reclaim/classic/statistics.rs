@@ -1,18 +1,14 @@
 //! Counters of groups, added up now and then.
 //!
-//! Each processor counts for itself. Reclaim reads sums that a worker makes every 2 s (Linux since 6.8,
+//! Each processor counts for itself. Reclaim reads sums that a worker makes every 2 s of the machine's time (Linux since 6.8,
 //! `flush_memcg_stats_dwork`, `mem_cgroup_flush_stats_ratelimited` in `prepare_scan_control`), or that were made for a reader of
-//! `memory.stat`. They decide whether active pages are deactivated, and whether a refault is recent. True sizes decide how much
-//! of each list is scanned.
+//! `memory.stat`. The machine calls [`flush_statistics`](crate::reclaim::ReclaimPolicy::flush_statistics) at both. The sums decide whether
+//! active pages are deactivated, and whether a refault is recent. True sizes decide how much of each list is scanned.
 
 use super::Classic;
 use crate::memory::Memory;
 use crate::reclaim::LruvecId;
 use crate::reclaim::scan_balance::{Lru, PageType, inactive_is_low};
-use isotherm_units::{Duration, Instant};
-
-/// How often the worker runs (`FLUSH_TIME`).
-pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(2);
 
 /// Counts of one lruvec and all below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,21 +23,11 @@ pub(super) struct Counted {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Statistics {
     by_lruvec: Vec<Counted>,
-    flushed_at: Option<Instant>,
 }
 
 impl Statistics {
-    /// Whether the worker would have run since.
-    pub(super) fn are_due(&self, memory: &Memory) -> bool {
-        memory.config.lazy_statistics && self.flushed_at.is_none_or(|at| memory.now.since(at) >= FLUSH_EVERY)
-    }
-
-    pub(super) fn flush(&mut self, memory: &Memory, by_lruvec: Vec<Counted>) {
-        debug_assert!(
-            self.flushed_at.is_none_or(|at| at <= memory.now),
-            "counters are added up one time after the other"
-        );
-        *self = Self { by_lruvec, flushed_at: Some(memory.now) };
+    pub(super) fn flush(&mut self, by_lruvec: Vec<Counted>) {
+        self.by_lruvec = by_lruvec;
     }
 
     /// The sums of an lruvec; `None` where counters are up to date always.
@@ -100,15 +86,8 @@ mod tests {
             pass(&mut bed);
             walk(&mut bed)
         };
-        let after = |ms| {
-            move |bed: &mut Testbed| {
-                let until = bed.memory.now + Duration::from_ms(ms);
-                bed.pass_time(until);
-            }
-        };
         assert!(trims(false, &|_| ()), "up to date always");
         assert!(!trims(true, &|_| ()), "of the time before the pages came");
-        assert!(trims(true, &|bed| bed.policy.flush_statistics(&bed.memory)), "somebody read them");
-        assert!(!trims(true, &after(1999)) && trims(true, &after(2000)), "the worker ran");
+        assert!(trims(true, &|bed| bed.policy.flush_statistics()), "they were added up");
     }
 }

@@ -398,13 +398,13 @@ fn a_group_of_hot_anonymous_pages_frees_nothing_until_counters_are_new() {
         bed.limit(200);
         let space = bed.space(group, 150);
         bed.write_all(space, PageRange::new(0, 100));
-        bed.policy.flush_statistics(&bed.memory);
+        bed.policy.flush_statistics();
         for page in cold..100 {
             let frame = bed.frame(space, page).expect("just written");
             bed.policy.hint(&mut bed.memory, frame, Hint::Prioritise);
         }
         if is_counted {
-            bed.policy.flush_statistics(&bed.memory);
+            bed.policy.flush_statistics();
         }
         bed.limit(100);
         let step = bed.run(Attempt::limit(group, 1));
@@ -425,7 +425,7 @@ fn new_pages_that_wait_in_a_batch_do_not_keep_reclaim_going() {
         bed.limit(200);
         let space = bed.space(group, 200);
         bed.write_all(space, PageRange::new(0, 93));
-        bed.policy.flush_statistics(&bed.memory);
+        bed.policy.flush_statistics();
         for page in 0..93 {
             let frame = bed.frame(space, page).expect("just written");
             bed.policy.hint(&mut bed.memory, frame, Hint::Prioritise);

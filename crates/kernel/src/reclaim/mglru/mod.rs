@@ -330,8 +330,8 @@ impl ReclaimPolicy for Mglru {
         sizes
     }
 
-    fn flush_statistics(&mut self, memory: &Memory) {
-        self.classic.flush_statistics(memory);
+    fn flush_statistics(&mut self) {
+        self.classic.flush_statistics();
     }
 
     /// 7.2 asks for sizes that only the two lists keep (`lruvec_lru_size` in `count_shadow_nodes`, since 7.1): if pages are in generations
