@@ -27,6 +27,7 @@ mod result;
 mod rows;
 mod run;
 mod scope;
+mod share;
 pub mod single;
 mod stats;
 mod tiering;
@@ -51,5 +52,6 @@ pub use parse::{load, load_extended, load_with_note, parse, parse_extended, prin
 pub use releases::side_by_side;
 pub use result::{KilledRow, RatioRow, ResultRow, ScenarioResult, Spread};
 pub use run::{Progress, RunOptions, run, run_extended};
+pub use share::Share;
 pub use stats::Summary;
 pub use world::WorldSpec;

@@ -2,13 +2,9 @@
 
 use crate::stated::Predicted;
 use crate::{Design, Run, Size, Stated};
-use isotherm_scenario::Summary;
+use isotherm_scenario::{Share, Summary};
 use isotherm_units::Duration;
 use serde::Serialize;
-use statrs::distribution::{Beta, ContinuousCDF as _};
-
-/// Confidence of the bound on the share of runs that are killed.
-const CONFIDENCE: f64 = 0.95;
 
 /// What is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -135,7 +131,7 @@ fn measured(size: Size, turns: &[Vec<Run>], asked: Asked) -> Judged {
         runs,
         killed,
         failed,
-        kill_chance_at_most_ppm: chance_at_most(killed, runs),
+        kill_chance_at_most_ppm: Share::new(killed, runs).at_most_ppm(),
         predicted: None,
         verdict: if failed > 0 { Verdict::Fails } else { verdict(limits.into_iter().flatten()) },
     }
@@ -167,18 +163,6 @@ fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
 
 fn permillion(part: u64, of: u64) -> u64 {
     u64::try_from(u128::from(part) * 1_000_000 / u128::from(of).max(1)).unwrap_or(u64::MAX)
-}
-
-/// The largest chance under which so few of `n` runs would be killed in one of twenty comparisons.
-fn chance_at_most(killed: u64, n: u64) -> u64 {
-    let chance = match Beta::new(killed as f64 + 1.0, n.saturating_sub(killed) as f64) {
-        Ok(beta) => beta.inverse_cdf(CONFIDENCE),
-        // All of them, or no run at all.
-        Err(_) => 1.0,
-    };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and a million")]
-    let ppm = (chance * 1e6).round() as u64;
-    ppm
 }
 
 #[cfg(test)]
@@ -262,9 +246,9 @@ mod tests {
     #[test]
     fn few_runs_leave_room_for_kills() {
         // The rule of three, exactly: 1 - 0.05^(1/n).
-        assert_eq!(chance_at_most(0, 6), 393_038);
-        assert_eq!(chance_at_most(0, 300), 9_936);
-        assert_eq!((chance_at_most(3, 3), chance_at_most(0, 0)), (1_000_000, 1_000_000));
-        assert!(chance_at_most(1, 6) > chance_at_most(0, 6));
+        assert_eq!(Share::new(0, 6).at_most_ppm(), 393_038);
+        assert_eq!(Share::new(0, 300).at_most_ppm(), 9_936);
+        assert_eq!((Share::new(3, 3).at_most_ppm(), Share::new(0, 0).at_most_ppm()), (1_000_000, 1_000_000));
+        assert!(Share::new(1, 6).at_most_ppm() > Share::new(0, 6).at_most_ppm());
     }
 }
