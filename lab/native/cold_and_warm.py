@@ -48,11 +48,12 @@ def forget(folder):
         os.close(file)
 
 
-def run(command, limit):
-    """How a run ends, its seconds, major faults and peak in KiB; `limit` in KiB, 0: none."""
+def run(command, limit, read_every_s=None):
+    """How a run ends, its seconds, major faults and peak in KiB; `limit` in KiB, 0: none. `read_every_s`: time between two reads of the
+    group's memory.stat while it runs; None: it is read at the end only."""
     os.mkdir(GROUP)
     try:
-        return run_in_group(command, limit)
+        return run_in_group(command, limit, read_every_s)
     finally:
         for _ in range(100):
             try:
@@ -62,7 +63,7 @@ def run(command, limit):
                 time.sleep(0.05)  # the kernel is not through with the last process
 
 
-def run_in_group(command, limit):
+def run_in_group(command, limit, read_every_s):
     if limit:
         with open(f"{GROUP}/memory.limit_in_bytes", "w") as knob:
             knob.write(str(limit << 10))
@@ -73,10 +74,12 @@ def run_in_group(command, limit):
 
     begun = time.monotonic()
     with subprocess.Popen(command, preexec_fn=enter, stdout=subprocess.DEVNULL) as process:
-        try:
-            process.wait(LONGEST_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        while process.poll() is None and time.monotonic() < begun + LONGEST_S:
+            try:
+                process.wait(read_every_s or LONGEST_S)
+            except subprocess.TimeoutExpired:
+                counters(f"{GROUP}/memory.stat")
+        process.kill()
     seconds = time.monotonic() - begun
     killed = counters(f"{GROUP}/memory.oom_control")["oom_kill"] > 0
     ending = "killed" if killed else "finished" if process.returncode == 0 else "too long"
@@ -84,15 +87,20 @@ def run_in_group(command, limit):
         return ending, seconds, counters(f"{GROUP}/memory.stat")["pgmajfault"], int(peak.read()) >> 10
 
 
+def programs_in(folder):
+    """Copies the programs and their input into a folder; returns their commands by name."""
+    with open(f"{folder}/words.txt", "w") as words:
+        subprocess.run([sys.executable, f"{HERE}/words.py", "60000"], stdout=words, check=True)
+    return {
+        "awk": [*copy_of("mawk", folder), "-f", f"{HERE}/pairs.awk", f"{folder}/words.txt"],
+        "xz": [*copy_of("xz", folder), "-6", "-T1", "-k", "-c", f"{folder}/words.txt"],
+    }
+
+
 def main():
     times = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        with open(f"{folder}/words.txt", "w") as words:
-            subprocess.run([sys.executable, f"{HERE}/words.py", "60000"], stdout=words, check=True)
-        programs = {
-            "awk": [*copy_of("mawk", folder), "-f", f"{HERE}/pairs.awk", f"{folder}/words.txt"],
-            "xz": [*copy_of("xz", folder), "-6", "-T1", "-k", "-c", f"{folder}/words.txt"],
-        }
+        programs = programs_in(folder)
         print("program,files,share_percent,limit_kib,ending,seconds,major_faults")
         for name, command in programs.items():
             forget(folder)

@@ -23,6 +23,7 @@ fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliE
         memory: MEMORY_PERCENT.map(|percent| Amount::Share(Ratio::from_percent(percent))).to_vec(),
         effort: Effort::Thorough,
         sampling: Sampling::Off,
+        only_recorded: true,
         ..Question::usual(listed.name.clone(), root.join(&listed.path), vec![kernel])
     })
 }
