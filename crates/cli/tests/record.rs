@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Records `sh -c 'exit 3'` with the engine at this place.
 fn record(folder: &Path, arguments: &[&str], engine: &Path) -> Output {
@@ -292,23 +292,37 @@ fn an_engine_that_is_missing_is_said_with_the_places_looked_at() {
 }
 
 #[test]
-fn advice_on_a_command_runs_it_by_itself_first_if_asked() {
+fn advice_on_a_command_runs_it_by_itself_first_where_it_may_run_twice() {
     let folder = tempfile::tempdir().unwrap();
-    let advise = |engine: Option<&Path>| {
+    let advise = |engine: Option<&Path>, flags: &[&str], input: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
-        command.args(["advise", "--kernel", "6.12", "--memory", "100%", "--native-first", "--", "sh", "-c", ":"]);
-        command.env("XDG_CACHE_HOME", folder.path().join("cache"));
+        command.args(["advise", "--kernel", "6.12", "--memory", "100%"]).args(flags).args(["--", "sh", "-c", ":"]);
+        command.stdin(input).env("XDG_CACHE_HOME", folder.path().join("cache"));
         command.envs(engine.map(|place| ("ISOTHERM_VALGRIND", place))).output().unwrap()
     };
-    let without = advise(Some(&folder.path().join("nowhere")));
+    let without = advise(Some(&folder.path().join("nowhere")), &[], Stdio::null());
     assert_eq!(without.status.code(), Some(3), "{}", said(&without));
     if !engine_works() {
         return;
     }
-    let output = advise(None);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("resident when it ran by itself"), "{told}");
+    // A pipe can be read only once.
+    let cases: [(&[&str], fn() -> Stdio, bool); 4] = [
+        (&[], Stdio::null, true),
+        (&["--once"], Stdio::null, false),
+        (&[], Stdio::piped, false),
+        (&["--native-first"], Stdio::piped, true),
+    ];
+    for (flags, input, is_first) in cases {
+        let output = advise(None, flags, input());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let answer = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(answer.contains("resident when it ran by itself"), is_first, "{flags:?}: {answer}");
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(talk.contains("running it once unchanged"), is_first, "{talk}");
+        assert_eq!(talk.contains("can be read only once"), flags.is_empty() && !is_first, "{talk}");
+    }
+    let both = advise(None, &["--once", "--native-first"], Stdio::null());
+    assert_eq!(both.status.code(), Some(2), "{}", said(&both));
 }
 
 #[test]

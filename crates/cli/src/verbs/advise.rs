@@ -168,9 +168,13 @@ pub(crate) struct Args {
     anyway: bool,
     #[command(flatten)]
     format: FormatArg,
-    /// Run COMMAND once unchanged before it is recorded, for its CPU time and memory (see `isotherm record --help`).
+    /// Run COMMAND once unchanged before it is recorded, for its CPU time and memory (see `isotherm record --help`). Default, unless its
+    /// input is a file or a pipe, which can be read only once.
     #[arg(long, help_heading = RARE, requires = "command")]
     native_first: bool,
+    /// Run COMMAND once only, recorded: for one that must not run twice. How long it takes by itself is estimated then.
+    #[arg(long, requires = "command", conflicts_with_all = ["native_first", "verify"])]
+    once: bool,
     /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high: its
     /// path, or the name of a unit of systemd, or the number of a container.
     #[arg(long, visible_aliases = ["unit", "container"], help_heading = RUNNING, value_name = "GROUP", conflicts_with = "command")]
@@ -239,7 +243,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         // What is to run here many times may run once more, for the clock of this machine.
         None => {
             let output = if args.format.format == Format::Table { Output::Shown } else { Output::Dropped };
-            Some(recording::make(&args, args.native_first || natively, output, ui)?)
+            Some(recording::make(&args, natively, output, ui)?)
         }
     };
     let trace = args.trace.clone().or_else(|| recorded.as_ref().map(|recorded| recorded.path().to_path_buf()));
@@ -353,7 +357,7 @@ fn answers_to(question: &Question, args: &Args, ui: &Ui) -> Result<Vec<Advice>, 
     bar.finish();
     let mut answers = answers?;
     if !args.anyway {
-        answers.iter_mut().for_each(|advice| advice.withhold_if_too_short(question));
+        answers.iter_mut().for_each(|advice| advice.withhold_if_unknowable(question));
     }
     Ok(answers)
 }

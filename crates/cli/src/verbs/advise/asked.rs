@@ -39,9 +39,9 @@ pub(in crate::verbs) fn advised(
     let line: [OsString; 3] = ["advise", "--", "true"].map(Into::into);
     let Line { mut args } = clap::Parser::try_parse_from(line).map_err(CliError::usage)?;
     args.command = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    (args.slowdown, args.latency) = (slowdown, latency);
     // It runs many times anyway: one more gives the recording the clock of this machine.
-    (args.slowdown, args.latency, args.native_first) = (slowdown, latency, true);
-    let recorded = recording::make(&args, args.native_first, Output::Dropped, ui)?;
+    let recorded = recording::make(&args, true, Output::Dropped, ui)?;
     let trace = checked(recorded.path(), &args, ui)?;
     let machine = Machine::of(&args).calibrated(&args, ui)?;
     let kernels = kernel::asked_or_host(None)?;

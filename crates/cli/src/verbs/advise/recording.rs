@@ -5,6 +5,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 use crate::verbs::record::{TemporaryTrace, record_for_advice};
 use isotherm_recorder::cache_folder;
+use rustix::fs::FileType;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -36,8 +37,13 @@ pub(super) enum Output {
     Dropped,
 }
 
-/// Records the program that the flags name, after a native run if `native_first`, and says where the recording is.
-pub(super) fn make(args: &Args, native_first: bool, output: Output, ui: &Ui) -> Result<Recording, CliError> {
+/// Records the program that the flags name and says where the recording is. Before that it runs unchanged, if it `runs_again` anyway or may
+/// run twice.
+pub(super) fn make(args: &Args, runs_again: bool, output: Output, ui: &Ui) -> Result<Recording, CliError> {
+    let native_first = runs_again || args.native_first || !args.once && may_run_twice(ui);
+    if native_first {
+        ui.say("running it once unchanged, for an exact clock (--once leaves that out), then recorded");
+    }
     let recording = match place(args) {
         Some(path) => Recording::Kept(path),
         None => Recording::Temporary(TemporaryTrace::create()?),
@@ -53,6 +59,17 @@ pub(super) fn make(args: &Args, native_first: bool, output: Output, ui: &Ui) -> 
         Recording::Temporary(_) => ui.say("the recording is not kept; --keep FILE keeps it"),
     }
     Ok(recording)
+}
+
+/// Whether a second run finds the input that the first one had.
+fn may_run_twice(ui: &Ui) -> bool {
+    let mode = rustix::fs::fstat(rustix::stdio::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    // A terminal, /dev/null, or nothing at all.
+    let is_used_up = mode.is_ok_and(|kind| matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::Socket));
+    if is_used_up {
+        ui.say("its input can be read only once: it runs once, recorded, and the clock is estimated (--native-first runs it twice)");
+    }
+    !is_used_up
 }
 
 /// Where the recording stays; `None`: nowhere. A configuration names its recording, so it stays next to that.

@@ -27,7 +27,7 @@ pub(super) fn run(paths: &[PathBuf], args: &Args, ui: &Ui) -> Result<ExitCode, C
         bar.finish();
         let mut answers = answers?;
         if !args.anyway {
-            answers.iter_mut().for_each(|advice| advice.withhold_if_too_short(&question));
+            answers.iter_mut().for_each(|advice| advice.withhold_if_unknowable(&question));
         }
         Ok::<_, CliError>(answers)
     };
@@ -111,7 +111,7 @@ fn table(all: &[Vec<Advice>], decides: Option<usize>) -> Table {
         let best = advice.recommendation.as_ref();
         let over = |ratio: u64| ratio.saturating_sub(1_000_000);
         let note = match (&advice.withheld, best) {
-            (Some(_), _) => "too short to judge",
+            (Some(_), _) => "says too little",
             (None, None) => "no size is safe",
             (None, Some(_)) if decides == Some(index) => "decides",
             (None, Some(_)) => "",
