@@ -111,7 +111,7 @@ fn ask(
     let answers = interruptible(py, progress.as_ref(), |watched| isotherm_advise::advise(&question, watched))?;
     let mut answers = answers.map_err(|refused| error::of_scenario(&refused))?;
     if !anyway {
-        answers.iter_mut().for_each(|advice| advice.withhold_if_too_short(&question));
+        answers.iter_mut().for_each(|advice| advice.withhold_if_unknowable(&question));
     }
     Ok(Advice { answers, question })
 }

@@ -13,8 +13,8 @@ pub(super) const LIMIT_SPREAD_BP: u64 = 300;
 /// Page tables, kernel stacks and slabs are charged to the group too, and recordings do not contain them: up to this many
 /// ten-thousandths of the limit (`docs/evidence/fidelity.md`: 0.5 to 1 % of the limits there).
 pub(super) const KERNEL_CHARGE_BP: u64 = 150;
-/// A program starts at any moment of the kernel's slowest clock that matters here: workers that add statistics up every 2 s
-/// (`mm/memcontrol.c: FLUSH_TIME`, 6.12 and 7.2).
+/// A program starts at any moment of the kernel's slowest clock that matters here: the worker that adds statistics up every 2 s
+/// (`mm/memcontrol.c: FLUSH_TIME`, 6.12 and 7.2), whoever runs.
 const START_MAX_NS: u64 = 2_000_000_000;
 /// Devices answer by up to a quarter sooner or later than their model, in percent.
 const LATENCY_PERCENT: [u64; 4] = [80, 90, 110, 125];
@@ -36,10 +36,30 @@ pub(super) struct Draw {
     pub(super) cpus: u32,
     /// Whether counters of the group are added up only now and then.
     lazy_statistics: bool,
+    /// Whether the program's files are in memory already, read and paid by others, as after a restart.
+    warm_files: bool,
     /// Whether other tasks run for a moment once a tick.
     pub(super) others: bool,
     /// Latencies of devices in percent of their model's.
     latency_percent: u64,
+}
+
+/// What a draw changes of the runtime without limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hardware {
+    /// Processors.
+    cpus: u32,
+    /// Latency of devices in percent of their model's.
+    latency_percent: u64,
+    warm_files: bool,
+}
+
+impl Hardware {
+    /// The same for a program that waits for no device: their latency makes no difference then, and takes one value.
+    pub(super) fn that_matters(self, has_files: bool, waits_for_swap: bool) -> Self {
+        let waits = waits_for_swap || has_files && !self.warm_files;
+        Self { latency_percent: if waits { self.latency_percent } else { 100 }, ..self }
+    }
 }
 
 impl Draw {
@@ -53,6 +73,7 @@ impl Draw {
                 start: Duration::ZERO,
                 cpus,
                 lazy_statistics: true,
+                warm_files: false,
                 others: true,
                 latency_percent: 100,
             };
@@ -70,7 +91,18 @@ impl Draw {
             lazy_statistics: word(3).is_multiple_of(2),
             others: word(4).is_multiple_of(2),
             latency_percent: LATENCY_PERCENT[(word(5) % 4) as usize],
+            warm_files: word(6).is_multiple_of(2),
         }
+    }
+
+    /// Whether the program's files are in memory when it starts.
+    pub(super) fn is_warm(&self) -> bool {
+        self.warm_files
+    }
+
+    /// The same with files that the program reads itself.
+    pub(super) fn cold(self) -> Self {
+        Self { warm_files: false, ..self }
     }
 
     /// The limit of this replay at a size.
@@ -79,9 +111,9 @@ impl Draw {
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)).pages_floor().bytes().max(LIMIT_MIN)
     }
 
-    /// The parts of a draw that change the runtime without limits: processors, and latency of devices in percent.
-    pub(super) fn hardware(&self) -> (u32, u64) {
-        (self.cpus, self.latency_percent)
+    /// The parts of a draw that change the runtime without limits.
+    pub(super) fn hardware(&self) -> Hardware {
+        Hardware { cpus: self.cpus, latency_percent: self.latency_percent, warm_files: self.warm_files }
     }
 
     /// Applies this world to `scenario`. The limit is set by the caller. `runtime`: of the program, without limits.
@@ -98,6 +130,7 @@ impl Draw {
             cpus: Some(self.cpus),
             device_latency: Some(Ratio::from_percent(self.latency_percent)),
             lazy_statistics: Some(self.lazy_statistics),
+            warm_files: Some(self.warm_files),
             other_tasks: Some(if self.others { runtime } else { Duration::ZERO }),
         }
     }
@@ -119,6 +152,15 @@ mod tests {
     }
 
     #[test]
+    fn latency_matters_to_who_waits() {
+        let of = |latency_percent, warm_files| Hardware { cpus: 2, latency_percent, warm_files };
+        assert_eq!(of(125, false).that_matters(true, false), of(125, false), "it reads files");
+        assert_eq!(of(125, true).that_matters(true, false), of(100, true), "which are there already");
+        assert_eq!(of(125, true).that_matters(true, true), of(125, true), "it swaps without a limit too");
+        assert_eq!(of(80, false).that_matters(false, false), of(100, false), "no files");
+    }
+
+    #[test]
     fn everything_that_is_left_open_is_drawn() {
         let draws: Vec<Draw> = (1..64).map(|number| Draw::of(number, 4)).collect();
         for cpus in [4, 3, 2] {
@@ -126,6 +168,7 @@ mod tests {
         }
         for flag in [false, true] {
             assert!(draws.iter().any(|draw| draw.lazy_statistics == flag));
+            assert!(draws.iter().any(|draw| draw.warm_files == flag));
             assert!(draws.iter().any(|draw| draw.others == flag));
         }
         assert!(draws.iter().all(|draw| draw.start.ns() < START_MAX_NS));

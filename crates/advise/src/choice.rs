@@ -3,12 +3,12 @@
 use super::Configuration;
 use super::candidate::{CANDIDATES, Candidate, FEWEST_FAULTS};
 use super::expected::Interval;
-use super::figures::AdviceRow;
+use super::figures::{AdviceRow, kills};
 use super::judge::{EQUAL_STEPS, Judge};
 use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
 use super::run::{Run, ppm};
 use super::search::{lowest_safe, settle};
-use isotherm_scenario::ScenarioError;
+use isotherm_scenario::{ScenarioError, Share};
 use isotherm_units::Bytes;
 use serde::Serialize;
 
@@ -29,6 +29,10 @@ pub struct Recommendation {
     /// Major faults that cost the allowed slow-down, by the cost of a fault in these replays; absent where none had more faults than with
     /// unlimited memory.
     pub allowed_faults: Option<u64>,
+    /// Of these replays those that were killed for lack of memory: none, with the chance of that in a run.
+    pub kills: Share,
+    /// The same of replays with clearly less memory, down to a tenth less.
+    pub kills_with_less: Share,
     /// The predicted gain compared with unlimited memory and with plain `classic`.
     pub gain: Gain,
     /// The same configuration with 3 % less, 3 % more and 10 % more memory.
@@ -150,8 +154,7 @@ pub(super) fn recommend(judge: &Judge<'_>, choice: Choice) -> Option<Recommendat
     let is_unsafe =
         |size: &Bytes| !judge.expected(index, *size).is_some_and(|expected| judge.is_fast_enough(&expected));
     let too_slow = judge.player.pool.sizes(index).take_while(|&below| below < size).filter(is_unsafe).last();
-    let unlimited_mean = judge.player.unlimited.mean_bytes;
-    let mut saved: Vec<u64> = runs.iter().map(|run| unlimited_mean.saturating_sub(run.mean_bytes)).collect();
+    let saved = |run: &Run| judge.player.unlimited_mean(run.draw).saturating_sub(run.mean_bytes);
     let classic = CANDIDATES.iter().position(|candidate| candidate.name == "classic");
     let against_classic = classic.filter(|&classic| classic != index).and_then(|classic| {
         let plain = judge.player.pool.at(classic, size);
@@ -172,10 +175,12 @@ pub(super) fn recommend(judge: &Judge<'_>, choice: Choice) -> Option<Recommendat
         runtime_ratio_ppm: expected.ratio?,
         major_faults: expected.faults,
         allowed_faults: judge.allowed_faults(index),
+        kills: kills(&runs),
+        kills_with_less: kills(&judge.player.pool.a_little_below(index, size)),
         gain: Gain {
             saved_bytes: judge.player.peak.get().saturating_sub(size.get()),
             saved_at_most_bytes: too_slow.map(|too_slow| judge.player.peak.get().saturating_sub(too_slow.get())),
-            mean_saved_bytes: Interval::of_chance(&mut saved)?,
+            mean_saved_bytes: Interval::of_runs(&runs, saved)?,
             against_classic,
             classic_enough_bytes: classic.and_then(|classic| lowest_safe(judge, classic)).map(Bytes::get),
         },

@@ -1,7 +1,6 @@
 //! The recommended configuration as a scenario.
 
 use super::candidate::CANDIDATES;
-use super::chance::Draw;
 use super::choice::percent;
 use super::judge::Judge;
 use isotherm_scenario::single::name_of;
@@ -16,10 +15,9 @@ const WITHOUT_LIMITS: &str = "without limits";
 pub(super) fn scenario_for(judge: &Judge<'_>, index: usize, size: Bytes) -> Scenario {
     let player = &judge.player;
     let scenario = player.whole_scenario(&CANDIDATES[index], size);
-    let (runtime, cpus) = (player.recording.runtime, player.question.cpus);
+    let runtime = player.recording.runtime;
     let runs = player.pool.around(index, size);
-    let worlds =
-        runs.iter().map(|run| Draw::of(run.draw, cpus).world(judge.player.left_for_program(run.limit), runtime));
+    let worlds = runs.iter().map(|run| player.draw(run.draw).world(player.left_for_program(run.limit), runtime));
     let own = name_of(&scenario.policy, scenario.limit);
     let is_fast_enough = ExpectationSpec {
         workload: player.question.name.clone(),

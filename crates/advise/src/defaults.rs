@@ -40,6 +40,7 @@ impl Question {
             details: false,
             effort: Effort::Normal,
             sampling: Sampling::Auto,
+            only_recorded: false,
             keep: None,
             threads: None,
         }

@@ -45,6 +45,16 @@ impl Effort {
         }
     }
 
+    /// The same where replays with a little less memory were killed: without one killed, kills are less likely than 1 in 7, 1 in 20 and
+    /// 1 in 100, with a confidence of 95 %.
+    pub(super) fn to_be_sure_of_life(self) -> usize {
+        match self {
+            Self::Quick => 20,
+            Self::Normal => 60,
+            Self::Thorough => 300,
+        }
+    }
+
     /// The same for configurations that cannot be recommended: baselines, and combinations with schemes.
     pub(super) fn to_show(self) -> usize {
         match self {

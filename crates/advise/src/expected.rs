@@ -8,7 +8,7 @@ use serde::Serialize;
 /// expected beyond each end; for ratios of run times, 5 beyond the upper end, which alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
-    /// Median of the replays.
+    /// Median of the replays of a first start, in which the program reads its files as it did when it was recorded.
     pub median: u64,
     /// Lower end: chance and the model's error.
     pub low: u64,
@@ -35,6 +35,22 @@ impl Interval {
         let median = values[last / 2].midpoint(values[values.len() / 2]);
         Some(Self { median, low, high, chance_low: low, chance_high: high })
     }
+
+    /// The range by chance of a figure over replays, which holds that of first starts and that of restarts.
+    pub(super) fn of_runs(runs: &[&Run], figure: impl Fn(&Run) -> u64) -> Option<Self> {
+        let of = |kind: Vec<&Run>| Self::of_chance(&mut kind.into_iter().map(&figure).collect::<Vec<_>>());
+        let hold = |all: Self, one: Self| {
+            let (low, high) = (all.low.min(one.low), all.high.max(one.high));
+            Self { median: all.median, low, high, chance_low: low, chance_high: high }
+        };
+        kinds(runs).into_iter().filter_map(of).reduce(hold)
+    }
+}
+
+/// Replays of first starts and of restarts, which are judged by themselves. None is empty.
+fn kinds<'r>(runs: &[&'r Run]) -> Vec<Vec<&'r Run>> {
+    let (warm, cold): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.is_warm);
+    [cold, warm].into_iter().filter(|kind| !kind.is_empty()).collect()
 }
 
 /// The value that 95 of 100 of these values do not exceed: of fewer than 20, the largest. 0 of none.
@@ -119,21 +135,27 @@ impl Expected {
     /// The interval from the replays around a size. `error` is the model's, where it is known; a fault that the model may have missed costs
     /// `fault_ppm` millionths of the runtime with unlimited memory, times a million.
     pub(super) fn of(runs: &[&Run], error: Option<&ModelError>, fault_cost: FaultCost) -> Option<Self> {
-        let mut counts: Vec<u64> = runs.iter().map(|run| run.major_faults).collect();
-        let mut faults = Interval::of_chance(&mut counts)?;
-        let gamble = Gamble::of(runs);
+        let mut faults = Interval::of_runs(runs, |run| run.major_faults)?;
+        let gambles = kinds(runs).into_iter().filter_map(|kind| Gamble::of(&kind));
+        let gamble = gambles.max_by_key(|gamble| gamble.bad_faults);
         // The bad outcomes of a gamble decide, however few.
-        let upper_end = if gamble.is_some() { at_most } else { at_most_95 };
-        let ratios: Option<Vec<u64>> = runs.iter().map(|run| run.ratio_ppm).collect();
-        let mut ratio = ratios.and_then(|mut ratios| {
-            let high = upper_end(&mut ratios);
-            Some(Interval { high, chance_high: high, ..Interval::of_chance(&mut ratios)? })
+        let of_kind = if gamble.is_some() { at_most } else { at_most_95 };
+        let upper_end = |figure: &dyn Fn(&Run) -> u64| {
+            let ends =
+                kinds(runs).into_iter().map(|kind| of_kind(&mut kind.into_iter().map(figure).collect::<Vec<_>>()));
+            ends.max().unwrap_or(0)
+        };
+        let slow = |run: &Run| run.ratio_ppm.unwrap_or(u64::MAX);
+        let have_finished = runs.iter().all(|run| run.ratio_ppm.is_some());
+        let mut ratio = Interval::of_runs(runs, slow).filter(|_| have_finished).map(|ratio| {
+            let high = upper_end(&slow);
+            Interval { high, chance_high: high, ..ratio }
         });
         if let Some(error) = error {
             faults.low = error.widened_low(faults.chance_low);
             faults.high = error.widened_high(faults.chance_high);
             if let Some(ratio) = &mut ratio {
-                let most = upper_end(&mut counts);
+                let most = upper_end(&|run| run.major_faults);
                 ratio.high = ratio.high.saturating_add(fault_cost.ratio_ppm(error.widened_high_95(most) - most));
                 let less = fault_cost.ratio_ppm(faults.chance_low - faults.low);
                 // The model's error does not make a configuration faster than unlimited memory.
@@ -220,6 +242,23 @@ mod tests {
         assert_eq!(of(vec![7]), Some((7, 7, 7)));
         assert_eq!(of(vec![9, 1, 5, 3]), Some((1, 4, 9)), "of few, all are kept");
         assert_eq!(of((1..=40).collect()), Some((2, 20, 39)), "one in 40 is left out on each side");
+    }
+
+    /// A restart finds its files in memory: none of 20 first starts hides that each fifth restart is slow.
+    #[test]
+    fn first_starts_and_restarts_are_judged_by_themselves() {
+        let of = |is_warm: bool, faults: u64| Run {
+            is_warm,
+            ratio_ppm: Some(1_000_000 + faults * 100),
+            ..run(Bytes::from_mib(100), faults)
+        };
+        let cold = (0..20).map(|nth| of(false, 700 + nth));
+        let runs: Vec<Run> = cold.chain([0, 0, 0, 0, 900].map(|faults| of(true, faults))).collect();
+        let expected = Expected::of(&runs.iter().collect::<Vec<_>>(), None, FaultCost::default()).expect("played");
+        let (faults, ratio) = (expected.faults, expected.ratio.expect("all finished"));
+        assert_eq!((faults.low, faults.median, faults.high), (0, 709, 900), "the median is of first starts");
+        assert_eq!((ratio.median, ratio.high), (1_070_950, 1_090_000));
+        assert_eq!(expected.gamble, None, "two kinds of starts are no gamble");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::pace::{Percentiles, ProcessPace, SlowdownOf};
 use super::run::{Run, ppm};
 use isotherm_core::generations::{GENERATION_REASONS, GenerationReason};
 use isotherm_core::schemes::{REASONS, Reason, SchemeReport};
+use isotherm_scenario::Share;
 use isotherm_sim::machine::Ending;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -61,6 +62,8 @@ pub struct AdviceRow {
     pub ending: Ending,
     /// Number of replays in which the program did not finish.
     pub unfinished: u64,
+    /// Of the replays those in which it was killed for lack of memory, with the chance of that in a run.
+    pub kills: Share,
 }
 
 /// What memory adds to the bursts of the process that it holds up most.
@@ -99,10 +102,7 @@ fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
     let candidate = &CANDIDATES[index];
     let runs = judge.player.pool.around(index, size);
     let expected = judge.expected(index, size).expect("played at least once");
-    let interval = |take: &dyn Fn(&Run) -> u64| {
-        let mut values: Vec<u64> = runs.iter().map(|run| take(run)).collect();
-        Interval::of_chance(&mut values).expect("played at least once")
-    };
+    let interval = |take: &dyn Fn(&Run) -> u64| Interval::of_runs(&runs, take).expect("played at least once");
     let unfinished = || runs.iter().map(|run| run.ending).filter(|ending| *ending != Ending::Finished);
     let Expected { n, faults, ratio, gamble, .. } = expected;
     AdviceRow {
@@ -128,7 +128,14 @@ fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
         schemes: schemes_of(&runs).into_iter().chain(evictions_of(&runs)).collect(),
         ending: unfinished().next().unwrap_or(Ending::Finished),
         unfinished: unfinished().count() as u64,
+        kills: kills(&runs),
     }
+}
+
+/// How many of these replays ended for lack of memory.
+pub(super) fn kills(runs: &[&Run]) -> Share {
+    let killed = runs.iter().filter(|run| run.ending == Ending::OutOfMemory).count();
+    Share::new(killed as u64, runs.len() as u64)
 }
 
 /// By the process whose 99th percentile grows most against the length of its bursts.
@@ -261,6 +268,7 @@ pub(super) mod tests {
             schemes: Vec::new(),
             ending: Ending::Finished,
             unfinished: 0,
+            kills: Share::new(0, 5),
         }
     }
 

@@ -117,6 +117,9 @@ pub struct Question {
     pub effort: Effort,
     /// Whether samples of the recording are played.
     pub sampling: Sampling,
+    /// Whether nothing is added to what was recorded, for comparisons with kernels in which a player touches the recorded pages: no code
+    /// that is used in between, and no files in memory beforehand.
+    pub only_recorded: bool,
     /// Where replays are kept for the next question; `None`: nowhere.
     pub keep: Option<Keep>,
     /// Threads to replay with; `None` = one per processor.
@@ -244,16 +247,34 @@ impl ProcessFigures {
 const WORK_MIN_NS: u64 = 100_000_000;
 
 impl Advice {
-    /// Takes the recommendation back if the program worked for too short a time to judge it. Requests have a made-up pace.
-    pub fn withhold_if_too_short(&mut self, question: &Question) {
-        if self.unlimited_work_ns < WORK_MIN_NS && !lists_requests(&question.trace) {
-            self.withheld = Some(format!(
+    /// Takes the recommendation back if the recording cannot support one: the program worked for too short a time to judge it, unless it is
+    /// a list of requests, whose pace is made up; or it sizes its memory by time, which the recorder stretches.
+    pub fn withhold_if_unknowable(&mut self, question: &Question) {
+        if lists_requests(&question.trace) {
+            return;
+        }
+        let is_stretched = TraceReader::open(&question.trace).is_ok_and(|reader| reader.meta().is_made_by_an_engine());
+        self.withheld = if self.unlimited_work_ns < WORK_MIN_NS {
+            Some(format!(
                 "{} works for {} only, and less than {} of work does not say how much memory it needs; record it for longer, or with more to \
                  do (--anyway answers all the same)",
                 self.program,
                 Duration::from_ns(self.unlimited_work_ns).approx(),
                 Duration::from_ns(WORK_MIN_NS).approx(),
-            ));
+            ))
+        } else if is_stretched
+            && self.processes.iter().any(|process| advice::adaptive::sizes_memory_by_time(&process.name))
+        {
+            Some(
+                "a JVM sizes its heap by how long its collections take, and the recorder makes these many times as long, so that no size \
+                 from such a recording has held (docs/use/advise.md#jvm); isotherm verify --memory 90%,75% -- COMMAND measures sizes as it \
+                 runs (--anyway answers all the same)"
+                    .to_owned(),
+            )
+        } else {
+            None
+        };
+        if self.withheld.is_some() {
             (self.recommendation, self.config) = (None, None);
         }
     }
@@ -594,8 +615,9 @@ fn unknowns(question: &Question, order: EpochOrder, meta: &TraceMeta) -> Vec<Str
         "Time is the program's own CPU time plus simulated stalls; waiting for input, disks or other programs is not in it."
             .to_owned(),
         device,
-        "The program is taken to read its files itself, so that its group pays for them. Where others have read them, as after a restart, \
-         the group may hold no file at all, and Linux 6.18 with the classic lists has killed a program 2 % below its recommended size \
+        "In half of the replays the program reads its files itself; in the others they are in memory already, as after a restart, and its \
+         group pays for none. (It reads files that are larger than twice its peak itself always.) Not all kills are predicted: Linux 6.18 \
+         killed xz at 70 and 80 % of its peak in four of six first runs, and no replay of a first run is \
          (docs/evidence/live.md#a-group-without-files)."
             .to_owned(),
         "One run of one input was recorded; other inputs may need more. Intervals hold what chance does to that run and what the \

@@ -2,7 +2,7 @@
 
 use super::branches::Branches;
 use super::candidate::{CANDIDATES, Candidate, Recording};
-use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
+use super::chance::{Draw, Hardware, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
 use super::families::{Family, families};
 use super::kernel_memory;
 use super::pace::{BurstBound, Pace};
@@ -20,7 +20,7 @@ use isotherm_scenario::monitoring::MonitorSpec;
 use isotherm_scenario::single::{Limits, Peaks, Variant, check_ended, group_path, name_of, without_limits};
 use isotherm_scenario::{GenerationsSpec, Progress, Scenario, ScenarioError, WorkloadEntry};
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome, SeriesRow};
-use isotherm_trace::{Event, EventKind, TraceReader};
+use isotherm_trace::{EventKind, MapRange, TraceReader};
 use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES};
 use isotherm_workload::replay::{EpochOrder, PlayAs};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
@@ -50,22 +50,22 @@ pub(super) struct Unlimited {
     pub(super) major_faults: u64,
     /// Memory charge, mean over time.
     pub(super) mean_bytes: u64,
-    /// Whether it may have waited for a device: otherwise the latency of devices makes no difference.
-    waits_for_devices: bool,
+    /// Whether it may have waited for the device of swap.
+    waits_for_swap: bool,
 }
 
 impl Unlimited {
     /// In units of the recording or sample that is played; [`Unlimited::of_whole`] converts them to the whole.
-    fn play(roomy: &Variant, has_files: bool, context: &BuildContext) -> Result<Self, ScenarioError> {
+    fn play(roomy: &Variant, context: &BuildContext) -> Result<Self, ScenarioError> {
         let outcome = roomy.play(context, Limits::Off, None)?;
         check_ended(&outcome)?;
         // The root and the program's own group.
         let peak = Bytes::new(outcome.cgroups[1].peak_pages * PAGE_BYTES);
         let pace = Pace::of(&outcome.programs[0]);
-        let waits_for_devices = has_files || outcome.system().counters.get(Counter::PswpOut) > 0;
+        let waits_for_swap = outcome.system().counters.get(Counter::PswpOut) > 0;
         let draw = Draw::of(0, roomy.scenario.machine.cpus);
         let run = Run::of(outcome, &draw, Bytes::new(u64::MAX), (&pace, BurstBound::Share), &Scale::WHOLE);
-        Ok(Self { pace, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes, waits_for_devices })
+        Ok(Self { pace, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes, waits_for_swap })
     }
 
     fn of_whole(self, scale: &Scale) -> Self {
@@ -75,6 +75,20 @@ impl Unlimited {
             mean_bytes: scale.whole(Bytes::new(self.mean_bytes)).get(),
             ..self
         }
+    }
+}
+
+/// The program without limits on some hardware.
+struct Free {
+    pace: Pace,
+    /// Memory charge, mean over time, of the whole.
+    mean_bytes: u64,
+}
+
+impl Free {
+    fn of(played: Unlimited, scale: &Scale) -> Self {
+        let Unlimited { pace, mean_bytes, .. } = played.of_whole(scale);
+        Self { pace, mean_bytes }
     }
 }
 
@@ -99,8 +113,14 @@ pub(super) struct Player<'a> {
     /// Memory of the kernel for the program's threads, which a replay does not charge.
     kernel_memory: Bytes,
     pub(super) unlimited: Unlimited,
-    /// Pace without limits, by the hardware of a draw: processors and latency of devices in percent.
-    free: BTreeMap<(u32, u64), Pace>,
+    /// Whether the recording has files.
+    has_files: bool,
+    /// Whether they may be in memory before the program starts.
+    may_be_warm: bool,
+    /// Memory for them then.
+    of_others: Bytes,
+    /// The program without limits, by the hardware of a draw.
+    free: BTreeMap<Hardware, Free>,
     pub(super) cache: Arc<ReplayCache>,
     pub(super) pool: Pool,
 }
@@ -119,11 +139,10 @@ impl<'a> Player<'a> {
     ) -> Result<Self, ScenarioError> {
         let mut base = scenario_of(question, trace, kernel, order);
         let roomy = without_limits(&base);
-        let has_files = has_files(trace);
+        let files = files_of(trace);
         let units = Scale::units_of(base.machine.sample);
         progress.planned(units);
-        let played =
-            cache.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, has_files, context))?;
+        let played = cache.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, context))?;
         progress.done(units);
         let runtime = Duration::from_ns(played.pace.runtime_ns);
         // The name of the program in the baseline run is used.
@@ -141,9 +160,13 @@ impl<'a> Player<'a> {
         let peak = peak.unwrap_or(Bytes::new(unlimited.peak.get().saturating_add(kernel_memory.get())));
         let sizes = sizes(question, peak)?;
         let largest = sizes.last().copied().unwrap_or_default().max(peak);
-        base.machine.nodes = vec![NodeConfig { memory: roomy_for(scale.own(largest)), ..NodeConfig::default() }];
-        let centre = Draw::of(0, question.cpus);
-        let free = BTreeMap::from([(centre.hardware(), played.pace.clone())]);
+        let room = scale.own(largest);
+        let may_be_warm = !question.only_recorded && files > Bytes::ZERO && files <= warm_files_max(room);
+        let of_others = if may_be_warm { files } else { Bytes::ZERO };
+        base.machine.nodes = vec![NodeConfig { memory: roomy_for(room, of_others), ..NodeConfig::default() }];
+        let has_files = files > Bytes::ZERO;
+        let centre = Draw::of(0, question.cpus).hardware().that_matters(has_files, played.waits_for_swap);
+        let free = BTreeMap::from([(centre, Free { pace: played.pace.clone(), mean_bytes: unlimited.mean_bytes })]);
         Ok(Self {
             question,
             kernel,
@@ -158,6 +181,9 @@ impl<'a> Player<'a> {
             peak,
             kernel_memory,
             unlimited,
+            has_files,
+            may_be_warm,
+            of_others,
             free,
             cache: Arc::clone(cache),
             pool: Pool::default(),
@@ -167,13 +193,13 @@ impl<'a> Player<'a> {
     /// Plays configurations, by their number in the table, at sizes, the given number of times more. Each replay of a size has a draw of
     /// its own.
     pub(super) fn play_more(&mut self, wanted: &[(usize, Bytes, usize)]) -> Result<(), ScenarioError> {
-        let (cpus, mut jobs) = (self.question.cpus, Vec::new());
+        let mut jobs = Vec::new();
         for &(index, size, more) in wanted {
             let played = self.pool.at(index, size).len();
             // Draws differ between neighbouring sizes, which are judged together.
             let first = size.get() / self.step_at(size).get().max(1) * 8;
             let number = |nth: usize| if nth == 0 { 0 } else { first + nth as u64 };
-            jobs.extend((played..played + more).map(|nth| (index, size, Draw::of(number(nth), cpus))));
+            jobs.extend((played..played + more).map(|nth| (index, size, self.draw(number(nth)))));
         }
         self.know_unlimited(jobs.iter().map(|(_, _, draw)| draw))?;
         self.progress.planned(self.units() * jobs.len() as u64);
@@ -242,7 +268,7 @@ impl<'a> Player<'a> {
 
     /// Finds out how long the program runs without limits on the hardware of these draws.
     fn know_unlimited<'d>(&mut self, draws: impl Iterator<Item = &'d Draw>) -> Result<(), ScenarioError> {
-        let missing: BTreeMap<(u32, u64), &Draw> = draws
+        let missing: BTreeMap<Hardware, &Draw> = draws
             .filter(|draw| !self.free.contains_key(&self.hardware(draw)))
             .map(|draw| (self.hardware(draw), draw))
             .collect();
@@ -251,16 +277,15 @@ impl<'a> Player<'a> {
         }
         let units = self.units();
         self.progress.planned(units * missing.len() as u64);
-        let missing: Vec<((u32, u64), &Draw)> = missing.into_iter().collect();
+        let missing: Vec<(Hardware, &Draw)> = missing.into_iter().collect();
         let played = missing.par_iter().map(|(hardware, draw)| {
             let mut scenario = self.base.clone();
             draw.apply(&mut scenario, self.recording.runtime);
             let roomy = without_limits(&scenario);
-            let has_files = self.unlimited.waits_for_devices;
-            let play = || Unlimited::play(&roomy, has_files, &self.context);
+            let play = || Unlimited::play(&roomy, &self.context);
             let free = self.cache.or_play("without limits", &roomy.scenario, play)?;
             self.progress.done(units);
-            Ok((*hardware, free.pace))
+            Ok((*hardware, Free::of(free, &self.scale)))
         });
         let played = played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?;
         self.free.extend(played);
@@ -269,19 +294,30 @@ impl<'a> Player<'a> {
 
     /// Takes over from replays of a sample how much other hardware slows the program down without limits. That needs no pages.
     pub(super) fn know_unlimited_by(&mut self, sample: &mut Self) -> Result<(), ScenarioError> {
-        let draws: Vec<Draw> = (0..DRAWS_OF_ALL_HARDWARE).map(|number| Draw::of(number, self.question.cpus)).collect();
+        let draws: Vec<Draw> = (0..DRAWS_OF_ALL_HARDWARE).map(|number| self.draw(number)).collect();
         sample.know_unlimited(draws.iter())?;
-        for (&hardware, pace) in &sample.free {
-            let pace = pace.scaled(&sample.unlimited.pace, &self.unlimited.pace);
-            self.free.entry(hardware).or_insert(pace);
+        for (&hardware, free) in &sample.free {
+            let pace = free.pace.scaled(&sample.unlimited.pace, &self.unlimited.pace);
+            self.free.entry(hardware).or_insert(Free { pace, mean_bytes: free.mean_bytes });
         }
         Ok(())
     }
 
     /// The part of a draw that changes the runtime without limits.
-    fn hardware(&self, draw: &Draw) -> (u32, u64) {
-        let (cpus, latency_percent) = draw.hardware();
-        (cpus, if self.unlimited.waits_for_devices { latency_percent } else { 100 })
+    fn hardware(&self, draw: &Draw) -> Hardware {
+        draw.hardware().that_matters(self.has_files, self.unlimited.waits_for_swap)
+    }
+
+    /// World number `number` of this recording.
+    pub(super) fn draw(&self, number: u64) -> Draw {
+        let draw = Draw::of(number, self.question.cpus);
+        if self.may_be_warm { draw } else { draw.cold() }
+    }
+
+    /// Memory charge without limits, mean over time, in world number `number`; bytes.
+    pub(super) fn unlimited_mean(&self, number: u64) -> u64 {
+        let free = self.free.get(&self.hardware(&self.draw(number)));
+        free.map_or(self.unlimited.mean_bytes, |free| free.mean_bytes)
     }
 
     /// Work of one replay, for progress.
@@ -300,7 +336,7 @@ impl<'a> Player<'a> {
         let mut plain = Scenario { limit: Some(Amount::Absolute(size)), ..self.base.clone() };
         plain.machine.sample = 1;
         let largest = self.sizes.last().copied().unwrap_or_default().max(self.peak);
-        plain.machine.nodes = vec![NodeConfig { memory: roomy_for(largest), ..NodeConfig::default() }];
+        plain.machine.nodes = vec![NodeConfig { memory: roomy_for(largest, self.of_others), ..NodeConfig::default() }];
         for workload in &mut plain.workloads {
             if let WorkloadSpec::Trace(trace) = &mut workload.load {
                 trace.path.clone_from(&self.question.trace);
@@ -327,7 +363,7 @@ impl<'a> Player<'a> {
         draw.apply(&mut scenario, self.recording.runtime);
         scenario.limit = Some(Amount::Absolute(self.scale.own(self.left_for_program(limit))));
         let name = name_of(&scenario.policy, scenario.limit);
-        let free = self.free.get(&self.hardware(draw)).unwrap_or(&self.unlimited.pace).clone();
+        let free = self.free.get(&self.hardware(draw)).map_or(&self.unlimited.pace, |free| &free.pace).clone();
         Prepared { variant: Variant { name, scenario, only: Vec::new() }, limit, free }
     }
 
@@ -375,12 +411,11 @@ impl<'a> Player<'a> {
         size: Bytes,
         devices: Devices,
     ) -> Result<Option<(u64, u64)>, ScenarioError> {
-        let draw = Draw::of(0, self.question.cpus);
+        let draw = self.draw(0);
         let mut scenario = self.scenario(&CANDIDATES[index], size);
         (scenario.machine.storage, scenario.machine.swap.device) = (devices.storage, devices.swap);
         let roomy = without_limits(&scenario);
-        let has_files = self.unlimited.waits_for_devices;
-        let play = || Unlimited::play(&roomy, has_files, &self.context);
+        let play = || Unlimited::play(&roomy, &self.context);
         let free = self.cache.or_play("without limits", &roomy.scenario, play)?;
         let prepared = Prepared { free: free.pace, ..self.prepared(&scenario, size, &draw) };
         let run = self.run_prepared(&prepared, &draw)?;
@@ -401,7 +436,7 @@ impl<'a> Player<'a> {
             }
             scenario.monitors = vec![MonitorSpec::of_preset(preset, usual).map_err(meaning)?];
             self.progress.planned(self.units());
-            let run = self.run(&scenario, size, &Draw::of(0, self.question.cpus))?;
+            let run = self.run(&scenario, size, &self.draw(0))?;
             self.progress.done(self.units());
             let schemes = &scenario.monitors[0].config.schemes;
             defaults.push(KernelDefaults {
@@ -489,14 +524,29 @@ struct Prepared {
 
 /// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. The machine
 /// has no more, because schemes work on all memory, free memory included.
-fn roomy_for(largest: Bytes) -> Bytes {
-    Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()))
+fn roomy_for(largest: Bytes, files_of_others: Bytes) -> Bytes {
+    Bytes::new(((largest.get() + files_of_others.get()) * 2).max(MACHINE_MIN.get()))
 }
 
-/// Whether a recording has files.
-fn has_files(trace: &Path) -> bool {
-    let is_file = |event: &Event| matches!(&event.kind, EventKind::Map(map) if map.file.is_some());
-    TraceReader::open(trace).is_ok_and(|reader| reader.meta().events.iter().any(is_file))
+/// Files up to this size may all be in memory before a program starts, if its own memory is at most `largest`. Of larger ones others will
+/// have read a part, and which is not known.
+fn warm_files_max(largest: Bytes) -> Bytes {
+    Bytes::new((largest.get() * 2).max(MACHINE_MIN.get() / 2))
+}
+
+/// Size of all files of a recording, as far as it uses or maps them; 0 without any.
+fn files_of(trace: &Path) -> Bytes {
+    let Ok(reader) = TraceReader::open(trace) else { return Bytes::ZERO };
+    let mut pages: BTreeMap<&str, u64> = BTreeMap::new();
+    for event in &reader.meta().events {
+        if let EventKind::Map(MapRange { file: Some(file), file_page, start, end, .. }) = &event.kind {
+            let own = pages.entry(file).or_default();
+            *own = (*own).max(file_page.saturating_add(end.saturating_sub(*start)));
+        }
+    }
+    let bytes =
+        pages.values().fold(0_u64, |sum, pages| sum.saturating_add(pages.saturating_mul(reader.meta().page_bytes)));
+    Bytes::new(bytes)
 }
 
 /// The root and the program's own group; the second counts.
@@ -561,6 +611,11 @@ pub(super) fn scenario_of(question: &Question, trace: &Path, kernel: KernelRelea
         ..MachineConfig::default()
     };
     machine.swap.device = question.swap;
+    if !question.only_recorded {
+        machine.code_in_use = true;
+        // Batches hide the last pages of a list from reclaim, which decides where files are few; without files there is no other list.
+        machine.lru_batches = sample == 1 && files_of(trace) > Bytes::ZERO;
+    }
     // Requests do not say whether they read or write; memory that is only read takes no page.
     let play_as = if lists_requests(trace) { PlayAs::Write } else { PlayAs::Recorded };
     let load = WorkloadSpec::Trace(TraceSpec { play_as, order, ..TraceSpec::new(trace) });

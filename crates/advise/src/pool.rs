@@ -5,6 +5,16 @@ use super::run::Run;
 use isotherm_units::Bytes;
 use std::collections::BTreeMap;
 
+/// The least limit that chance gives to a size, in ten-thousandths of it.
+const LEAST_BP: u64 = 10_000 - LIMIT_SPREAD_BP - KERNEL_CHARGE_BP;
+/// How far below a size a kill says something about it, in ten-thousandths.
+const A_LITTLE_BP: u64 = 1000;
+
+/// `bp` ten-thousandths of a size.
+fn part(size: Bytes, bp: u64) -> Bytes {
+    Bytes::new(u64::try_from(u128::from(size.get()) * u128::from(bp) / 10_000).unwrap_or(u64::MAX))
+}
+
 /// Replays by configuration (its place in the table of candidates) and size.
 #[derive(Default)]
 pub(super) struct Pool(BTreeMap<(usize, Bytes), Vec<Run>>);
@@ -54,9 +64,7 @@ impl Pool {
     /// All replays of a configuration whose limit chance could have given to `size`: replays of the size itself, and of its neighbours. If
     /// any of these is a replay of the whole recording, replays of samples do not count.
     pub(super) fn around(&self, index: usize, size: Bytes) -> Vec<&Run> {
-        let part =
-            |bp: u64| Bytes::new(u64::try_from(u128::from(size.get()) * u128::from(bp) / 10_000).unwrap_or(u64::MAX));
-        let (low, high) = (part(10_000 - LIMIT_SPREAD_BP - KERNEL_CHARGE_BP), part(10_000 + LIMIT_SPREAD_BP));
+        let (low, high) = (part(size, LEAST_BP), part(size, 10_000 + LIMIT_SPREAD_BP));
         let all = self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX)));
         let all = all
             .flat_map(|((_, own), runs)| runs.iter().map(move |run| (*own, run)))
@@ -67,6 +75,12 @@ impl Pool {
             around.retain(|run| run.pages == 1);
         }
         around
+    }
+
+    /// Replays of a configuration whose limit chance could not have given to `size`, but is at most [`A_LITTLE_BP`] below it.
+    pub(super) fn a_little_below(&self, index: usize, size: Bytes) -> Vec<&Run> {
+        let (low, high) = (part(size, 10_000 - A_LITTLE_BP), part(size, LEAST_BP));
+        self.of(index).filter(|run| (low..high).contains(&run.limit)).collect()
     }
 
     /// Every replay of a configuration.
@@ -96,6 +110,8 @@ mod tests {
         pool.add(3, mib(100), [run(mib(100), 7)]);
         let faults: Vec<u64> = pool.around(2, mib(100)).iter().map(|run| run.major_faults).collect();
         assert_eq!(faults, [5, 1, 2, 3], "its own always, others by their limit");
+        let below: Vec<u64> = pool.a_little_below(2, mib(100)).iter().map(|run| run.major_faults).collect();
+        assert_eq!(below, [6, 2], "90 to 95.5 MiB");
         assert_eq!(pool.sizes(2).collect::<Vec<_>>(), [mib(97), mib(100), mib(101)]);
         assert_eq!(pool.at(2, mib(99)).len(), 0);
         pool.add(2, mib(99), None);

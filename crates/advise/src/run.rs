@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Run {
     /// Number of its draw.
     pub(super) draw: u64,
+    /// Whether the program's files were in memory when it started: a restart, not a first start.
+    pub(super) is_warm: bool,
     /// `memory.max` of the run, less the kernel's own charges.
     pub(super) limit: Bytes,
     pub(super) pace: Pace,
@@ -54,6 +56,7 @@ impl Run {
         let slowdown = pace.slower_than(free, bound).filter(|_| has_finished);
         Self {
             draw: draw.number,
+            is_warm: draw.is_warm(),
             limit,
             ratio_ppm: slowdown.map(|slowdown| slowdown.ratio_ppm),
             slowdown_of: slowdown.map(|slowdown| slowdown.of),
@@ -85,6 +88,7 @@ pub(super) mod tests {
     pub(crate) fn run(limit: Bytes, major_faults: u64) -> Run {
         Run {
             draw: 0,
+            is_warm: false,
             limit,
             pace: Pace { runtime_ns: 1, work_ns: 1, processes: Vec::new() },
             ratio_ppm: Some(1_000_000),

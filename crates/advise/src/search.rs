@@ -7,6 +7,7 @@
 
 use super::candidate::{CANDIDATES, FEWEST_FAULTS};
 use super::chance::LIMIT_MIN;
+use super::figures::kills;
 use super::judge::{EQUAL_STEPS, Judge};
 use super::race;
 use isotherm_scenario::ScenarioError;
@@ -219,7 +220,9 @@ fn lacking_in_all(judge: &Judge<'_>, index: usize, at: Bytes) -> Vec<(usize, Byt
     };
     let effort = judge.player.question.effort;
     let of_band = effort.of_band();
-    let sure = effort.to_be_sure().saturating_sub(judge.nr_judging(index, at));
+    let is_near_kills = kills(&judge.player.pool.a_little_below(index, at)).of > 0;
+    let sure = if is_near_kills { effort.to_be_sure_of_life() } else { effort.to_be_sure() };
+    let sure = sure.saturating_sub(judge.nr_judging(index, at));
     want(at, of_band.saturating_sub(played(at)).max(sure));
     let lowest = at.get().saturating_sub(STEPS_BELOW * step).max(LIMIT_MIN.get());
     let coarse = judge.player.step().get();

@@ -212,6 +212,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         slowdown: Ratio::ZERO,
         cpus: question.cpus,
         sampling: Sampling::Off,
+        only_recorded: true,
         threads: question.threads,
         ..Question::usual(question.name.clone(), question.trace.clone(), vec![question.kernel])
     };

@@ -29,6 +29,9 @@ pub struct WorldSpec {
     /// Replaces the machine's `lazy-statistics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lazy_statistics: Option<bool>,
+    /// Replaces the machine's `warm-files`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_files: Option<bool>,
     /// Replaces the scenario's `other-tasks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_tasks: Option<Duration>,
@@ -45,6 +48,7 @@ impl WorldSpec {
         machine.cpus = self.cpus.unwrap_or(machine.cpus);
         machine.device_latency = self.device_latency.unwrap_or(machine.device_latency);
         machine.lazy_statistics = self.lazy_statistics.unwrap_or(machine.lazy_statistics);
+        machine.warm_files = self.warm_files.unwrap_or(machine.warm_files);
         for workload in &mut scenario.workloads {
             workload.start = self.start.unwrap_or(workload.start);
         }
@@ -74,7 +78,7 @@ mod tests {
     use super::*;
 
     const TWO: &str = "name = \"two\"\nlimit = \"8MiB\"\nseed = 7\n\
-        [[worlds]]\nlimit = \"6MiB\"\ncpus = 1\nlazy-statistics = true\n\
+        [[worlds]]\nlimit = \"6MiB\"\ncpus = 1\nlazy-statistics = true\nwarm-files = true\n\
         [[worlds]]\nseed = 3\nstart = \"5ms\"\ndevice-latency = \"80%\"\nother-tasks = \"1s\"\n\
         [[workloads]]\nname = \"load\"\nload = { kind = \"scan\", footprint = \"16MiB\", repeat = 2 }\n";
 
@@ -84,6 +88,7 @@ mod tests {
         let worlds = worlds_of(&scenario);
         let [first, second] = worlds.as_slice() else { panic!("{} worlds", worlds.len()) };
         assert_eq!((first.seed, first.limit.map(|limit| limit.to_string())), (7, Some("6MiB".to_owned())));
+        assert_eq!((first.machine.warm_files, second.machine.warm_files), (true, false));
         assert_eq!((first.machine.cpus, first.machine.lazy_statistics, first.other_tasks), (1, true, Duration::ZERO));
         assert_eq!((second.seed, second.limit.map(|limit| limit.to_string())), (3, Some("8MiB".to_owned())));
         assert_eq!((second.machine.cpus, second.machine.device_latency), (2, Ratio::from_percent(80)));

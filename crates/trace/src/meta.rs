@@ -99,6 +99,11 @@ impl TraceMeta {
     /// [`recorder`](Self::recorder) of traces that are made of accessed bits of running processes.
     pub const ACCESSED_BITS: &'static str = "isotherm record, accessed bits";
 
+    /// Whether the program ran under an engine that executes each of its instructions, several times as long as by itself.
+    pub fn is_made_by_an_engine(&self) -> bool {
+        self.clock.kind != ClockKind::Unknown && self.recorder != Self::ACCESSED_BITS
+    }
+
     /// Whether accesses of an epoch are sorted by address, because their order was not observed.
     pub fn has_no_order_within_epochs(&self) -> bool {
         self.recorder == Self::ACCESSED_BITS

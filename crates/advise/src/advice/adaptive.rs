@@ -81,6 +81,12 @@ impl Adapts {
     }
 }
 
+/// Whether a program of this name makes its memory larger or smaller by how long it takes, whatever its command says: a JVM has its
+/// young generation meet a pause (`MaxGCPauseMillis`) and a share of the time (`GCTimeRatio`).
+pub(crate) fn sizes_memory_by_time(name: &str) -> bool {
+    name.rsplit('/').next() == Some("java")
+}
+
 /// What the recommended limit changes about how the program runs, a sentence each.
 pub(super) fn warnings(advice: &Advice) -> Vec<String> {
     let Some(best) = &advice.recommendation else { return Vec::new() };
@@ -111,6 +117,12 @@ mod tests {
         assert_eq!(of("node --max-old-space-size=400 app.js"), []);
         assert_eq!(of("javac A.java"), []);
         assert_eq!(of("nodeenv a"), []);
+    }
+
+    #[test]
+    fn a_jvm_sizes_its_memory_by_time() {
+        assert!(sizes_memory_by_time("java") && sizes_memory_by_time("/usr/lib/jvm/bin/java"));
+        assert!(!sizes_memory_by_time("javac") && !sizes_memory_by_time("node") && !sizes_memory_by_time(""));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::{
 };
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
+use isotherm_scenario::Share;
 use isotherm_sim::machine::Ending;
 use isotherm_units::{Bytes, Duration};
 use std::path::Path;
@@ -54,7 +55,7 @@ fn answer(advice: &Advice) -> String {
             releases(advice),
         ),
         Some(best) => format!(
-            "Recommendation: {} for {}, {} of its peak of {}: {} slower than with unlimited memory, at worst {} (allowed: {allowed}).{}{} \
+            "Recommendation: {} for {}, {} of its peak of {}: {} slower than with unlimited memory, at worst {} (allowed: {allowed}).{}{}{} \
              It holds as memory.max = {} with {} on {}.",
             Bytes::new(best.memory_bytes).approx(),
             advice.program,
@@ -63,6 +64,7 @@ fn answer(advice: &Advice) -> String {
             signed_percent(best.runtime_ratio_ppm.median),
             signed_percent(advice.clock.map_or(best.runtime_ratio_ppm.high, |clock| clock.runtime_ratio_at_most_ppm)),
             clock(advice, best.runtime_ratio_ppm.high).unwrap_or_default(),
+            format!(" Killed: {}.", killed(best.kills)),
             cliff(advice).unwrap_or_default(),
             Bytes::new(best.memory_bytes).approx(),
             best.candidate,
@@ -96,6 +98,11 @@ fn clock(advice: &Advice, high_ppm: u64) -> Option<String> {
 
 /// An error of a clock that needs no words, in percent: that of a native run.
 const CLOCK_ERROR_SMALL: u32 = 10;
+
+/// Kills in replays, and the chance of one in a run: `0 of 14 replays, so at most 20 of 100 runs`.
+fn killed(kills: Share) -> String {
+    format!("{} of {} replays, so at most {} of 100 runs", kills.of, kills.n, kills.at_most_ppm().div_ceil(10_000))
+}
 
 /// That a little less memory costs many times as much.
 fn cliff(advice: &Advice) -> Option<String> {
@@ -217,6 +224,9 @@ pub fn firmness(advice: &Advice) -> Vec<String> {
     let neighbours: Vec<String> = best.neighbours.iter().map(neighbour).collect();
     if !neighbours.is_empty() {
         said.push(format!("Slower by: {}.", neighbours.join(", ")));
+    }
+    if best.kills_with_less.n > 0 {
+        said.push(format!("Killed with 5 to 10 % less memory: {}.", killed(best.kills_with_less)));
     }
     let odds: Vec<String> = best
         .odds
@@ -434,6 +444,7 @@ fn plain_note(advice: &Advice, row: &AdviceRow) -> &'static str {
         Ending::Finished if row.candidate == FEWEST_FAULTS => "fewest faults",
         Ending::Finished if !row.runs_on_linux => "baseline",
         Ending::Finished if row.gamble.is_some() => "gamble",
+        Ending::Finished if row.n == 1 => "one replay",
         Ending::Finished => "",
         Ending::OutOfMemory => "killed: out of memory",
         _ => "did not finish",
