@@ -39,4 +39,5 @@ pub use release::kernel_version;
 pub use root::Root;
 pub use smaps::{SmapsArea, VmFlags, smaps};
 pub use stalls::{GroupStall, group_stalls};
+pub use sys::OwnMapping;
 pub use workers::Workers;

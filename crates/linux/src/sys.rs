@@ -14,7 +14,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 /// Most ranges of one [`process_madvise`] (`UIO_MAXIOV`).
 pub(crate) const IOVECS_MAX: usize = 1024;
@@ -232,6 +232,61 @@ pub(crate) fn module_activate(device: &File, target: abi::Target, addresses: &[u
     answered(answer).map(|()| activate.done)
 }
 
+/// Memory of this process in a mapping of its own, for measurements of faults. Dropping it unmaps it. One thread has it.
+#[derive(Debug)]
+pub struct OwnMapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl OwnMapping {
+    /// New private memory, of which nothing is there before it is used.
+    ///
+    /// # Errors
+    /// The kernel gives none.
+    pub fn anonymous(bytes: usize) -> io::Result<Self> {
+        Self::new(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// The beginning of a file, shared. Only pages that the file has may be used: others end the process (SIGBUS).
+    ///
+    /// # Errors
+    /// The file cannot be mapped.
+    pub fn shared(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::new(bytes, libc::MAP_SHARED, file.as_raw_fd())
+    }
+
+    fn new(bytes: usize, flags: libc::c_int, fd: libc::c_int) -> io::Result<Self> {
+        // SAFETY: without MAP_FIXED the kernel chooses addresses at which this process has nothing.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(start) if start.as_ptr().cast::<c_void>() != libc::MAP_FAILED => Ok(Self { start, bytes }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Reads a byte, even if nobody uses it. `at` must be inside.
+    pub fn read(&self, at: usize) -> u8 {
+        assert!(at < self.bytes, "{at} is outside of {} bytes", self.bytes);
+        // SAFETY: the address is inside of the mapping, which lasts as long as `self` and may be read.
+        unsafe { self.start.as_ptr().add(at).read_volatile() }
+    }
+
+    /// Writes a byte. `at` must be inside.
+    pub fn write(&mut self, at: usize, byte: u8) {
+        assert!(at < self.bytes, "{at} is outside of {} bytes", self.bytes);
+        // SAFETY: as of `read`; the memory is writable, and no reference to it exists.
+        unsafe { self.start.as_ptr().add(at).write_volatile(byte) }
+    }
+}
+
+impl Drop for OwnMapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is that of this mapping alone, to which no reference exists.
+        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
 fn answered(answer: libc::c_int) -> io::Result<()> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -239,4 +294,25 @@ fn answered(answer: libc::c_int) -> io::Result<()> {
 /// An address or a length as a word. A value that does not fit is no address of this machine, and the call refuses it.
 fn word(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_mappings_hold_what_is_written() {
+        let bytes = 4 * rustix::param::page_size();
+        let mut memory = OwnMapping::anonymous(bytes).unwrap();
+        assert_eq!((memory.read(0), memory.read(bytes - 1)), (0, 0));
+        memory.write(bytes - 1, 7);
+        assert_eq!((memory.read(0), memory.read(bytes - 1)), (0, 7));
+        assert!(std::panic::catch_unwind(|| memory.read(bytes)).is_err(), "nothing is read behind it");
+
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes as u64).unwrap();
+        OwnMapping::shared(&file, bytes).unwrap().write(3, 9);
+        assert_eq!(OwnMapping::shared(&file, bytes).unwrap().read(3), 9);
+        assert!(OwnMapping::anonymous(0).is_err());
+    }
 }

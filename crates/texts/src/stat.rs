@@ -10,6 +10,7 @@ pub struct Stat {
     pub state: char,
     pub parent: u32,
     flags: u64,
+    pub minor_faults: u64,
     pub major_faults: u64,
     /// Start time in clock ticks since boot (field 22).
     pub start_time: u64,
@@ -37,6 +38,7 @@ impl Stat {
             state: state.next()?,
             parent: field(4)?.parse().ok()?,
             flags: field(9)?.parse().ok()?,
+            minor_faults: field(10)?.parse().ok()?,
             major_faults: field(12)?.parse().ok()?,
             start_time: field(22)?.parse().ok()?,
             code_start: field(26)?.parse().ok()?,
@@ -70,7 +72,8 @@ mod tests {
     fn names_may_hold_anything() {
         let stat = Stat::parse(LINE).unwrap();
         assert_eq!((stat.pid, stat.name.as_str(), stat.state, stat.parent), (812, "a) (b c)", 'S', 1));
-        assert_eq!((stat.major_faults, stat.start_time, stat.code_start), (17, 88123, 94000));
+        assert_eq!((stat.minor_faults, stat.major_faults), (991, 17));
+        assert_eq!((stat.start_time, stat.code_start), (88123, 94000));
         assert!(!stat.is_kernel_thread() && !stat.has_ended());
         let thread = Stat::parse(&LINE.replace("4194560", "2129984").replace(") S ", ") I ")).unwrap();
         assert!(thread.is_kernel_thread());

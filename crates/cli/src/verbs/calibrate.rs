@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use isotherm_calibrate::{
-    Calibration, CalibrationError, Host, PROBE_PAGES, Simulated, VERSION, has_room, simulated, swapping, unprivileged,
+    Calibration, CalibrationError, Host, PROBE_PAGES, SWAPPED_PAGE, Simulated, Unprivileged, VERSION, has_room, simulated,
+    swapping, unprivileged,
 };
 use isotherm_kernel::costs::Costs;
 use isotherm_linux::cgroup::OwnGroups;
@@ -29,8 +30,8 @@ const FOR_ALL: &str = "/etc/isotherm/host.toml";
 /// Measure what faults, swapping and system calls cost on this machine.
 ///
 /// `isotherm advise` takes these prices for questions about this machine, in place of those of a server on bare metal: a virtual machine
-/// pays more. It takes some ten seconds, up to 192 MiB of memory and, as root, 64 MiB of swap in a memory cgroup of its own. Nothing else is
-/// changed, and nothing is left but the file. Without root or swap the price of swapping stays that of the table.
+/// pays more. It takes less than a minute, up to 192 MiB of memory and, as root, 64 MiB of swap in a memory cgroup of its own. Nothing else
+/// is changed, and nothing is left but the file. Without root or swap the price of swapping stays that of the table.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -49,11 +50,18 @@ pub(crate) struct Args {
     /// The process whose pages are swapped.
     #[arg(long, hide = true)]
     probe: bool,
+    /// The process that gives back what it is given, for switches between processes.
+    #[arg(long, hide = true)]
+    echo: bool,
 }
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.probe {
         ui.print_data(isotherm_calibrate::probe())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.echo {
+        isotherm_calibrate::echo().map_err(CliError::failed)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(bytes) = found::other_page_bytes() {
@@ -73,14 +81,16 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
         ui.warn(refusal);
     }
-    ui.say("measuring system calls and faults, then swap: some 10 s");
+    ui.say("measuring system calls and faults, then swap: less than a minute");
     let policy = running_policy(&root);
+    let Unprivileged { measured, without } = unprivileged(&this_program("--echo")?);
+    without.iter().for_each(|why| ui.warn(format_args!("{why}; their prices stay those of the table")));
     let mut calibration = Calibration {
         version: VERSION,
         made_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         simulated_swapped_page_ns: None,
         host: Host::here(&root, policy),
-        measured: unprivileged(),
+        measured,
     };
     match swap(&root, policy)? {
         Ok((measured, simulated_ns)) => {
@@ -124,9 +134,7 @@ fn swap(root: &Root, policy: &'static str) -> Result<Result<(isotherm_calibrate:
         Err(error) => return Ok(Err(error.to_string())),
     };
     let clock = Stopwatch::start().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
-    let program = std::env::current_exe().map_err(CliError::failed)?;
-    let command = [program.into_os_string(), OsString::from("calibrate"), OsString::from("--probe")];
-    let measured = match swapping(&groups, &command, &|| !clock.is_ending()) {
+    let measured = match swapping(&groups, &this_program("--probe")?, &|| !clock.is_ending()) {
         Err(CalibrationError::Verify(VerifyError::Stopped)) => {
             return Err(CliError::partial("stopped; nothing is written"));
         }
@@ -136,6 +144,12 @@ fn swap(root: &Root, policy: &'static str) -> Result<Result<(isotherm_calibrate:
     let release = kernel::asked_or_host(None)?.releases[0];
     let simulated = simulated(Simulated { kernel: release, policy, swap: swap_device(root) }).map_err(to_failed)?;
     Ok(Ok((measured, simulated)))
+}
+
+/// The command of a process that this one measures with.
+fn this_program(flag: &str) -> Result<[OsString; 3], CliError> {
+    let program = std::env::current_exe().map_err(CliError::failed)?;
+    Ok([program.into_os_string(), "calibrate".into(), flag.into()])
 }
 
 /// Measured next to the prices of the table.
@@ -152,7 +166,8 @@ fn table(calibration: &Calibration) -> Table {
     let mut table = Table::new("Prices of this machine", columns);
     let costs = Costs::default();
     for one in &calibration.measured {
-        let of_table = costs.entry(&one.name).map(|entry| entry.value).or(calibration.simulated_swapped_page_ns);
+        let of_table = costs.entry(&one.name).map(|entry| entry.value);
+        let of_table = of_table.or(calibration.simulated_swapped_page_ns.filter(|_| one.name == SWAPPED_PAGE));
         let [low, high] = one.quarter_ns;
         table.push(vec![
             Cell::from(one.name.as_str()),
