@@ -1,5 +1,5 @@
-//! Minor faults by kind, as the simulated kernel prices them: first writes and first reads of anonymous memory, and pages of a file that are
-//! in the page cache.
+//! Minor faults by kind, as the simulated kernel prices them: first writes and first reads of anonymous memory, and pages of a file that
+//! are in the page cache.
 //!
 //! A fault on such a page maps its neighbours too. A file that has each sixteenth page alone gives one page a fault; a file that has all of
 //! them gives as many as the kernel takes. The difference is the price of a neighbour.
@@ -75,7 +75,7 @@ pub(crate) fn of_file(quietest: &mut Quietest) -> io::Result<()> {
     Ok(())
 }
 
-/// A file in memory with [`FILE_PAGES`] pages, each so many from the last one.
+/// A file in memory with [`FILE_PAGES`] pages, each `apart` pages from the last one.
 fn file(apart: usize) -> io::Result<File> {
     let file = File::from(memfd_create("isotherm-calibrate", MemfdFlags::CLOEXEC)?);
     file.set_len((FILE_PAGES * apart * PAGE) as u64)?;

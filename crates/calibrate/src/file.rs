@@ -1,13 +1,16 @@
 //! A calibration as a file.
 
-use crate::{Host, Measured, prices};
+use crate::{Host, Measured, Storage, prices};
 use isotherm_kernel::prices::Prices;
 use isotherm_linux::LiveError;
 use isotherm_verify::VerifyError;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// Version of the form of the file.
 pub const VERSION: u32 = 1;
+/// Times that a file may have: to a second.
+const TIMES_NS: RangeInclusive<u64> = 1..=1_000_000_000;
 
 /// Prices of a machine and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +23,9 @@ pub struct Calibration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated_swapped_page_ns: Option<u64>,
     pub host: Host,
+    /// The disk under files; absent where it was not measured, and in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
     #[serde(default)]
     pub measured: Vec<Measured>,
 }
@@ -65,15 +71,26 @@ impl Calibration {
         if this.version != VERSION {
             return Err(file(format!("it is of version {}, and {VERSION} is known", this.version)));
         }
-        if let Some(wrong) = this.measured.iter().find(|one| !(1..=1_000_000_000).contains(&one.ns) || one.samples == 0)
-        {
+        let of_storage = this.storage.iter().flat_map(|storage| &storage.measured);
+        for Measured { name, ns, samples, .. } in this.measured.iter().chain(of_storage) {
+            if !TIMES_NS.contains(ns) || *samples == 0 {
+                let (least, most) = (TIMES_NS.start(), TIMES_NS.end());
+                return Err(file(format!(
+                    "`{name}` is {ns} ns of {samples} samples, which is no time; allowed: {least} to {most} ns of 1 sample and more"
+                )));
+            }
+        }
+        if let Some(kind) = this.storage.as_ref().and_then(|storage| storage.device.kind()) {
             return Err(file(format!(
-                "`{}` is {} ns of {} samples, which is no time",
-                wrong.name, wrong.ns, wrong.samples
+                "`storage.device` is `{kind}`; allowed: numbers as in `latency=4ms,bandwidth=30MiB/s,queue=1`"
             )));
         }
-        if this.simulated_swapped_page_ns == Some(0) {
-            return Err(file("`simulated-swapped-page-ns` is 0, which is no time".to_owned()));
+        if this.simulated_swapped_page_ns.is_some_and(|ns| !TIMES_NS.contains(&ns)) {
+            let (least, most) = (TIMES_NS.start(), TIMES_NS.end());
+            let ns = this.simulated_swapped_page_ns.unwrap_or_default();
+            return Err(file(format!(
+                "`simulated-swapped-page-ns` is {ns}, which is no time; allowed: {least} to {most} ns"
+            )));
         }
         Ok(this)
     }
@@ -97,6 +114,12 @@ mod tests {
             made_at: 1_700_000_000,
             simulated_swapped_page_ns: Some(12_000),
             host,
+            storage: Some(Storage {
+                folder: "/srv \"x\"".to_owned(),
+                disk: Some("vda".to_owned()),
+                device: "latency=95us,bandwidth=900MiB/s,queue=16".parse().unwrap(),
+                measured: vec![one("read_4kib_ns", 97_000.0)],
+            }),
             measured: vec![one("syscall_ns", 150.0), one(SWAPPED_PAGE, 18_000.0)],
         }
     }
@@ -115,6 +138,8 @@ mod tests {
             // A file may be cut between two tables; what is left must be whole.
             if let Ok(left) = Calibration::parse(&text[..end]) {
                 assert!(left.measured.len() < 2 || left == calibration(), "{end}");
+                let storage = calibration().storage.map(|storage| storage.device);
+                assert!(left.storage.is_none_or(|left| Some(left.device) == storage), "{end}");
             }
         }
         for (from, to, words) in [
@@ -125,14 +150,32 @@ mod tests {
             ("made-at", "made-after", "made-after"),
             ("= 12000", "= 0", "no time"),
             ("= 12000", "= -1", "12"),
+            ("= 12000", "= 9000000000", "1 to 1000000000 ns"),
+            ("ns = 97001", "ns = 0", "`read_4kib_ns` is 0 ns"),
+            ("latency=95us", "latency=0us", "allowed: a time from 1us to 10s"),
+            ("latency=95us", "latency=99999999999s", "allowed: a time from 1us to 10s"),
+            ("900MiB/s", "0MiB/s", "allowed: a size a second from 64KiB/s"),
+            ("queue=16", "queue=0", "a whole number from 1 to 1024"),
+            ("latency=95us,bandwidth=900MiB/s,queue=16", "nvme", "`storage.device` is `nvme`"),
+            ("latency=95us,bandwidth=900MiB/s,queue=16", "", "device"),
+            ("device = ", "devise = ", "devise"),
         ] {
             assert!(text.contains(from), "{from}");
             let error = Calibration::parse(&text.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(words) || words == "12", "{to}: {error}");
             assert!(error.contains("isotherm calibrate"), "{error}");
         }
-        for text in ["", "\u{0}", "[[measured]]", "version = 1"] {
-            assert!(Calibration::parse(text).is_err(), "{text:?}");
+        let huge = format!("{text}\nmore = \"{}\"", "x".repeat(1 << 20));
+        for text in ["", "\u{0}", "[[measured]]", "version = 1", "[storage]", huge.as_str()] {
+            assert!(Calibration::parse(text).is_err(), "{}", text.len());
         }
+    }
+
+    #[test]
+    fn files_without_a_disk_are_read_and_written() {
+        let earlier = Calibration { storage: None, ..calibration() };
+        let text = earlier.to_text();
+        assert!(!text.contains("storage"), "versions before that table read it");
+        assert_eq!(Calibration::parse(&text).unwrap(), earlier);
     }
 }

@@ -203,6 +203,12 @@ fn prices_of_this_machine_are_measured_and_taken() {
     assert!(has_swapped || talk(&output).contains("swapping is not measured"), "{}", talk(&output));
     assert!(swaps || !has_swapped, "{calibration}");
 
+    let storage = &calibration["storage"];
+    assert!(storage.is_object() || talk(&output).contains("the disk under files is not measured"), "{}", talk(&output));
+    let output = isotherm(&["calibrate", "--anyway", "-o", &path("nowhere.toml"), "--folder", "/no/such/folder"]);
+    assert!(output.status.success() && talk(&output).contains("/no/such/folder"), "{}", talk(&output));
+    assert!(!std::fs::read_to_string(path("nowhere.toml")).unwrap().contains("[storage]"));
+
     // Prices that no machine has, so that each difference is theirs.
     let text = std::fs::read_to_string(&host).unwrap();
     let dear = path("dear.toml");
@@ -233,8 +239,18 @@ fn prices_of_this_machine_are_measured_and_taken() {
     let slow = |answer: &Value| answer["rows"][0]["runtime_ratio_ppm"]["median"].as_u64().unwrap();
     assert!(slow(&priced) > slow(&plain), "{} {}", slow(&priced), slow(&plain));
 
+    let on = |device: &str| {
+        let head = "version = 1\nmade-at = 1\n[host]\nmachine = \"x\"\nkernel = \"x\"\nprocessor = \"x\"\npolicy = \"classic\"\n";
+        format!("{head}[storage]\nfolder = \"/srv\"\ndevice = \"{device}\"\n")
+    };
+    std::fs::write(path("disk"), on("latency=4ms,bandwidth=30MiB/s,queue=1")).unwrap();
+    let of_host = advise(&["--host", &path("disk")]);
+    assert_eq!(of_host["storage"], "latency=4ms,bandwidth=30MiB/s,queue=1");
+    assert_eq!(advise(&["--host", &path("disk"), "--storage", "ssd"])["storage"], "ssd");
+
     for (name, text, words) in [
         ("empty", "", "isotherm calibrate"),
+        ("slow", &on("latency=0us,bandwidth=30MiB/s"), "a time from 1us to 10s"),
         ("garbage", "\u{0}\u{1}", "isotherm calibrate"),
         ("torn", "version = 1\nmade-at = 1\n[host]\nmachine = \"x", "isotherm calibrate"),
         ("foreign", "title = \"a scenario\"\n", "title"),

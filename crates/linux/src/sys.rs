@@ -265,7 +265,7 @@ impl OwnMapping {
         }
     }
 
-    /// Reads a byte, even if nobody uses it. `at` must be inside.
+    /// Reads a byte, which the compiler never leaves out. `at` must be inside.
     pub fn read(&self, at: usize) -> u8 {
         assert!(at < self.bytes, "{at} is outside of {} bytes", self.bytes);
         // SAFETY: the address is inside of the mapping, which lasts as long as `self` and may be read.

@@ -74,8 +74,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<KernelArg>,
     /// The disk under files.
-    /// nvme, ssd, disk, ram, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1 [default: as found for COMMAND and with --here, else
-    /// nvme].
+    /// nvme, ssd, disk, ram, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1 [default: as `isotherm calibrate` measured it, else as
+    /// found for COMMAND and with --here, else nvme].
     #[arg(long, help_heading = MACHINE, value_name = "DEVICE", value_parser = storage_named)]
     storage: Option<DeviceConfig>,
     /// Where anonymous pages go when memory is short.
@@ -112,7 +112,7 @@ pub(crate) struct Args {
     /// The recording is of this machine: its policy, swap, disk and processors are taken as they are found, as for COMMAND.
     #[arg(long, help_heading = MACHINE, conflicts_with = "cgroup")]
     here: bool,
-    /// Prices of a host, which `isotherm calibrate -o FILE` wrote [default: the calibration of this machine for COMMAND and with --here, else
+    /// Prices and disk of a host, which `isotherm calibrate -o FILE` wrote [default: the calibration of this machine for COMMAND and with --here, else
     /// the table of costs].
     #[arg(long, help_heading = MACHINE, value_name = "FILE", conflicts_with_all = ["fast", "cgroup"])]
     host: Option<PathBuf>,

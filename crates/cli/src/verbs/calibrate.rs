@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use isotherm_calibrate::{
-    Calibration, CalibrationError, Host, PROBE_PAGES, SWAPPED_PAGE, Simulated, Unprivileged, VERSION, has_room, simulated,
-    swapping, unprivileged,
+    Calibration, CalibrationError, Host, PROBE_PAGES, SWAPPED_PAGE, Simulated, Unprivileged, VERSION, has_room,
+    simulated, storage, swapping, unprivileged,
 };
 use isotherm_kernel::costs::Costs;
 use isotherm_linux::cgroup::OwnGroups;
@@ -27,21 +27,25 @@ use crate::ui::Ui;
 /// Where root's calibration is, for all users.
 const FOR_ALL: &str = "/etc/isotherm/host.toml";
 
-/// Measure what faults, swapping and system calls cost on this machine.
+/// Measure what faults, swapping, system calls and the disk under files cost on this machine.
 ///
-/// `isotherm advise` takes these prices for questions about this machine, in place of those of a server on bare metal: a virtual machine
-/// pays more. It takes less than a minute, up to 192 MiB of memory and, as root, 64 MiB of swap in a memory cgroup of its own. Nothing else
-/// is changed, and nothing is left but the file. Without root or swap the price of swapping stays that of the table.
+/// `isotherm advise` takes these figures for questions about this machine, in place of those of a server on bare metal: a virtual machine
+/// pays more. It takes less than a minute, and up to 192 MiB of memory. It writes 64 MiB to a file without a name in the present folder, or
+/// in that of --folder, and reads at most 384 MiB of it. As root it takes 64 MiB of swap too, in a memory cgroup of its own. Nothing else
+/// is changed, and nothing is left but the file with the figures. What cannot be measured stays as without a calibration, and it says why.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   sudo isotherm calibrate
-  isotherm calibrate -o host.toml
+  isotherm calibrate -o host.toml --folder /srv/data
   isotherm advise traces/redis.parquet --host host.toml")]
 pub(crate) struct Args {
     /// Write the prices to this file [default: /etc/isotherm/host.toml for root, else ~/.config/isotherm/host.toml].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Where the files are whose disk is measured: 64 MiB are written to it, and at most 384 MiB read.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
     /// Measure although this machine has too little room or rest.
     #[arg(long)]
     anyway: bool,
@@ -81,15 +85,19 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
         ui.warn(refusal);
     }
-    ui.say("measuring system calls and faults, then swap: less than a minute");
+    ui.say("measuring system calls and faults, then the disk, then swap: less than a minute");
     let policy = running_policy(&root);
     let Unprivileged { measured, without } = unprivileged(&this_program("--echo")?);
     without.iter().for_each(|why| ui.warn(format_args!("{why}; their prices stay those of the table")));
+    let folder = std::path::absolute(&args.folder).map_err(CliError::failed)?;
+    let storage = storage(&folder, found::under(&root, &folder).as_ref())
+        .map_err(|why| ui.warn(format_args!("the disk under files is not measured, and stays as it is found: {why}")));
     let mut calibration = Calibration {
         version: VERSION,
         made_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         simulated_swapped_page_ns: None,
         host: Host::here(&root, policy),
+        storage: storage.ok(),
         measured,
     };
     match swap(&root, policy)? {
@@ -117,7 +125,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     } else {
         "isotherm advise".to_owned()
     };
-    ui.say(format_args!("written to {}; `{taken}` takes these prices", path.display()));
+    if let Some(storage) = &calibration.storage {
+        ui.say(format_args!("the disk under {}: --storage {}", storage.folder, storage.device));
+    }
+    ui.say(format_args!("written to {}; `{taken}` takes these figures", path.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -165,7 +176,8 @@ fn table(calibration: &Calibration) -> Table {
     ];
     let mut table = Table::new("Prices of this machine", columns);
     let costs = Costs::default();
-    for one in &calibration.measured {
+    let of_storage = calibration.storage.iter().flat_map(|storage| &storage.measured);
+    for one in calibration.measured.iter().chain(of_storage) {
         let of_table = costs.entry(&one.name).map(|entry| entry.value);
         let of_table = of_table.or(calibration.simulated_swapped_page_ns.filter(|_| one.name == SWAPPED_PAGE));
         let [low, high] = one.quarter_ns;

@@ -6,7 +6,7 @@ use crate::live::running_policy;
 use crate::ui::Ui;
 use crate::verbs::calibrate;
 use isotherm_advise::Question;
-use isotherm_calibrate::{Calibration, Host};
+use isotherm_calibrate::{Calibration, Host, Storage};
 use isotherm_kernel::prices::Prices;
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
@@ -30,6 +30,17 @@ pub(super) struct Machine {
     pub(super) found: Option<String>,
     /// What this machine has and the simulated one has not.
     pub(super) unlike: Vec<String>,
+    /// The disk under files, where it was looked up and `--storage` names no other.
+    files: Option<Files>,
+}
+
+/// A disk as it was found.
+#[derive(Debug, PartialEq)]
+struct Files {
+    /// Its name in `/sys/block`; `None` where it is not known.
+    disk: Option<String>,
+    /// Its part of [`Machine::found`].
+    words: String,
 }
 
 impl Machine {
@@ -41,7 +52,7 @@ impl Machine {
         if is_here { Self::found(args, &Root::default(), Path::new(folder)) } else { Self::usual(args) }
     }
 
-    /// With the prices of `--host`, or of this machine where it was found and is calibrated.
+    /// With the prices and the disk of `--host`, or of this machine where it was found and is calibrated.
     ///
     /// # Errors
     /// The file of `--host` is no calibration.
@@ -53,6 +64,15 @@ impl Machine {
                 let calibration =
                     calibration.map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
                 self.prices = calibration.prices();
+                let measured = calibration.storage.filter(|_| args.storage.is_none());
+                if let Some(storage) = &measured {
+                    self.take_disk(storage);
+                }
+                self.say(&match measured {
+                    Some(_) if self.files.is_some() => format!("prices and disk of {}", path.display()),
+                    Some(storage) => format!("prices of {}, and its disk: {}", path.display(), words_of(&storage)),
+                    None => format!("prices of {}", path.display()),
+                });
             }
             None if is_here => self.take_calibration(&Root::default(), calibrate::of_this_machine(ui)),
             None => {}
@@ -60,18 +80,38 @@ impl Machine {
         Ok(self)
     }
 
-    /// Takes the prices of a calibration if it was made on a machine like this, and says so.
+    /// Takes the prices of a calibration, and the disk if it is that of the files, if it was made on a machine like this, and says so.
     fn take_calibration(&mut self, root: &Root, calibration: Option<Calibration>) {
         let words = match calibration {
-            None => "not calibrated: `isotherm calibrate` measures what faults and swap cost here".to_owned(),
+            None => "not calibrated: `isotherm calibrate` measures what faults, swap and the disk cost here".to_owned(),
             Some(calibration) => match Host::here(root, running_policy(root)).unlike(&calibration.host) {
                 None => {
                     self.prices = calibration.prices();
+                    // Other files of this machine may lie on another disk.
+                    let is_of_files =
+                        |storage: &&Storage| self.files.as_ref().is_some_and(|files| files.disk == storage.disk);
+                    if let Some(storage) = calibration.storage.as_ref().filter(is_of_files) {
+                        self.take_disk(storage);
+                    }
                     format!("calibrated {}", calibrate::age(&calibration))
                 }
                 Some(unlike) => format!("its calibration was made {unlike}: the prices of the table are taken"),
             },
         };
+        self.say(&words);
+    }
+
+    /// Takes a disk by its measured numbers.
+    fn take_disk(&mut self, storage: &Storage) {
+        self.storage = storage.device;
+        let Some((files, found)) = self.files.as_mut().zip(self.found.as_mut()) else { return };
+        let words = format!("files on {}", words_of(storage));
+        *found = found.replacen(&files.words, &words, 1);
+        files.words = words;
+    }
+
+    /// Adds to what was found.
+    fn say(&mut self, words: &str) {
         self.found =
             Some(self.found.take().map_or_else(|| format!("found: {words}"), |found| format!("{found}; {words}")));
     }
@@ -85,6 +125,7 @@ impl Machine {
             prices: Prices::default(),
             found: None,
             unlike: Vec::new(),
+            files: None,
         }
     }
 
@@ -96,14 +137,15 @@ impl Machine {
             }
         };
         let (swap, of_swap) = swap_of(root);
-        let (storage, of_storage) = match found::under(root, folder).as_ref().map(kind_of) {
+        let disk = found::under(root, folder);
+        let (storage, words) = match disk.as_ref().map(kind_of) {
             Some((kind, name)) => (kind, format!("files on {name}")),
             None => (DeviceKind::Nvme, format!("files on {}", unknown("a file system", "NVMe"))),
         };
         let readahead = found::readahead(root, folder).unwrap_or(usual_readahead()).min(READAHEAD_MAX);
         let of_storage = match readahead == usual_readahead() || args.readahead.is_some() {
-            true => of_storage,
-            false => format!("{of_storage}, read ahead by {readahead}"),
+            true => words.clone(),
+            false => format!("{words}, read ahead by {readahead}"),
         };
         let cpus = found::cpus().clamp(1, 256);
         part(args.swap.is_some(), of_swap);
@@ -117,6 +159,7 @@ impl Machine {
             prices: Prices::default(),
             found: (!said.is_empty()).then(|| format!("found: {}", said.join("; "))),
             unlike: unlike(root),
+            files: args.storage.is_none().then(|| Files { disk: disk.map(|disk| disk.name), words }),
         }
     }
 }
@@ -155,6 +198,12 @@ fn kind_of(device: &BlockDevice) -> (DeviceKind, String) {
     (kind, format!("{} ({words})", device.name))
 }
 
+/// A measured disk, in words.
+fn words_of(storage: &Storage) -> String {
+    let name = storage.disk.as_deref().unwrap_or("a disk");
+    format!("{name} (measured below {}: {})", storage.folder, storage.device)
+}
+
 fn unknown(what: &str, assumed: &str) -> String {
     format!("{what} whose disk is not known (assumed: {assumed})")
 }
@@ -172,6 +221,7 @@ fn unlike(root: &Root) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::ColourChoice;
     use clap::Parser as _;
 
     #[derive(clap::Parser)]
@@ -203,5 +253,54 @@ mod tests {
         let machine =
             Machine::found(&args(&["--swap", "nvme", "--storage", "ssd", "--cpus", "7", "a"]), &root, Path::new("."));
         assert_eq!((machine.swap, machine.cpus, machine.found), (DeviceKind::Nvme.into(), 7, None));
+    }
+
+    fn calibration(host: Host, disk: Option<&str>) -> Calibration {
+        let device = "latency=95us,bandwidth=900MiB/s,queue=16".parse().unwrap();
+        let disk = disk.map(str::to_owned);
+        let storage = Some(Storage { folder: "/srv".to_owned(), disk, device, measured: Vec::new() });
+        Calibration {
+            version: isotherm_calibrate::VERSION,
+            made_at: 0,
+            simulated_swapped_page_ns: None,
+            host,
+            storage,
+            measured: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_disk_is_taken_as_it_was_measured_unless_another_is_named() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::below(tree.path());
+        let host = Host::here(&root, running_policy(&root));
+        let found = |line: &[&str], disk: Option<&str>| {
+            let mut machine = Machine::found(&args(line), &root, Path::new("/no/such/folder"));
+            machine.take_calibration(&root, Some(calibration(host.clone(), disk)));
+            machine
+        };
+        let machine = found(&["--", "true"], None);
+        assert_eq!(machine.storage.to_string(), "latency=95us,bandwidth=900MiB/s,queue=16");
+        let said = machine.found.unwrap();
+        assert!(
+            said.contains("files on a disk (measured below /srv: latency=95us") && said.contains("calibrated"),
+            "{said}"
+        );
+        assert!(!said.contains("assumed: NVMe"), "{said}");
+        assert_eq!(found(&["--", "true"], Some("sdb")).storage, DeviceKind::Nvme, "of another disk");
+        assert_eq!(found(&["--storage", "ssd", "--", "true"], None).storage, DeviceKind::Ssd);
+
+        let path = tree.path().join("host.toml");
+        std::fs::write(&path, calibration(host.clone(), Some("sdb")).to_text()).unwrap();
+        let ui = Ui::new(true, ColourChoice::Never);
+        for (more, storage) in [(vec![], "latency=95us,bandwidth=900MiB/s,queue=16"), (vec!["--storage", "ssd"], "ssd")]
+        {
+            let args = args(&[&["a.parquet", "--host", path.to_str().unwrap()], &more[..]].concat());
+            let machine = Machine::of(&args).calibrated(&args, &ui).unwrap();
+            assert_eq!(machine.storage.to_string(), storage);
+            let said = machine.found.unwrap();
+            assert_eq!(said.contains("sdb (measured below /srv"), more.is_empty(), "{said}");
+            assert!(said.contains("prices of ") && said.contains("host.toml"), "{said}");
+        }
     }
 }
