@@ -24,16 +24,16 @@ const WRITE_AT_MOST: std::time::Duration = std::time::Duration::from_secs(5);
 const SMALL: usize = 4 << 10;
 const LARGE: usize = 1 << 20;
 /// Passes over all measurements; the quietest of each counts.
-const PASSES: u64 = 8;
+const PASSES: u64 = 20;
 /// Between passes, so that they do not all meet the same work of other programs.
-const REST: std::time::Duration = std::time::Duration::from_millis(300);
+const REST: std::time::Duration = std::time::Duration::from_millis(100);
 /// Each part of a pass ends after this time, with the samples that there are.
 const PART_AT_MOST: std::time::Duration = std::time::Duration::from_secs(1);
 /// Reads of each thread: all passes of them are within [`READ`].
-const ALONE: Load = Load { depth: 1, reads: 600, bytes: SMALL };
-const FEW: Load = Load { depth: 4, reads: 300, bytes: SMALL };
-const MANY: Load = Load { depth: 32, reads: 60, bytes: SMALL };
-const IN_ROW: Load = Load { depth: 4, reads: 8, bytes: LARGE };
+const ALONE: Load = Load { depth: 1, reads: 200, bytes: SMALL };
+const FEW: Load = Load { depth: 4, reads: 100, bytes: SMALL };
+const MANY: Load = Load { depth: 32, reads: 20, bytes: SMALL };
+const IN_ROW: Load = Load { depth: 4, reads: 3, bytes: LARGE };
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
