@@ -55,7 +55,7 @@ fn answer(advice: &Advice) -> String {
             releases(advice),
         ),
         Some(best) => format!(
-            "Recommendation: {} for {}, {} of its peak of {}: {} slower than with unlimited memory, at worst {} (allowed: {allowed}).{}{}{} \
+            "Recommendation: {} for {}, {} of its peak of {}: {} slower than with unlimited memory, at worst {} (allowed: {allowed}).{} Killed: {}.{} \
              It holds as memory.max = {} with {} on {}.",
             Bytes::new(best.memory_bytes).approx(),
             advice.program,
@@ -64,7 +64,7 @@ fn answer(advice: &Advice) -> String {
             signed_percent(best.runtime_ratio_ppm.median),
             signed_percent(advice.clock.map_or(best.runtime_ratio_ppm.high, |clock| clock.runtime_ratio_at_most_ppm)),
             clock(advice, best.runtime_ratio_ppm.high).unwrap_or_default(),
-            format!(" Killed: {}.", killed(best.kills)),
+            killed(best.kills),
             cliff(advice).unwrap_or_default(),
             Bytes::new(best.memory_bytes).approx(),
             best.candidate,
