@@ -73,7 +73,7 @@ fn play_from(start: Instant, config: &MachineConfig, limit: u64, executable: boo
         timing: Timing::Recorded,
         future: None,
     };
-    let mut rig = Rig::new(&config);
+    let mut rig = Rig::new(config);
     rig.builder.set(rig.app, Knob::Max, Limit::At(Pages::new(limit)));
     let id = rig.builder.add_program(program, rig.app).unwrap();
     rig.builder.start_at(id, start);
