@@ -349,7 +349,8 @@ pub trait ReclaimPolicy: Send {
 
     fn sizes(&self, lruvec: LruvecId) -> ListSizes;
 
-    /// The kernel adds up the counts that its processors hold for groups: each 2 s, and when `memory.stat` is read. Nothing to do if counters are always up to date.
+    /// The kernel adds up the counts that its processors hold for groups: every 2 s, and when `memory.stat` is read. Nothing to do if
+    /// counters are always up to date.
     fn flush_statistics(&mut self) {}
 
     /// Pages on the lists, as given to the kernel's caches that shrink with them.
