@@ -37,15 +37,25 @@ impl Interval {
     }
 }
 
+/// What a result stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// The clock, or the end of a run.
+    Clock,
+    /// The clock's interval reaches across what is allowed, that of [`Judged::overhead_ratio`] does not.
+    Overhead,
+}
+
 /// Result for a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The whole interval lies within what is allowed, and no run failed.
+    /// The whole interval of the clock, or else that of the overhead, lies within what is allowed, and no run failed.
     Holds,
     /// The whole interval lies beyond what is allowed, or a run was killed, failed or took too long.
     Fails,
-    /// The interval reaches across what is allowed.
+    /// Both intervals reach across what is allowed.
     Undecided,
 }
 
@@ -69,6 +79,9 @@ pub struct Judged {
     pub pairs: u64,
     /// Time relative to runs without a limit; 1 is as fast. `None` without such a pair.
     pub runtime_ratio: Option<Interval>,
+    /// Likewise, but only what is added in the kernel and by waits: how long the command computes by itself varies from run to run by more than
+    /// a limit changes it. Arithmetic means. `None` of a command that prints bursts.
+    pub overhead_ratio: Option<Interval>,
     /// What is added to 99 of 100 bursts, in nanoseconds; `None` if the command prints none.
     pub p99_added_ns: Option<Interval>,
     pub major_faults_median: Option<u64>,
@@ -86,6 +99,7 @@ pub struct Judged {
     pub kill_chance_at_most_ppm: u64,
     pub predicted: Option<Predicted>,
     pub verdict: Verdict,
+    pub basis: Basis,
 }
 
 /// Judges each size of a design by its runs. `turns` holds the runs of each turn that was completed.
@@ -109,21 +123,31 @@ fn measured(size: Size, turns: &[Vec<Run>], asked: Asked) -> Judged {
         .collect();
     let added: Vec<f64> =
         good.iter().filter_map(|(free, limited)| Some(limited.p99_ns()? as f64 - free.p99_ns()? as f64)).collect();
+    let overhead = good.iter().filter_map(|(free, limited)| {
+        let added = limited.overhead_ns()? as f64 - free.overhead_ns()? as f64;
+        Some(1.0 + added / free.work_ns().max(1) as f64)
+    });
+    let overhead: Vec<f64> = overhead.collect();
     let (runtime_ratio, p99_added_ns) = (interval(&logs).map(Interval::exp), interval(&added));
+    let overhead_ratio = interval(&overhead);
     let runs = all.len() as u64;
     let failed = limited().filter(|run| !run.is_good()).count() as u64;
     let killed = limited().filter(|run| run.kills > 0).count() as u64;
     let stalled: Option<Vec<u64>> = limited().map(|run| run.stalled_ns).collect();
     let wall_ns: u64 = limited().map(|run| run.wall_ns).sum();
-    let limits = [
-        Some((runtime_ratio, asked.ratio_ppm as f64 / 1e6)),
-        asked.latency.map(|latency| (p99_added_ns, latency.ns() as f64)),
-    ];
+    let p99 = asked.latency.map(|latency| (p99_added_ns, latency.ns() as f64));
+    let by = |ratio| verdict([Some((ratio, asked.ratio_ppm as f64 / 1e6)), p99].into_iter().flatten());
+    let (verdict, basis) = match (failed, by(runtime_ratio), overhead_ratio.map(|ratio| by(Some(ratio)))) {
+        (0, Verdict::Undecided, Some(decided @ (Verdict::Holds | Verdict::Fails))) => (decided, Basis::Overhead),
+        (0, by_clock, _) => (by_clock, Basis::Clock),
+        _ => (Verdict::Fails, Basis::Clock),
+    };
     Judged {
         memory_bytes,
         is_asked: size.is_asked,
         pairs: good.len() as u64,
         runtime_ratio,
+        overhead_ratio,
         p99_added_ns,
         major_faults_median: median(limited().map(|run| run.major_faults)),
         free_major_faults_median: median(all.iter().map(|(free, _)| free.major_faults)),
@@ -133,7 +157,8 @@ fn measured(size: Size, turns: &[Vec<Run>], asked: Asked) -> Judged {
         failed,
         kill_chance_at_most_ppm: Share::new(killed, runs).at_most_ppm(),
         predicted: None,
-        verdict: if failed > 0 { Verdict::Fails } else { verdict(limits.into_iter().flatten()) },
+        verdict,
+        basis,
     }
 }
 
@@ -205,6 +230,29 @@ mod tests {
         let factor = (4.303 * 2f64.ln() / 3f64.sqrt()).exp();
         assert!((mean - 1.0).abs() < 1e-9);
         assert!((high.unwrap() - factor).abs() < 1e-9 && (low.unwrap() - 1.0 / factor).abs() < 1e-9);
+    }
+
+    /// Runs that compute for 900 to 1200 ms by themselves, and lose 50 ms to the kernel without a limit.
+    #[test]
+    fn where_the_clock_is_noisy_the_overhead_decides() {
+        let of = |system_ms: u64| {
+            let size = Size { bytes: Bytes::new(4096), is_asked: true };
+            let design = Design { sizes: vec![size], pairs: 3, starts: Starts::Warm, seed: 1 };
+            let run = |memory, user_ms: u64, system_ms: u64| Run {
+                cpu_ns: (user_ms + system_ms) * 1_000_000,
+                system_ns: system_ms * 1_000_000,
+                ..good(memory, user_ms + system_ms)
+            };
+            let noise = [(900, 1200), (1200, 900), (1000, 1100)];
+            let turn = |(free, limited): (u64, u64)| vec![run(None, free, 50), run(Some(4096), limited, system_ms)];
+            judge(&design, &noise.map(turn), None, ASKED).remove(0)
+        };
+        let held = of(60);
+        assert_eq!((held.verdict, held.basis), (Verdict::Holds, Basis::Overhead), "{held:?}");
+        assert!((held.overhead_ratio.unwrap().mean - 1.0095).abs() < 5e-4, "10 ms of 950 to 1250: {held:?}");
+        assert_eq!((of(200).verdict, of(200).basis), (Verdict::Fails, Basis::Overhead));
+        assert_eq!(of(100).verdict, Verdict::Undecided, "50 ms of 950 to 1250 are 4 to 5.3 %");
+        assert_eq!(judged(&[1010; 3], |_, _| {}, ASKED).basis, Basis::Clock);
     }
 
     #[test]

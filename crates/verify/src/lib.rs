@@ -13,7 +13,7 @@ mod tables;
 pub use design::{Design, Size, Starts, Turn, usual_pairs};
 pub use error::VerifyError;
 pub use files::Files;
-pub use judge::{Asked, Judged, Verdict, judge};
+pub use judge::{Asked, Basis, Judged, Verdict, judge};
 pub use machine::{Refusal, disturbs};
 pub use run::{End, Order, Run, Start, run};
 pub use stated::{Stated, stated};

@@ -64,6 +64,8 @@ pub struct Run {
     pub wall_ns: u64,
     /// CPU time of the command and of those of its children for which it waited.
     pub cpu_ns: u64,
+    /// Of that, in the kernel.
+    pub system_ns: u64,
     /// Highest charge of its group; `None` where the kernel does not keep it.
     pub peak_bytes: Option<u64>,
     pub major_faults: u64,
@@ -89,6 +91,13 @@ impl Run {
     /// What is compared: the time of all bursts, else that of the run.
     pub fn work_ns(&self) -> u64 {
         if self.bursts_ns.is_empty() { self.wall_ns } else { self.bursts_ns.iter().sum() }
+    }
+
+    /// Time in which it did not compute by itself: that in the kernel, and that of waits. Where several threads compute at the same time,
+    /// the first alone is known. `None` of a command that prints bursts: most of its waits are its own.
+    pub fn overhead_ns(&self) -> Option<u64> {
+        let user_ns = self.cpu_ns.saturating_sub(self.system_ns);
+        self.bursts_ns.is_empty().then(|| self.wall_ns.saturating_sub(user_ns).max(self.system_ns))
     }
 
     /// The length that 99 of 100 bursts do not exceed; `None` without bursts.
@@ -167,6 +176,7 @@ pub fn run(
         end: if is_too_long { End::TooLong } else { end_of(ended.status) },
         wall_ns: ns(wall),
         cpu_ns: ns(cpu),
+        system_ns: ns(ended.rusage.stime),
         peak_bytes: peak.map(isotherm_units::Bytes::get),
         major_faults,
         kills,
@@ -230,6 +240,7 @@ pub(crate) mod tests {
             end: End::Exit(0),
             wall_ns: wall_ms * 1_000_000,
             cpu_ns: 0,
+            system_ns: 0,
             peak_bytes: None,
             major_faults: 0,
             kills: 0,
@@ -238,6 +249,16 @@ pub(crate) mod tests {
             left_behind: 0,
             said: String::new(),
         }
+    }
+
+    #[test]
+    fn overhead_is_what_the_command_does_not_compute() {
+        let of = |cpu_ms: u64, system_ms: u64| {
+            Run { cpu_ns: cpu_ms * 1_000_000, system_ns: system_ms * 1_000_000, ..good(None, 1000) }.overhead_ns()
+        };
+        assert_eq!(of(900, 200), Some(300_000_000), "700 ms of 1000 it computes");
+        assert_eq!(of(1900, 100), Some(100_000_000), "on two processors");
+        assert_eq!(Run { bursts_ns: vec![1], ..good(None, 1000) }.overhead_ns(), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The result as a table, and in a sentence.
 
 use crate::judge::Interval;
-use crate::{Asked, Judged, Verdict};
+use crate::{Asked, Basis, Judged, Verdict};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_units::{Bytes, Duration};
 
@@ -11,6 +11,10 @@ pub fn table(judged: &[Judged]) -> Table {
     let is_predicted = judged.iter().any(|row| row.predicted.is_some());
     let mut columns = vec![Column::number("memory", Unit::Bytes), Column::number("pairs", Unit::Count)];
     columns.extend(["slower by", "at least", "at most"].map(|name| Column::number(name, Unit::Ppm)));
+    let has_overhead = judged.iter().any(|row| row.overhead_ratio.is_some());
+    if has_overhead {
+        columns.extend(["overhead", "overhead at most"].map(|name| Column::number(name, Unit::Ppm)));
+    }
     if is_predicted {
         columns.extend(["predicted", "predicted at most"].map(|name| Column::number(name, Unit::Ppm)));
     }
@@ -28,6 +32,11 @@ pub fn table(judged: &[Judged]) -> Table {
         let mut cells = vec![Cell::from(row.memory_bytes), row.pairs.into()];
         let slower = |of: fn(&Interval) -> Option<f64>| Cell::from(row.runtime_ratio.as_ref().and_then(of).map(ppm));
         cells.extend([slower(|all| Some(all.mean)), slower(|all| all.low), slower(|all| all.high)]);
+        if has_overhead {
+            let overhead =
+                |of: fn(&Interval) -> Option<f64>| Cell::from(row.overhead_ratio.as_ref().and_then(of).map(ppm));
+            cells.extend([overhead(|all| Some(all.mean)), overhead(|all| all.high)]);
+        }
         if is_predicted {
             let predicted =
                 |nr: usize| Cell::from(row.predicted.map(|predicted| less_one(predicted.runtime_ratio_ppm[nr])));
@@ -56,7 +65,7 @@ pub fn sentence(program: &str, row: &Judged, asked: Asked) -> String {
         Verdict::Undecided => format!("whether {program} holds at {memory} is undecided"),
     };
     let allowed = percent(less_one(asked.ratio_ppm) / 1e4);
-    let slower = match row.runtime_ratio {
+    let by_clock = match row.runtime_ratio {
         None => "no pair of runs ended well".to_owned(),
         Some(Interval { mean, low: Some(low), high: Some(high) }) => format!(
             "{} slower ({} to {} with a confidence of 95 %, {} pairs); {allowed} is allowed",
@@ -66,6 +75,15 @@ pub fn sentence(program: &str, row: &Judged, asked: Asked) -> String {
             row.pairs
         ),
         Some(Interval { mean, .. }) => format!("{} slower in one pair; {allowed} is allowed", percent(slower(mean))),
+    };
+    let overhead = match (row.basis, row.overhead_ratio) {
+        (Basis::Overhead, Some(Interval { mean, low: Some(low), high: Some(high) })) => format!(
+            "; without the noise of its own computing, by time in the kernel and waits, {} ({} to {})",
+            percent(slower(mean)),
+            percent(slower(low)),
+            percent(slower(high))
+        ),
+        _ => String::new(),
     };
     let p99 = match (row.p99_added_ns, asked.latency) {
         (Some(Interval { mean, high, .. }), allowed) => format!(
@@ -83,7 +101,7 @@ pub fn sentence(program: &str, row: &Judged, asked: Asked) -> String {
         0 => format!("no run of {} was killed, so that at most {chance} of 100 would be", row.runs),
         killed => format!("the kernel killed in {killed} of {} runs", row.runs),
     };
-    format!("{verdict}: {slower}{p99}; {killed}{failed}.")
+    format!("{verdict}: {by_clock}{overhead}{p99}; {killed}{failed}.")
 }
 
 fn ppm(ratio: f64) -> f64 {
@@ -120,6 +138,7 @@ mod tests {
             is_asked: true,
             pairs: 6,
             runtime_ratio: Some(Interval { mean: 1.012, low: Some(0.9999), high: Some(1.024) }),
+            overhead_ratio: None,
             p99_added_ns: None,
             major_faults_median: Some(12),
             free_major_faults_median: Some(3),
@@ -130,6 +149,7 @@ mod tests {
             kill_chance_at_most_ppm: 393_038,
             predicted: None,
             verdict: Verdict::Holds,
+            basis: Basis::Clock,
         }
     }
 
@@ -140,6 +160,18 @@ mod tests {
             sentence("sort", &row(), asked),
             "sort holds at 48.0 MiB: 1.2 % slower (0.0 % to 2.4 % with a confidence of 95 %, 6 pairs); 5.0 % is allowed; no run of 6 was \
              killed, so that at most 40 of 100 would be."
+        );
+        let noisy = Judged {
+            runtime_ratio: Some(Interval { mean: 0.99, low: Some(0.91), high: Some(1.08) }),
+            overhead_ratio: Some(Interval { mean: 1.006, low: Some(1.002), high: Some(1.01) }),
+            basis: Basis::Overhead,
+            ..row()
+        };
+        assert_eq!(
+            sentence("sort", &noisy, asked),
+            "sort holds at 48.0 MiB: -1.0 % slower (-9.0 % to 8.0 % with a confidence of 95 %, 6 pairs); 5.0 % is allowed; without the noise \
+             of its own computing, by time in the kernel and waits, 0.6 % (0.2 % to 1.0 %); no run of 6 was killed, so that at most 40 of \
+             100 would be."
         );
         let killed = Judged {
             verdict: Verdict::Fails,
