@@ -4,6 +4,7 @@ mod advice;
 mod group;
 mod programs;
 mod runs;
+mod sizes;
 mod swap;
 mod tables;
 
@@ -12,11 +13,12 @@ use std::process::ExitCode;
 
 use isotherm_terminal::{CliError, Ui};
 use isotherm_units::Bytes;
+use isotherm_verify::Start;
 use serde::{Deserialize, Serialize};
 
 use super::asked::{named, write_json};
 use advice::Stated;
-use group::Groups;
+use group::{Groups, RUN_AT_MOST};
 use programs::{PROGRAMS, Program, Timed, Workshop};
 use runs::Run;
 use swap::Zram;
@@ -44,12 +46,32 @@ pub(crate) struct Args {
     /// Record each program five times alone and five times next to six busy loops instead, and compare the recommendations.
     #[arg(long, conflicts_with_all = ["zram", "before"])]
     busy: bool,
+    /// Ask about these shares of the recording's peak instead, with and without a calibration of this machine, and run each program
+    /// at each of them and at the sizes that are recommended.
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', conflicts_with_all = ["before", "busy"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=200))]
+    sizes: Vec<u64>,
+    /// With --sizes: how many of the runs at each size start warm, with the program's files in memory.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "sizes")]
+    warm: u32,
+    /// With --sizes: number of further cold runs without a limit and at the sizes that are said to be enough.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "sizes")]
+    more: u32,
+    /// With --sizes: keep the recordings and the calibration in this folder. Those that are there are used again.
+    #[arg(long, value_name = "FOLDER", requires = "sizes")]
+    keep: Option<PathBuf>,
+    /// With --sizes: take the runs of this earlier result, and run only what it lacks.
+    #[arg(long, value_name = "FILE", requires = "sizes")]
+    again: Option<PathBuf>,
     /// Also write everything, each run included, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Run nothing; print the tables of such files.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["program", "zram", "before", "busy", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["program", "zram", "before", "busy", "json", "sizes"])]
     tables: Vec<PathBuf>,
+    /// Run nothing; print the tables of such a file of --sizes.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["program", "zram", "before", "busy", "json", "sizes", "tables"])]
+    tables_of_sizes: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -59,6 +81,8 @@ Examples:
   isotherm-lab native --zram 2GiB --before ../old/target/release/isotherm
   isotherm-lab native --tables lab/native/runs.json
   isotherm-lab native --busy --program timer,node,java,go
+  isotherm-lab native --zram 2GiB --sizes 95,90,85,80,70 --repeat 3 --json sizes.json
+  isotherm-lab native --tables-of-sizes lab/native/sizes.json
 
 Needs root, a memory cgroup hierarchy (v1 or v2), and `isotherm` with its engine next to isotherm-lab, as `make build lab` puts them. A
 program whose interpreter is missing is skipped and named. Everything takes two hours on a quiet machine with two processors.";
@@ -91,6 +115,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         ui.print(tables::all(&read(&args.tables)?))?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(file) = &args.tables_of_sizes {
+        ui.print(sizes::tables(file)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let workshop = Workshop::new()?;
     if args.busy {
         let rows = advice::alone_and_busy(&programs, &workshop, ui)?;
@@ -100,6 +128,13 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let groups = Groups::find()?;
     let _zram = args.zram.map(Zram::start).transpose()?;
+    if !args.sizes.is_empty() {
+        let turns = sizes::Turns { all: args.repeat, warm: args.warm.min(args.repeat), more: args.more };
+        let earlier = args.again.as_deref().map(sizes::read).transpose()?;
+        let asked = sizes::Asked { percents: args.sizes, turns, keep: args.keep, earlier, json: args.json };
+        ui.print(sizes::measure(&programs, &workshop, &groups, &asked, ui)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut results = Results { rows: Vec::new() };
     for program in programs {
         match workshop.command(program) {
@@ -142,7 +177,8 @@ fn measure(
     let (free, limited) = (Vec::new(), Vec::new());
     let before = before.map(|stated| (stated, Vec::new()));
     let mut row = Row { program: program.name.to_owned(), timed: program.timed, stated, free, limited, before };
-    let run = |limit_bytes| groups.run(command, program.timed, &row.stated.files, limit_bytes);
+    let run =
+        |limit_bytes| groups.run(command, program.timed, &row.stated.files, Start::Cold, (limit_bytes, RUN_AT_MOST));
     for turn in 1..=repeat {
         ui.say(format_args!("{}: runs {turn} of {repeat}", program.name));
         row.free.push(run(None)?);

@@ -71,10 +71,10 @@ fn ask(
     answer(isotherm, flags, program, &trace)
 }
 
-fn record(isotherm: &Path, program: &Program, command: &[String], trace: &Path) -> Result<(), CliError> {
+pub(super) fn record(isotherm: &Path, program: &Program, command: &[String], trace: &Path) -> Result<(), CliError> {
     let _ = std::fs::remove_file(trace);
     let mut record = Command::new(isotherm);
-    record.args(["--quiet", "record", "-o"]).arg(trace).arg("--").args(command);
+    record.args(["--quiet", "record", "--native-first", "-o"]).arg(trace).arg("--").args(command);
     output(record.stdout(Stdio::null()), program.name).map(drop)
 }
 
@@ -87,7 +87,7 @@ fn answer(isotherm: &Path, flags: &[&str], program: &Program, trace: &Path) -> R
 }
 
 /// The files that a recorded program maps.
-fn files(trace: &Path) -> Result<BTreeSet<PathBuf>, CliError> {
+pub(super) fn files(trace: &Path) -> Result<BTreeSet<PathBuf>, CliError> {
     let reader = TraceReader::open(trace).map_err(CliError::failed)?;
     let of = |event: &Event| match &event.kind {
         EventKind::Map(map) => map.file.as_ref().map(PathBuf::from).filter(|path| path.is_file()),
@@ -170,7 +170,7 @@ impl Drop for BusyLoops {
 }
 
 /// The command next to this one.
-fn isotherm() -> Result<PathBuf, CliError> {
+pub(super) fn isotherm() -> Result<PathBuf, CliError> {
     let this = std::env::current_exe().map_err(CliError::failed)?;
     let path = this.parent().unwrap_or(Path::new("/")).join("isotherm");
     if path.exists() {
@@ -179,7 +179,7 @@ fn isotherm() -> Result<PathBuf, CliError> {
     Err(CliError::host_cannot(format!("{} is missing; `make build` makes it", path.display())))
 }
 
-fn output(command: &mut Command, name: &str) -> Result<Vec<u8>, CliError> {
+pub(super) fn output(command: &mut Command, name: &str) -> Result<Vec<u8>, CliError> {
     let output = command.stderr(Stdio::piped()).output().map_err(CliError::failed)?;
     if output.status.success() {
         return Ok(output.stdout);

@@ -62,6 +62,11 @@ pub(super) const PROGRAMS: &[Program] = programs! {
     Whole "index": "index.py", ["sh", "-c", "python3 @/words.py 60000 > @/index.txt"], ["python3", "@/index.py", "@/index.txt"], [];
     Whole "orders": "Orders.java", ["javac", "-d", "@", "@/Orders.java"], ["java", "-Xmx128m", "-cp", "@", "Orders", "80000", "6"], ["javac"];
     Whole "orders-g1": "Orders.java", ["javac", "-d", "@", "@/Orders.java"], ["java", "-XX:+UseG1GC", "-Xmx128m", "-cp", "@", "Orders", "80000", "6"], ["javac"];
+    Whole "perl": "lines.pl", ["sh", "-c", "python3 @/words.py 60000 > @/perl.txt"], ["perl", "@/lines.pl", "@/perl.txt"], ["python3"];
+    Whole "sqlite": "stock.sql", [], ["sqlite3", ":memory:", ".read @/stock.sql"], [];
+    Whole "ruby": "graph.rb", [], ["ruby", "@/graph.rb", "250000"], [];
+    Whole "php": "sessions.php", [], ["php", "@/sessions.php", "60"], [];
+    Whole "convert": "words.py", [], ["convert", "-limit", "thread", "2", "-seed", "3", "-size", "1600x1200", "plasma:tomato-steelblue", "-resize", "140%", "-blur", "0x2", "-rotate", "90", "-resize", "25%", "@/convert.ppm"], [];
     Whole "count": "count.go", ["go", "build", "-o", "@/count", "@/count.go"], ["@/count", "2000000"], ["go"];
 };
 

@@ -8,6 +8,12 @@ pub(super) struct Run {
     /// It ended by itself with exit code 0.
     pub(super) is_complete: bool,
     pub(super) wall_ns: u64,
+    /// CPU time of the program and of those that it waited for.
+    #[serde(default)]
+    pub(super) cpu_ns: u64,
+    /// Of that, in the kernel.
+    #[serde(default)]
+    pub(super) system_ns: u64,
     pub(super) major_faults: u64,
     /// The group's highest use of memory.
     pub(super) peak_bytes: u64,
