@@ -76,8 +76,9 @@ pub fn sentence(program: &str, row: &Judged, asked: Asked) -> String {
         ),
         Some(Interval { mean, .. }) => format!("{} slower in one pair; {allowed} is allowed", percent(slower(mean))),
     };
-    let overhead = match (row.basis, row.overhead_ratio) {
-        (Basis::Overhead, Some(Interval { mean, low: Some(low), high: Some(high) })) => format!(
+    let counts = row.basis == Basis::Overhead || row.verdict == Verdict::Undecided;
+    let overhead = match row.overhead_ratio.filter(|_| counts) {
+        Some(Interval { mean, low: Some(low), high: Some(high) }) => format!(
             "; without the noise of its own computing, by time in the kernel and waits, {} ({} to {})",
             percent(slower(mean)),
             percent(slower(low)),
