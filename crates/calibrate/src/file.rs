@@ -50,9 +50,11 @@ pub enum CalibrationError {
 }
 
 impl Calibration {
-    /// The prices that follow from it.
-    pub fn prices(&self) -> Prices {
-        prices(&self.measured, self.simulated_swapped_page_ns)
+    /// The prices that follow from it. `with_disk`: that of a request to the disk that was measured, too.
+    pub fn prices(&self, with_disk: bool) -> Prices {
+        let of_disk = self.storage.iter().filter(|_| with_disk).flat_map(|storage| &storage.measured);
+        let measured: Vec<Measured> = self.measured.iter().chain(of_disk).cloned().collect();
+        prices(&measured, self.simulated_swapped_page_ns)
     }
 
     /// Its text.
@@ -118,7 +120,7 @@ mod tests {
                 folder: "/srv \"x\"".to_owned(),
                 disk: Some("vda".to_owned()),
                 device: "latency=95us,bandwidth=900MiB/s,queue=16".parse().unwrap(),
-                measured: vec![one("read_4kib_ns", 97_000.0)],
+                measured: vec![one("read_4kib_ns", 97_000.0), one("block_submit_ns", 4_000.0)],
             }),
             measured: vec![one("syscall_ns", 150.0), one(SWAPPED_PAGE, 18_000.0)],
         }
@@ -128,7 +130,9 @@ mod tests {
     fn a_file_comes_back_as_it_was() {
         let text = calibration().to_text();
         assert_eq!(Calibration::parse(&text).unwrap(), calibration());
-        assert_eq!(Calibration::parse(&text).unwrap().prices().get("swap_in_fault_ns"), Some(2250));
+        let submit_ns = |with_disk| calibration().prices(with_disk).get("block_submit_ns");
+        assert_eq!((submit_ns(true), submit_ns(false)), (Some(4001), None), "files may lie on another disk");
+        assert_eq!(Calibration::parse(&text).unwrap().prices(false).get("swap_in_fault_ns"), Some(2250));
     }
 
     #[test]

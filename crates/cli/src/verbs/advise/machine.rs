@@ -63,7 +63,7 @@ impl Machine {
                 let calibration = calibrate::read(path);
                 let calibration =
                     calibration.map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
-                self.prices = calibration.prices();
+                self.prices = calibration.prices(args.storage.is_none());
                 let measured = calibration.storage.filter(|_| args.storage.is_none());
                 if let Some(storage) = &measured {
                     self.take_disk(storage);
@@ -86,11 +86,12 @@ impl Machine {
             None => "not calibrated: `isotherm calibrate` measures what faults, swap and the disk cost here".to_owned(),
             Some(calibration) => match Host::here(root, running_policy(root)).unlike(&calibration.host) {
                 None => {
-                    self.prices = calibration.prices();
                     // Other files of this machine may lie on another disk.
                     let is_of_files =
                         |storage: &&Storage| self.files.as_ref().is_some_and(|files| files.disk == storage.disk);
-                    if let Some(storage) = calibration.storage.as_ref().filter(is_of_files) {
+                    let storage = calibration.storage.as_ref().filter(is_of_files);
+                    self.prices = calibration.prices(storage.is_some());
+                    if let Some(storage) = storage {
                         self.take_disk(storage);
                     }
                     format!("calibrated {}", calibrate::age(&calibration))
