@@ -24,7 +24,7 @@ const WRITE_AT_MOST: std::time::Duration = std::time::Duration::from_secs(5);
 const SMALL: usize = 4 << 10;
 const LARGE: usize = 1 << 20;
 /// Passes over all measurements; the middle one of each counts. What others do to a disk is part of what it costs here, unlike what they do
-/// to a processor: the quietest pass has half the latency that a program sees.
+/// to a processor: the quietest pass has two thirds of the latency of the middle one on a virtual machine.
 const PASSES: u64 = 20;
 /// Between passes, so that they do not all meet the same work of other programs.
 const REST: std::time::Duration = std::time::Duration::from_millis(100);

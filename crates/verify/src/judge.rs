@@ -124,8 +124,8 @@ fn measured(size: Size, turns: &[Vec<Run>], asked: Asked) -> Judged {
     let added: Vec<f64> =
         good.iter().filter_map(|(free, limited)| Some(limited.p99_ns()? as f64 - free.p99_ns()? as f64)).collect();
     let overhead = good.iter().filter_map(|(free, limited)| {
-        let added = limited.overhead_ns()? as f64 - free.overhead_ns()? as f64;
-        Some(1.0 + added / free.work_ns().max(1) as f64)
+        let added = limited.overhead_ns()? - free.overhead_ns()?;
+        Some(1.0 + added as f64 / free.work_ns().max(1) as f64)
     });
     let overhead: Vec<f64> = overhead.collect();
     let (runtime_ratio, p99_added_ns) = (interval(&logs).map(Interval::exp), interval(&added));
@@ -253,6 +253,19 @@ mod tests {
         assert_eq!((of(200).verdict, of(200).basis), (Verdict::Fails, Basis::Overhead));
         assert_eq!(of(100).verdict, Verdict::Undecided, "50 ms of 950 to 1250 are 4 to 5.3 %");
         assert_eq!(judged(&[1010; 3], |_, _| {}, ASKED).basis, Basis::Clock);
+    }
+
+    /// Two threads, each of which computes for a second, wait for swap for half of one: that is no time in the kernel, and it counts.
+    #[test]
+    fn waits_of_threads_that_compute_together_are_seen() {
+        let size = Size { bytes: Bytes::new(4096), is_asked: true };
+        let design = Design { sizes: vec![size], pairs: 3, starts: Starts::Warm, seed: 1 };
+        let run = |memory, wall_ms| Run { cpu_ns: 2_000_000_000, ..good(memory, wall_ms) };
+        let noise = [(1000, 1500), (1300, 1500), (1100, 1600)];
+        let turns = noise.map(|(free, limited)| vec![run(None, free), run(Some(4096), limited)]);
+        let judged = judge(&design, &turns, None, ASKED).remove(0);
+        assert!(judged.overhead_ratio.unwrap().mean > 1.3, "{judged:?}");
+        assert_ne!(judged.verdict, Verdict::Holds);
     }
 
     #[test]

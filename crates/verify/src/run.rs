@@ -93,11 +93,12 @@ impl Run {
         if self.bursts_ns.is_empty() { self.wall_ns } else { self.bursts_ns.iter().sum() }
     }
 
-    /// Time in which it did not compute by itself: that in the kernel, and that of waits. Where several threads compute at the same time,
-    /// the first alone is known. `None` of a command that prints bursts: most of its waits are its own.
-    pub fn overhead_ns(&self) -> Option<u64> {
+    /// Time in which it did not compute by itself: that in the kernel, and that of waits. Less than nothing where several threads compute at the
+    /// same time; the difference between two runs is that of kernel and waits all the same. `None` of a command that prints bursts: most of
+    /// its waits are its own.
+    pub fn overhead_ns(&self) -> Option<i128> {
         let user_ns = self.cpu_ns.saturating_sub(self.system_ns);
-        self.bursts_ns.is_empty().then(|| self.wall_ns.saturating_sub(user_ns).max(self.system_ns))
+        self.bursts_ns.is_empty().then(|| i128::from(self.wall_ns) - i128::from(user_ns))
     }
 
     /// The length that 99 of 100 bursts do not exceed; `None` without bursts.
@@ -257,7 +258,7 @@ pub(crate) mod tests {
             Run { cpu_ns: cpu_ms * 1_000_000, system_ns: system_ms * 1_000_000, ..good(None, 1000) }.overhead_ns()
         };
         assert_eq!(of(900, 200), Some(300_000_000), "700 ms of 1000 it computes");
-        assert_eq!(of(1900, 100), Some(100_000_000), "on two processors");
+        assert_eq!(of(1900, 100), Some(-800_000_000), "on two processors");
         assert_eq!(Run { bursts_ns: vec![1], ..good(None, 1000) }.overhead_ns(), None);
     }
 
