@@ -101,8 +101,8 @@ struct Brief {
     work_ns: u64,
     p99_ns: u64,
     cpu_ns: u64,
-    /// What a limit can add to: time in the kernel and waits. With bursts time in the kernel alone.
-    kernel_ns: u64,
+    /// What a limit can add to: time in the kernel and waits, less what threads compute at the same time. With bursts time in the kernel alone.
+    kernel_ns: i64,
     peak_bytes: u64,
     #[serde(default)]
     wall_ns: u64,
@@ -112,9 +112,11 @@ impl Brief {
     fn new(run: &Run, (timed, start): (Timed, Start)) -> Self {
         let Run { is_complete, major_faults, peak_bytes, kills, cpu_ns, system_ns, wall_ns, .. } = *run;
         let (work_ns, p99_ns) = (run.work_ns(), run.p99_ns());
-        // Threads that compute at the same time make this smaller than the kernel's part.
-        let not_user_ns = wall_ns.saturating_sub(cpu_ns - system_ns);
-        let kernel_ns = if timed == Timed::Whole { not_user_ns.max(system_ns) } else { system_ns };
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        let kernel_ns = match timed {
+            Timed::Whole => signed(wall_ns) - signed(cpu_ns.saturating_sub(system_ns)),
+            Timed::Bursts => signed(system_ns),
+        };
         let is_warm = start == Start::Warm;
         Self { is_warm, is_complete, kills, major_faults, work_ns, p99_ns, cpu_ns, kernel_ns, peak_bytes, wall_ns }
     }

@@ -20,10 +20,13 @@ pub(super) type Of = fn(&AtSize) -> Option<&Said>;
 pub(super) struct Verdict {
     /// Sizes that were said to be enough, and were.
     pub(super) safe: Count,
+    /// The same by the clock.
+    pub(super) safe_by_clock: Count,
     /// The same by the clock, against the slowest of the runs without a limit.
     pub(super) safe_within_noise: Count,
     /// Programs that hold at the recommended size.
     pub(super) hold: Count,
+    pub(super) hold_by_clock: Count,
     pub(super) hold_within_noise: Count,
     /// Measured slow-downs that lie at or below the said upper end, of sizes without kills.
     pub(super) below_high: Count,
@@ -83,14 +86,19 @@ fn quantile(values: impl Iterator<Item = f64>, percent: usize) -> f64 {
     values.get(index).copied().unwrap_or(f64::NAN)
 }
 
-/// The one in the middle, or the mean of the two there.
-fn middle(values: impl Iterator<Item = u64>) -> u64 {
-    let mut values: Vec<u64> = values.collect();
+/// The one in the middle, or the mean of the two there; 0 of none.
+fn middle<T: Into<i128>>(values: impl Iterator<Item = T>) -> i128 {
+    let mut values: Vec<i128> = values.map(Into::into).collect();
     values.sort_unstable();
     match (values.len().checked_sub(1), values.len() / 2) {
         (None, _) => 0,
-        (Some(last), upper) => values[last / 2].midpoint(values[upper]),
+        (Some(last), upper) => (values[last / 2] + values[upper]).div_euclid(2),
     }
+}
+
+/// The same of what is never negative.
+fn middle_of(values: impl Iterator<Item = u64>) -> u64 {
+    u64::try_from(middle(values)).unwrap_or(0)
 }
 
 /// Runs at one size next to those without a limit.
@@ -115,19 +123,19 @@ impl Seen {
             |runs: &[Brief]| runs.iter().filter(|run| !run.is_warm && run.is_complete).cloned().collect::<Vec<_>>();
         let (free, ended) = (cold(&program.free), cold(runs));
         let ratio = |over: u64, of: fn(&Brief) -> u64| {
-            let ns = middle(ended.iter().map(of));
+            let ns = middle_of(ended.iter().map(of));
             (!ended.is_empty() && over > 0)
                 .then(|| u64::try_from(u128::from(ns) * 1_000_000 / u128::from(over)).unwrap_or(u64::MAX))
         };
         let work = |run: &Brief| run.work_ns;
         let p99 = |run: &Brief| run.p99_ns;
         let worse = |work: Option<u64>, p99: Option<u64>| if program.waits { work.max(p99) } else { work };
-        let over_middle = |of: fn(&Brief) -> u64| ratio(middle(free.iter().map(of)), of);
+        let over_middle = |of: fn(&Brief) -> u64| ratio(middle_of(free.iter().map(of)), of);
         let over_most = |of: fn(&Brief) -> u64| ratio(free.iter().map(of).max().unwrap_or(0), of);
         let clock_ppm = worse(over_middle(work), over_middle(p99));
-        let base_ns = middle(free.iter().map(work));
-        let added =
-            middle(ended.iter().map(|run| run.kernel_ns)).saturating_sub(middle(free.iter().map(|run| run.kernel_ns)));
+        let base_ns = middle_of(free.iter().map(work));
+        let kernel = |runs: &[Brief]| middle(runs.iter().map(|run| run.kernel_ns));
+        let added = u64::try_from(kernel(&ended) - kernel(&free)).unwrap_or(0);
         let slower = |added: u64| {
             1_000_000 + u64::try_from(u128::from(added) * 1_000_000 / u128::from(base_ns)).unwrap_or(u64::MAX / 2)
         };
@@ -143,7 +151,7 @@ impl Seen {
             clock_over_slowest_ppm: worse(over_most(work), over_most(p99)),
             major_faults: (!ended.is_empty()).then(|| Range {
                 low: faults().min().unwrap_or(0),
-                median: middle(faults()),
+                median: middle_of(faults()),
                 high: faults().max().unwrap_or(0),
             }),
             killed: Share::new(killed as u64, runs.len() as u64),
@@ -182,14 +190,17 @@ pub(super) fn judge<'a>(programs: impl Iterator<Item = &'a Measured>, of: Of) ->
 
 impl Verdict {
     fn add(&mut self, said: &Said, seen: &Seen) {
-        let holds = [seen.slower_ppm, seen.clock_over_slowest_ppm].map(|slower| seen.holds(slower));
+        let [holds, by_clock, within_noise] =
+            [seen.slower_ppm, seen.clock_ppm, seen.clock_over_slowest_ppm].map(|slower| seen.holds(slower));
         if said.is_enough {
-            self.safe.add(holds[0]);
-            self.safe_within_noise.add(holds[1]);
+            self.safe.add(holds);
+            self.safe_by_clock.add(by_clock);
+            self.safe_within_noise.add(within_noise);
         }
         if said.is_recommended {
-            self.hold.add(holds[0]);
-            self.hold_within_noise.add(holds[1]);
+            self.hold.add(holds);
+            self.hold_by_clock.add(by_clock);
+            self.hold_within_noise.add(within_noise);
         }
         let share = Share::new(said.kills, said.n).ppm();
         self.kills.add((seen.killed.low_ppm..=seen.killed.high_ppm).contains(&share));
@@ -226,7 +237,7 @@ mod tests {
             work_ns,
             major_faults,
             cpu_ns: work_ns,
-            kernel_ns: work_ns - 100,
+            kernel_ns: i64::try_from(work_ns).unwrap() - 100,
             ..Brief::default()
         }
     }
@@ -270,6 +281,7 @@ mod tests {
         ];
         let verdict = judge([program(vec![run(1000, 1)], sizes)].iter(), |size| size.table.as_ref());
         assert_eq!(verdict.safe, Count { of: 1, n: 2 });
+        assert_eq!(verdict.safe_by_clock, Count { of: 1, n: 2 });
         assert_eq!(verdict.added.n(), 2);
         assert!((verdict.added.absolute(90) - 0.875).abs() < 1e-9, "1 % in place of 8: {:?}", verdict.added);
         assert!((verdict.faults.median() + 0.5).abs() < 1e-9, "100 in place of 200: {:?}", verdict.faults);
