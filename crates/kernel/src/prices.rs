@@ -1,7 +1,7 @@
 //! Prices of one machine, in place of those of the table of [`costs`](crate::costs).
 
 use crate::costs::Costs;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Largest price, in ns: a second.
@@ -14,11 +14,13 @@ const PRICE_MAX_NS: u64 = 1_000_000_000;
 pub struct Prices(BTreeMap<String, u64>);
 
 impl Prices {
-    /// Prices in ns by name.
+    /// Prices in ns by name; keys of a scenario have hyphens in place of underscores.
     ///
     /// # Errors
     /// The first name that is none of the table's times, or whose price is not 1 to 1,000,000,000 ns.
     pub fn new(prices: BTreeMap<String, u64>) -> Result<Self, String> {
+        let prices: BTreeMap<String, u64> =
+            prices.into_iter().map(|(name, price)| (name.replace('-', "_"), price)).collect();
         for (name, &price) in &prices {
             if !Costs::default()
                 .entries()
@@ -34,6 +36,14 @@ impl Prices {
             }
         }
         Ok(Self(prices))
+    }
+
+    /// The table of a scenario: keys there have hyphens.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize_as_keys<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, price)| (name.replace('_', "-"), price)))
     }
 
     /// Whether all prices are those of the table.

@@ -46,6 +46,19 @@ fn opt_is_the_floor_of_every_policy_on_every_workload() {
     assert!(mean(&result, "zipf", "classic@60%", "major_faults") > 0.0);
 }
 
+/// Prices have hyphens as all keys have; the older spelling with underscores is the name in the table of costs.
+#[test]
+fn a_machine_has_prices_of_its_own() {
+    let text = |keys: &str| SMALL.replace("machine = {", "machine.prices = { KEYS }\n#").replace("KEYS", keys);
+    let dear = parse(&text("swap-in-fault-ns = 9000"), "test").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(dear.machine.prices.get("swap_in_fault_ns"), Some(9000));
+    assert_eq!(parse(&text("swap_in_fault_ns = 9000"), "test").unwrap(), dear);
+    assert!(print(&dear).contains("swap-in-fault-ns = 9000"), "{}", print(&dear));
+    assert_eq!(parse(&print(&dear), "printed").unwrap(), dear);
+    let error = parse(&text("swap-fault-ns = 9000"), "test").unwrap_err().to_string();
+    assert!(error.contains("no price has the name `swap_fault_ns`"), "{error}");
+}
+
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let text = |threads| serde_json::to_string(&play(SMALL, threads)).unwrap();

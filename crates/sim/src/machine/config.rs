@@ -36,8 +36,8 @@ pub struct MachineConfig {
     /// room: as after a restart. Default: programs read them, and their groups pay.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub warm_files: bool,
-    /// Prices of one host in nanoseconds, by the names of the table of costs, as `isotherm calibrate` measures them. Default: the table's.
-    #[serde(skip_serializing_if = "Prices::is_empty")]
+    /// Prices of one host in nanoseconds, by the names of the table of costs with hyphens, as `isotherm calibrate` measures them. Default: the table's.
+    #[serde(skip_serializing_if = "Prices::is_empty", serialize_with = "Prices::serialize_as_keys")]
     pub prices: Prices,
     /// Pages that each page counts for, 1 to 1024, if workloads are a sample of their memory (`isotherm convert sample`): costs of a page
     /// are multiplied by this number, and devices are slower by it. Default 1.
