@@ -203,6 +203,15 @@ costs! {
     block_complete_ns = 1000 "ns", Estimate,
         "Interrupt and completion of one request",
         "See `block_submit_ns`";
+    block_wake_ns = 0 "ns", Estimate,
+        "Telling a device that has nothing to do of a request, on top of `block_submit_ns`",
+        "A write to a register of the device, which `block_submit_ns` includes. A virtual machine leaves for its host: about 30 µs measured in one";
+    io_wait_ns = 0 "ns", Estimate,
+        "Falling asleep until a transfer ends, and waking up",
+        "Data sheets time a read as a program sees it, so that latencies of devices include it. About 20 µs measured in a virtual machine, where an idle processor is given back to the host";
+    readahead_look_ns = 30 "ns", Derived,
+        "Each page of a readahead window that is cached already",
+        "posix_fadvise(POSIX_FADV_WILLNEED) over a file in memory: 55 ns a page in a virtual machine, scaled by 0.56 as `minor_fault_zero_page_ns`";
     context_switch_ns = 2000 "ns", Derived,
         "Switching a CPU to another process, wake-up included",
         "Pipe ping-pong: 2.4 µs a switch (Linux 6.6, 3.2 GHz desktop core: ddumbying.vercel.app/experiments/ctx-switch-overhead), 2.7 µs measured in a virtual machine; less the two system calls in it";
@@ -474,7 +483,12 @@ mod tests {
                 unit => panic!("{}: unknown unit {unit}", entry.name),
             };
             assert!(entry.name.ends_with(suffix), "{} is in {}", entry.name, entry.unit);
-            assert!(entry.value > 0 && !entry.source.is_empty() && !entry.what.contains('|'), "{}", entry.name);
+            assert!(!entry.source.is_empty() && !entry.what.contains('|'), "{}", entry.name);
+            assert!(
+                entry.value > 0 || entry.source.contains("include"),
+                "{} is nothing, or part of which?",
+                entry.name
+            );
             assert_eq!(Costs::default().entry(entry.name), Some(entry), "names are unique");
         }
     }

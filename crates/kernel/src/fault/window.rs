@@ -145,6 +145,7 @@ fn read_pages(
         }
         let page = window.pages.start;
         let (CachePage::Absent | CachePage::Shadow(_)) = memory.files.get(window.file).page(page) else {
+            memory.ledger.spend(memory.costs.readahead_look_ns);
             window.pages.start += 1;
             continue;
         };
@@ -260,6 +261,7 @@ mod tests {
         let (mut frames, mut outcome) = (Vec::new(), Ok(()));
         for page in window.pages.start..window.pages.end {
             if matches!(memory.files.get(window.file).page(page), CachePage::Frame(_)) {
+                memory.ledger.spend(memory.costs.readahead_look_ns);
                 continue;
             }
             let FileWindow { file, cgroup, mark, .. } = window;

@@ -8,7 +8,7 @@ use super::{FileId, Flag, FrameId, Frames, Memory, PageOwner};
 use crate::counters::Counter;
 use crate::swap::SlotId;
 use crate::swap::device::{Device, DeviceModel, Transfer};
-use isotherm_units::{Instant, Pages};
+use isotherm_units::{Duration, Instant, Pages};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -330,7 +330,30 @@ impl Io {
     }
 }
 
+/// The devices of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Swap,
+    Storage,
+}
+
 impl Memory {
+    /// Submits one request, after the CPU time that the caller has spent so far and what the request itself takes. `None`: it has ended, because its device
+    /// is memory. Such a disk ends a read before its submission returns, so that pages are never seen under way; writes end later.
+    fn request(&mut self, to: Target, position: u64, pages: u64, transfer: Transfer) -> Option<Instant> {
+        let Self { io, ledger, costs, now, .. } = self;
+        let device = if to == Target::Swap { &mut io.swap } else { &mut io.storage };
+        if device.model().is_synchronous() && (to == Target::Swap || transfer == Transfer::Read) {
+            io.latest = io.latest.max(*now);
+            ledger.spend(device.submit_at(io.latest, position, pages, transfer).since(io.latest).ns());
+            return None;
+        }
+        let wake_ns = if device.in_flight(io.latest.max(*now)) == 0 { costs.block_wake_ns } else { 0 };
+        ledger.spend(costs.block_submit_ns + wake_ns);
+        io.latest = io.latest.max(*now + Duration::from_ns(ledger.peek()));
+        Some(device.submit_at(io.latest, position, pages, transfer))
+    }
+
     /// Reads pages in the swap cache from their slots. Slots that follow each other go in one request. Pages of zero-filled
     /// slots and of a synchronous device are up to date at once; the latter cost CPU time.
     pub fn submit_swap_read(&mut self, frames: &[FrameId]) {
@@ -350,16 +373,11 @@ impl Memory {
                 self.count(Counter::PswpIn, cgroup, 1);
             }
         }
-        let now = self.io.advance(self.now);
-        let synchronous = self.io.swap_is_synchronous();
         from_device.sort_unstable();
         for request in consecutive(&from_device) {
-            let at = self.io.swap.submit_at(now, request[0].0, request.len() as u64, Transfer::Read);
-            if synchronous {
-                self.ledger.spend(at.since(now).ns());
+            let Some(at) = self.request(Target::Swap, request[0].0, request.len() as u64, Transfer::Read) else {
                 continue;
-            }
-            self.ledger.spend(self.costs.block_submit_ns);
+            };
             request.iter().for_each(|&(_, frame)| self.frames.set(frame, Flag::Reading));
             self.io.push_all(at, Kind::SwapRead, request.iter().map(|&(_, frame)| frame));
         }
@@ -380,18 +398,11 @@ impl Memory {
 
     /// When the read of one slot ends; `None` if it has ended.
     fn read_slot(&mut self, slot: SlotId, cgroup: crate::cgroup::CgroupId) -> Option<Instant> {
-        let now = self.io.advance(self.now);
         if self.slots.is_zero_filled(slot) {
             return None;
         }
         self.count(Counter::PswpIn, cgroup, 1);
-        let at = self.io.swap.submit_at(now, u64::from(slot.index_u32()), 1, Transfer::Read);
-        if self.io.swap_is_synchronous() {
-            self.ledger.spend(at.since(now).ns());
-            return None;
-        }
-        self.ledger.spend(self.costs.block_submit_ns);
-        Some(at)
+        self.request(Target::Swap, u64::from(slot.index_u32()), 1, Transfer::Read)
     }
 
     /// Writes a page in the swap cache to its slot; it is clean from now on.
@@ -455,16 +466,11 @@ impl Memory {
     /// When the write of the slot ends; `None` if it has ended.
     fn write_slot(&mut self, slot: SlotId, cgroup: crate::cgroup::CgroupId) -> Option<Instant> {
         self.count(Counter::PswpOut, cgroup, 1);
-        let now = self.io.advance(self.now);
-        let at = self.io.swap.submit_at(now, u64::from(slot.index_u32()), 1, Transfer::Write);
-        debug_assert!(at >= now, "a device ends nothing before it begins it");
-        if self.io.swap_is_synchronous() {
-            self.ledger.spend(at.since(now).ns());
+        let at = self.request(Target::Swap, u64::from(slot.index_u32()), 1, Transfer::Write);
+        if at.is_none() {
             self.update_hidden();
-            return None;
         }
-        self.ledger.spend(self.costs.block_submit_ns);
-        Some(at)
+        at
     }
 
     /// Reads pages of `file`; pages that follow each other go in one request.
@@ -487,14 +493,10 @@ impl Memory {
         let PageOwner::File { file, page } = self.frames.owner(frame) else { unreachable!("a page of a file") };
         self.frames.clear(frame, Flag::Dirty);
         self.forget_dirty(file, page);
-        let now = self.io.advance(self.now);
-        self.io.storage.submit_at(now, file_position(file, page), 1, Transfer::Write);
-        self.ledger.spend(self.costs.block_submit_ns);
+        self.request(Target::Storage, file_position(file, page), 1, Transfer::Write);
     }
 
     fn submit_file(&mut self, file: FileId, frames: &[FrameId], transfer: Transfer) {
-        let now = self.io.advance(self.now);
-        let synchronous = self.io.storage.model().is_synchronous();
         let page_of = |frames: &Frames, frame| match frames.owner(frame) {
             PageOwner::File { page, .. } => page,
             PageOwner::Anonymous { .. } => unreachable!("a page of a file"),
@@ -514,13 +516,8 @@ impl Memory {
             let goes_on = |&(&frame, page): &(&FrameId, u32)| page_of(&self.frames, frame) == page;
             let (request, rest) = left.split_at(left.iter().zip(start..).take_while(goes_on).count());
             left = rest;
-            let at = self.io.storage.submit_at(now, file_position(file, start), request.len() as u64, transfer);
-            if synchronous && transfer == Transfer::Read {
-                // A RAM disk ends a request before its submission returns: the pages are never seen under way.
-                self.ledger.spend(at.since(now).ns());
-                continue;
-            }
-            self.ledger.spend(self.costs.block_submit_ns);
+            let at = self.request(Target::Storage, file_position(file, start), request.len() as u64, transfer);
+            let Some(at) = at else { continue };
             for &frame in request {
                 debug_assert!(
                     !self.frames.flags(frame).has_any([Flag::Reading, Flag::Writeback]),
@@ -562,7 +559,7 @@ mod tests {
     use super::*;
     use crate::costs::Costs;
     use crate::swap::device::{DeviceKind, DeviceModel};
-    use isotherm_units::Duration;
+    use crate::testkit::Rig;
 
     fn io() -> Io {
         let device = |kind| Device::new(DeviceModel::preset(kind, &Costs::default())).unwrap();
@@ -570,6 +567,20 @@ mod tests {
     }
     fn us(us: u64) -> Instant {
         Instant::START + Duration::from_us(us)
+    }
+
+    /// An idle device is told of the first request; the second begins when the processor has submitted the first.
+    #[test]
+    fn a_request_begins_after_the_work_before_it_and_wakes_an_idle_device() {
+        let mut rig = Rig::new(DeviceKind::Nvme);
+        let memory = &mut rig.memory;
+        (memory.costs.block_wake_ns, memory.costs.block_submit_ns) = (40_000, 6_000);
+        memory.ledger.spend(5_000);
+        let ends = [0, 100].map(|position| memory.request(Target::Storage, position, 1, Transfer::Read));
+        assert_eq!(memory.ledger.take(), 5_000 + 40_000 + 2 * 6_000);
+        // 85 us, and 0.63 us of transfer, which are part of the 85.
+        let [Some(first), Some(second)] = ends else { panic!("the disk is no memory") };
+        assert_eq!((first.ns(), second.since(first).ns()), (5_000 + 46_000 + 85_000, 6_000));
     }
 
     #[test]

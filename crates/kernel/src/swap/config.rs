@@ -27,6 +27,8 @@ pub struct DeviceNumbers {
     pub bandwidth: Bytes,
     /// Requests that it serves at the same time; others wait. 1 to 1024. If left out: 1, the device that is worst under load.
     pub queue: u32,
+    /// The part of `latency` in which it serves no other request. If left out: 0. At most what the transfer of a page leaves of `latency`.
+    pub request: Duration,
 }
 
 /// Why a text does not describe a device. The text names the allowed values.
@@ -74,7 +76,7 @@ pub enum BadDevice {
 }
 
 const EXAMPLE: &str = "latency=4ms,bandwidth=30MiB/s,queue=1";
-const ALLOWED: &str = "latency, bandwidth, queue";
+const ALLOWED: &str = "latency, bandwidth, queue, request";
 const LATENCY: (Duration, Duration) = (Duration::from_us(1), Duration::from_secs(10));
 const BANDWIDTH: (Bytes, Bytes) = (Bytes::from_kib(64), Bytes::from_gib(1024));
 const QUEUE_MAX: u32 = 1024;
@@ -111,12 +113,15 @@ impl DeviceConfig {
 impl DeviceNumbers {
     fn model(self) -> BlockModel {
         let both = (self.latency.ns(), self.bandwidth.get());
-        BlockModel::idle(both, both, self.queue)
+        let idle = BlockModel::idle(both, both, self.queue);
+        let [read_latency, write_latency] =
+            [idle.read_latency, idle.write_latency].map(|before_data| before_data.saturating_sub(self.request));
+        BlockModel { read_latency, write_latency, request_time: self.request, ..idle }
     }
 
     fn parse(text: &str) -> Result<Self, BadDevice> {
         let whole = || text.to_owned();
-        let (mut latency, mut bandwidth, mut queue) = (None, None, None);
+        let (mut latency, mut bandwidth, mut queue, mut request) = (None, None, None, None);
         for part in text.split(',').map(str::trim) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(BadDevice::NoPair { text: whole(), part: part.to_owned() });
@@ -128,6 +133,7 @@ impl DeviceNumbers {
                 "bandwidth" => {
                     bandwidth.replace(read_bandwidth(value).map_err(|allowed| bad("bandwidth", allowed))?).is_some()
                 }
+                "request" => request.replace(read_request(value).map_err(|allowed| bad("request", allowed))?).is_some(),
                 "queue" => queue.replace(read_queue(value).map_err(|allowed| bad("queue", allowed))?).is_some(),
                 _ => {
                     let suggestion = nearest(key, ALLOWED.split(", "));
@@ -135,7 +141,7 @@ impl DeviceNumbers {
                 }
             };
             if is_second {
-                let key = ALLOWED.split(", ").find(|known| *known == key).expect("one of the three");
+                let key = ALLOWED.split(", ").find(|known| *known == key).expect("one of the four");
                 return Err(BadDevice::Twice { text: whole(), key });
             }
         }
@@ -146,7 +152,13 @@ impl DeviceNumbers {
             let allowed = format!("{page} and more, which a page takes at {bandwidth}/s");
             return Err(BadDevice::Value { text: whole(), key: "latency", value: latency.to_string(), allowed });
         }
-        Ok(Self { latency, bandwidth, queue: queue.unwrap_or(1) })
+        let request = request.unwrap_or(Duration::ZERO);
+        let most = latency.saturating_sub(page);
+        if request > most {
+            let allowed = format!("0ns to {most}, which is `latency` less the transfer of a page");
+            return Err(BadDevice::Value { text: whole(), key: "request", value: request.to_string(), allowed });
+        }
+        Ok(Self { latency, bandwidth, queue: queue.unwrap_or(1), request })
     }
 }
 
@@ -156,6 +168,10 @@ fn read_latency(value: &str) -> Result<Duration, String> {
     let latency: Result<Duration, UnitError> = value.parse();
     let allowed = || format!("a time from {least} to {most}, as in `4ms`");
     latency.ok().filter(|latency| (least..=most).contains(latency)).ok_or_else(allowed)
+}
+
+fn read_request(value: &str) -> Result<Duration, String> {
+    value.parse::<Duration>().map_err(|_| "a part of `latency`, as in `10us`".to_owned())
 }
 
 fn read_bandwidth(value: &str) -> Result<Bytes, String> {
@@ -196,7 +212,8 @@ impl fmt::Display for DeviceConfig {
 
 impl fmt::Display for DeviceNumbers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "latency={},bandwidth={}/s,queue={}", self.latency, self.bandwidth, self.queue)
+        write!(f, "latency={},bandwidth={}/s,queue={}", self.latency, self.bandwidth, self.queue)?;
+        if self.request > Duration::ZERO { write!(f, ",request={}", self.request) } else { Ok(()) }
     }
 }
 
@@ -243,12 +260,17 @@ mod tests {
             assert_eq!(DeviceConfig::Kind(kind).to_string(), kind.name());
         }
         let (latency, bandwidth) = (Duration::from_ms(4), Bytes::from_mib(30));
+        let request = Duration::ZERO;
         for (text, queue) in [
             ("latency=4ms,bandwidth=30MiB/s,queue=32", 32),
             (" queue = 32 , bandwidth = 30MiB/s,latency=4ms", 32),
             ("latency=4ms,bandwidth=30MiB/s", 1),
         ] {
-            assert_eq!(text.parse(), Ok(DeviceConfig::Numbers(DeviceNumbers { latency, bandwidth, queue })), "{text}");
+            assert_eq!(
+                text.parse(),
+                Ok(DeviceConfig::Numbers(DeviceNumbers { latency, bandwidth, queue, request })),
+                "{text}"
+            );
         }
     }
 
@@ -261,6 +283,10 @@ mod tests {
         for transfer in [Transfer::Read, Transfer::Write] {
             assert_eq!(device.submit(Instant::START, 0, transfer), Instant::START);
         }
+        let config: DeviceConfig = "latency=100us,bandwidth=400MiB/s,queue=32,request=10us".parse().unwrap();
+        let mut together = Device::new(config.model(&Costs::default())).unwrap();
+        let ends = [0; 4].map(|_| together.submit(Instant::START, 1, Transfer::Read).ns());
+        assert_eq!(ends, [100_000, 119_766, 139_532, 159_298], "10 us and the transfer of a page behind each other");
         let first = device.submit(Instant::START, 1, Transfer::Read);
         assert_eq!(first.ns(), 4_000_000);
         let second = device.submit(Instant::START, 8, Transfer::Write);
@@ -277,12 +303,13 @@ mod tests {
             ("floppy", format!("`floppy` is no device; {kinds}")),
             ("latency=4ms", "device `latency=4ms`: `bandwidth` is missing; give it, as in `latency=4ms,".to_owned()),
             ("bandwidth=1GiB/s", "`latency` is missing".to_owned()),
-            ("latency=4ms,", "`` is not `key=value`; allowed: latency, bandwidth, queue, as in ".to_owned()),
+            ("latency=4ms,", "`` is not `key=value`; allowed: latency, bandwidth, queue, request, as in ".to_owned()),
             (
                 "latncy=4ms",
-                "no number is called `latncy`; did you mean `latency`?; allowed: latency, bandwidth, queue".into(),
+                "no number is called `latncy`; did you mean `latency`?; allowed: latency, bandwidth, queue, request"
+                    .into(),
             ),
-            ("colour=red", "no number is called `colour`; allowed: latency, bandwidth, queue".to_owned()),
+            ("colour=red", "no number is called `colour`; allowed: latency, bandwidth, queue, request".to_owned()),
             ("latency=4ms,latency=4ms", "`latency` is given twice; give it once".to_owned()),
             ("latency=4", "`latency` is `4`; allowed: a time from 1us to 10s, as in `4ms`".to_owned()),
             ("latency=0ms", "allowed: a time from 1us to 10s".to_owned()),
@@ -294,6 +321,12 @@ mod tests {
             ("queue=0", "`queue` is `0`; allowed: a whole number from 1 to 1024".to_owned()),
             ("queue=1025", "allowed: a whole number from 1 to 1024".to_owned()),
             ("queue=-1", "allowed: a whole number from 1 to 1024".to_owned()),
+            ("request=soon", "`request` is `soon`; allowed: a part of `latency`, as in `10us`".to_owned()),
+            (
+                "latency=4ms,bandwidth=4MiB/s,request=4ms",
+                "`request` is `4ms`; allowed: 0ns to 3023.437us, which is `latency` less the transfer of a page"
+                    .to_owned(),
+            ),
             (
                 "latency=10us,bandwidth=1MiB/s",
                 "`latency` is `10us`; allowed: 3906.25us and more, which a page takes at 1MiB/s".into(),
@@ -308,7 +341,8 @@ mod tests {
         #[test]
         fn numbers_are_read_back(latency_us in 100u64..10_000_000, mib in 64u64..1_000_000, queue in 1u32..=1024) {
             let (latency, bandwidth) = (Duration::from_us(latency_us), Bytes::from_mib(mib));
-            let config = DeviceConfig::Numbers(DeviceNumbers { latency, bandwidth, queue });
+            let request = Duration::from_us(latency_us / 4);
+            let config = DeviceConfig::Numbers(DeviceNumbers { latency, bandwidth, queue, request });
             prop_assert_eq!(config.to_string().parse(), Ok(config));
         }
 

@@ -142,6 +142,8 @@ pub struct BlockModel {
     pub write_bytes_per_s: u64,
     /// Commands served at once.
     pub channels: u32,
+    /// Time of each request in which no other one moves data.
+    pub request_time: Duration,
     /// For rotating devices: latency of a request that starts where the last one ended.
     pub sequential_latency: Option<Duration>,
 }
@@ -223,6 +225,7 @@ impl DeviceModel {
             Self::Block(model) => Self::Block(BlockModel {
                 read_latency: scaled(model.read_latency),
                 write_latency: scaled(model.write_latency),
+                request_time: scaled(model.request_time),
                 sequential_latency: model.sequential_latency.map(scaled),
                 ..model
             }),
@@ -238,6 +241,7 @@ impl DeviceModel {
             Self::Block(model) => Self::Block(BlockModel {
                 read_latency: longer(model.read_latency),
                 write_latency: longer(model.write_latency),
+                request_time: longer(model.request_time),
                 sequential_latency: model.sequential_latency.map(longer),
                 read_bytes_per_s: (model.read_bytes_per_s / pages).max(1),
                 write_bytes_per_s: (model.write_bytes_per_s / pages).max(1),
@@ -271,6 +275,7 @@ impl DeviceModel {
                 read_bytes_per_s: costs.disk_mb_per_s * MB,
                 write_bytes_per_s: costs.disk_mb_per_s * MB,
                 channels: 1,
+                request_time: Duration::ZERO,
                 sequential_latency: Some(ns(costs.disk_sequential_ns)),
             }),
         }
@@ -342,6 +347,7 @@ impl BlockModel {
             read_bytes_per_s: read.1,
             write_bytes_per_s: write.1,
             channels,
+            request_time: Duration::ZERO,
             sequential_latency: None,
         }
     }
@@ -455,7 +461,7 @@ impl Device {
         let latency = block.sequential_latency.filter(|_| goes_on).unwrap_or(latency);
         let Reverse(channel_free) = self.channels.pop().expect("a block device has a channel");
         let ready = now.max(channel_free) + latency;
-        let done = ready.max(self.bus_free) + transfer_time(pages, bytes_per_s);
+        let done = ready.max(self.bus_free) + block.request_time + transfer_time(pages, bytes_per_s);
         self.bus_free = done;
         self.channels.push(Reverse(done));
         done
@@ -510,6 +516,7 @@ mod tests {
             read_bytes_per_s: 4096 * MB,
             write_bytes_per_s: 1024 * MB,
             channels,
+            request_time: Duration::ZERO,
             sequential_latency: sequential_us.map(Duration::from_us),
         };
         Device::new(DeviceModel::Block(model)).unwrap()

@@ -280,6 +280,8 @@ impl Machine {
             }
             FaultOutcome::Wait { until, memstall } => {
                 self.set_stall(id, memstall, now);
+                // Its last part is waking up, which `wake` books as CPU time. Nothing else waits for the processor meanwhile.
+                let until = until + Duration::from_ns(self.memory.costs.io_wait_ns());
                 Next::Leave(Verdict::Block(until, Blocked::Io))
             }
             FaultOutcome::Huge => Next::GoOn,

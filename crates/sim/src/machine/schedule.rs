@@ -165,7 +165,11 @@ impl Machine {
                             user.time.sleep_ns += waited_ns;
                             user.burst_began = user.time;
                         }
-                        Blocked::Io => user.time.io_wait_ns += waited_ns,
+                        Blocked::Io => {
+                            let waking_ns = self.memory.costs.io_wait_ns().min(waited_ns);
+                            user.time.io_wait_ns += waited_ns - waking_ns;
+                            user.time.fault_cpu_ns += waking_ns;
+                        }
                         Blocked::Reclaim => user.time.reclaim_wait_ns += waited_ns,
                         Blocked::Migration => {
                             user.time.migration_wait_ns += waited_ns;
