@@ -9,6 +9,7 @@ mod memory;
 mod pin;
 mod price;
 mod probes;
+mod requests;
 mod swap;
 mod switch;
 

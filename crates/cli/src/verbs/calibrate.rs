@@ -31,7 +31,7 @@ const FOR_ALL: &str = "/etc/isotherm/host.toml";
 ///
 /// `isotherm advise` takes these figures for questions about this machine, in place of those of a server on bare metal: a virtual machine
 /// pays more. It takes less than a minute, and up to 192 MiB of memory. It writes 64 MiB to a file without a name in the present folder, or
-/// in that of --folder, and reads at most 384 MiB of it. As root it takes 64 MiB of swap too, in a memory cgroup of its own. Nothing else
+/// in that of --folder, and reads at most 400 MiB of it. As root it takes 64 MiB of swap too, in a memory cgroup of its own. Nothing else
 /// is changed, and nothing is left but the file with the figures. What cannot be measured stays as without a calibration, and it says why.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Write the prices to this file [default: /etc/isotherm/host.toml for root, else ~/.config/isotherm/host.toml].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Where the files are whose disk is measured: 64 MiB are written to it, and at most 384 MiB read.
+    /// Where the files are whose disk is measured: 64 MiB are written to it, and at most 400 MiB read.
     #[arg(long, value_name = "DIR", default_value = ".")]
     folder: PathBuf,
     /// Measure although this machine has too little room or rest.
