@@ -124,7 +124,7 @@ impl Faulting<'_> {
         if let CachePage::Frame(frame) = self.memory.files.get(file).page(page) {
             if first_look && self.memory.frames.take(frame, Flag::Readahead) {
                 let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| {
-                    readahead.marked_page(page, left, limits, is_cached)
+                    readahead.marked_page(page, 0, left, limits, is_cached)
                 });
                 self.read_ahead(file, window)?;
             }

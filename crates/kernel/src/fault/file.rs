@@ -7,6 +7,7 @@ use crate::mmu::{Need, OpenFile, SpaceId};
 use crate::readahead::file::{
     Advice as Order, FaultAround, FileReadahead, MappingKind, ReadaheadLimits, Window as ReadWindow,
 };
+use crate::readahead::orders::FolioBounds;
 use crate::reclaim::Arrival;
 use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing, FileKind, Sharing};
@@ -137,15 +138,15 @@ impl Faulting<'_> {
         let reading = self.memory.frames.has(frame, Flag::Reading) && release == KernelRelease::V7_2;
         let marked = !kind.is_random(release) && self.memory.frames.take(frame, Flag::Readahead);
         let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| match reading {
-            true if marked => readahead.marked_page(page, limits.window_max, limits, is_cached),
+            true if marked => readahead.marked_page(page, 0, limits.window_max, limits, is_cached),
             true => None,
-            false => readahead.mmap_cached(page, marked, &kind, limits, is_cached),
+            false => readahead.mmap_cached(page, marked.then_some(0), &kind, limits, is_cached),
         });
         self.read_window(file, window)
     }
 
     fn read_window(&mut self, file: FileId, window: Option<ReadWindow>) -> Step {
-        let Some(ReadWindow { range, mark }) = window else { return Ok(()) };
+        let Some(ReadWindow { range, mark, .. }) = window else { return Ok(()) };
         let cgroup = self.cgroup();
         let window = FileWindow { file, pages: range, mark, cgroup };
         begin_file_window(self.memory, self.policy, self.state, window)
@@ -173,6 +174,7 @@ impl Memory {
             window_max: self.config.readahead_pages,
             device_optimum: DEVICE_OPTIMUM_PAGES,
             file_pages: backing.len(),
+            folios: FolioBounds::SINGLE,
             release: self.config.release,
         };
         let readahead = &mut self.spaces[space.index()].open_files.entry(file).or_default().readahead;
@@ -196,7 +198,7 @@ fn mapping_kind(vma: &crate::mmu::Vma) -> MappingKind {
         Backing::Anonymous => 0,
     };
     let pages = PageRange::at(first_page, vma.pages().len());
-    MappingKind { advice: order(vma.order), executable: vma.mapping.executable, pages }
+    MappingKind { advice: order(vma.order), executable: vma.mapping.executable, huge: false, pages }
 }
 
 #[cfg(test)]

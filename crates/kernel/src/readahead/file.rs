@@ -1,16 +1,18 @@
 //! File readahead (docs/spec/classic-lru.md#s9-4): the state of one open file and the window that each miss or marked page asks for.
+//! With it goes the order of the folios (docs/spec/large-folios.md#f2); where they lie is in [`orders`](super::orders).
 //!
 //! A `read()` of pages `first..end` goes page by page:
 //!
 //! ```text
 //! absent         → read_miss(page, end - page), submit the window, wait for the page
-//! cached, marked → clear the mark; marked_page(page, end - page), submit, do not wait
+//! cached, marked → clear the mark; marked_page(first page of the folio, its order, end - first page), submit, do not wait
 //! at the end     → read_done(page of the byte after the last one read)
 //! ```
 //!
 //! A fault takes [`FileReadahead::mmap_miss`], [`FileReadahead::mmap_cached`] or [`FileReadahead::fault_around`]. Pages of a
-//! window that are cached already are skipped ([`Window::missing`]). All numbers are pages. Pages are single: no large folios.
+//! window that are cached already are skipped ([`Window::missing`]). All numbers are pages.
 
+use super::orders::{FolioBounds, ORDER_MAX, ORDER_STEP, folio_at};
 use crate::memory::KernelRelease;
 use isotherm_units::PageRange;
 
@@ -18,7 +20,7 @@ use isotherm_units::PageRange;
 const MMAP_MISS_MAX: u32 = 1000;
 /// More misses than this, and faults read one page each.
 const MMAP_LOTS_OF_MISSES: u32 = 100;
-/// Windows of the asynchronous step end on multiples of this, except in 6.12.
+/// Windows of the asynchronous step end on multiples of this in files of single pages, except in 6.12.
 const ALIGN_PAGES: u64 = 4;
 
 /// Limits of the device and the file.
@@ -30,6 +32,8 @@ pub struct ReadaheadLimits {
     pub device_optimum: u64,
     /// Pages of the file, the partial last one included.
     pub file_pages: u64,
+    /// Orders of the file's folios.
+    pub folios: FolioBounds,
     /// The release whose rules hold.
     pub release: KernelRelease,
 }
@@ -64,6 +68,8 @@ pub struct MappingKind {
     pub advice: Advice,
     /// Code runs from it.
     pub executable: bool,
+    /// The program asked for huge pages in it (`MADV_HUGEPAGE`).
+    pub huge: bool,
     /// File pages it covers.
     pub pages: PageRange,
 }
@@ -72,6 +78,15 @@ impl MappingKind {
     /// Whether nothing is read ahead in it: 7.2 reads code ahead in spite of the advice.
     pub fn is_random(&self, release: KernelRelease) -> bool {
         self.advice == Advice::Random && (release == KernelRelease::V6_12 || !self.executable)
+    }
+
+    /// The order that a fault in it reads at once, on account of `MADV_HUGEPAGE`: 6.12 asks for 2 MiB whatever the file allows.
+    fn huge_order(&self, limits: &ReadaheadLimits) -> Option<u32> {
+        match limits.release {
+            _ if !self.huge => None,
+            KernelRelease::V6_12 => Some(ORDER_MAX),
+            KernelRelease::V7_2 => limits.folios.allows_large().then_some(limits.folios.max()),
+        }
     }
 
     /// Whether faults in it count as misses and hits: 7.2 leaves out streams and code.
@@ -85,16 +100,29 @@ impl MappingKind {
 pub struct Window {
     /// All within the file; those already cached are not read again.
     pub range: PageRange,
-    /// The page that gets the readahead mark, if it is read now.
+    /// The page that gets the readahead mark, if it is read now: the folio that holds it.
     pub mark: Option<u64>,
+    /// How large its folios may be; `None`: all have the file's smallest order.
+    pub large: Option<LargeWindow>,
+}
+
+/// A window with large folios. [`Placement`](super::orders::Placement) says where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeWindow {
+    /// Order of the folios, where place and file allow it.
+    pub order: u32,
+    /// Pages from the start of the window on, before the end of the file cut them.
+    pub size: u64,
+    /// As many pages before the end of these lies the mark.
+    pub async_size: u64,
 }
 
 impl Window {
     fn unmarked(range: PageRange, limits: &ReadaheadLimits) -> Self {
-        Self { range: range.intersection(PageRange::new(0, limits.file_pages)), mark: None }
+        Self { range: range.intersection(PageRange::new(0, limits.file_pages)), mark: None, large: None }
     }
 
-    /// The runs of pages to submit, each one request.
+    /// The runs of pages to submit, each one request, in a file of single pages.
     pub fn missing(&self, is_cached: impl Fn(u64) -> bool) -> Vec<PageRange> {
         let mut runs: Vec<PageRange> = Vec::new();
         for page in (self.range.start..self.range.end).filter(|&page| !is_cached(page)) {
@@ -126,6 +154,8 @@ pub struct FileReadahead {
     start: u64,
     size: u64,
     async_size: u64,
+    /// Order of the last window; 6.12 has no such state and takes the order of the marked folio instead.
+    order: u32,
     mmap_miss: u32,
     /// Page of the byte after the last one read; `None` before the first read.
     prev: Option<u64>,
@@ -153,7 +183,7 @@ impl FileReadahead {
         if page == 0 || nr_pages > max || goes_on {
             let size = initial_size(nr_pages, max);
             let async_size = if size > nr_pages { size - nr_pages } else { size / 2 };
-            return self.set(page, size, async_size, limits);
+            return self.set((page, size, async_size), 0, limits);
         }
         let history = (1..=page.min(max)).take_while(|back| is_cached(page - back)).count() as u64;
         if history <= nr_pages {
@@ -161,14 +191,19 @@ impl FileReadahead {
         }
         // Cached from the beginning: a long stream.
         let history = if history == page { history * 2 } else { history };
-        self.set(page, (history + nr_pages).min(max), 1, limits)
+        self.set((page, (history + nr_pages).min(max), 1), 0, limits)
     }
 
     /// A `read()` wants `nr_pages` from `page` on, or a fault wants `page` (then `nr_pages` is the largest window), and
-    /// `page` is cached and carries the readahead mark, which the caller clears. `None`: nothing to read.
+    /// `page` is in a folio of order `folio_order` with the readahead mark, which the caller clears. `None`: nothing to read.
+    ///
+    /// For a `read()` `page` is the first page of the folio, and `nr_pages` counts from there; for a fault the page that it is
+    /// for. So a fault within a large folio does not find the expected mark (`mm/filemap.c: filemap_readahead,
+    /// do_async_mmap_readahead`, 6.12 and 7.2).
     pub fn marked_page(
         &mut self,
         page: u64,
+        folio_order: u32,
         nr_pages: u64,
         limits: &ReadaheadLimits,
         is_cached: impl Fn(u64) -> bool,
@@ -177,7 +212,8 @@ impl FileReadahead {
             return None;
         }
         let max = limits.window_max_for(nr_pages);
-        let (start, size) = if page == (self.start + self.size).wrapping_sub(self.async_size) {
+        let mark = (self.start + self.size).wrapping_sub(self.async_size);
+        let (start, size) = if page == folio_at(mark, folio_order).start {
             (self.start + self.size, self.size.max(next_size(self.size, max)))
         } else {
             // A mark of another window: go on behind what is cached.
@@ -185,12 +221,17 @@ impl FileReadahead {
             (page + distance, next_size(distance + nr_pages, max))
         };
         let end = start + size;
-        let aligned = match limits.release {
-            KernelRelease::V7_2 => end - end % ALIGN_PAGES,
-            KernelRelease::V6_12 => end,
+        let (order, align) = match limits.release {
+            KernelRelease::V6_12 => (folio_order, 1),
+            KernelRelease::V7_2 if limits.folios.allows_large() => {
+                let order = self.order + ORDER_STEP;
+                (order, 1 << order.min(max.trailing_zeros()))
+            }
+            KernelRelease::V7_2 => (0, ALIGN_PAGES),
         };
+        let aligned = end - end % align;
         let size = if aligned > start { aligned - start } else { size };
-        let window = self.set(start, size, size, limits);
+        let window = self.set((start, size, size), order, limits);
         (!window.range.is_empty()).then_some(window)
     }
 
@@ -208,30 +249,50 @@ impl FileReadahead {
         is_cached: impl Fn(u64) -> bool,
     ) -> Window {
         let one = Window::unmarked(PageRange::at(page, 1), limits);
-        let max = limits.window_max;
-        if max == 0 || mapping.is_random(limits.release) {
-            return one;
+        let (max, release) = (limits.window_max, limits.release);
+        let huge = mapping.huge_order(limits);
+        if let Some(order) = huge.filter(|_| release == KernelRelease::V6_12) {
+            return self.huge(page, order, mapping, limits);
         }
-        if mapping.advice == Advice::Sequential {
-            return self.read_miss(page, max, Advice::Normal, limits, is_cached);
+        if huge.is_none() {
+            if max == 0 || mapping.is_random(release) {
+                return one;
+            }
+            if mapping.advice == Advice::Sequential {
+                return self.read_miss(page, max, Advice::Normal, limits, is_cached);
+            }
         }
-        if mapping.executable && limits.release == KernelRelease::V7_2 {
+        if mapping.is_counted(release) {
+            self.mmap_miss = (self.mmap_miss + 1).min(MMAP_MISS_MAX);
+            if self.mmap_miss > MMAP_LOTS_OF_MISSES {
+                return one;
+            }
+        }
+        if let Some(order) = huge {
+            return self.huge(page, order, mapping, limits);
+        }
+        if mapping.executable && release == KernelRelease::V7_2 {
             let size = PageRange::at(page, max).intersection(mapping.pages).len().max(1);
-            return self.set(page, size, 0, limits);
+            return self.set((page, size, 0), 0, limits);
         }
-        self.mmap_miss = (self.mmap_miss + 1).min(MMAP_MISS_MAX);
-        if self.mmap_miss > MMAP_LOTS_OF_MISSES {
-            return one;
-        }
-        self.set(page.saturating_sub(max / 2), max, max / 4, limits)
+        self.set((page.saturating_sub(max / 2), max, max / 4), 0, limits)
     }
 
-    /// A fault at `page`, which is cached but was not mapped by fault-around. `marked`: it carries the readahead mark, which
-    /// the caller clears.
+    /// A fault that reads the folio of order `order` around `page` and, unless accesses are random, the next one. The state
+    /// keeps its start (`mm/filemap.c: do_sync_mmap_readahead`, 6.12 and 7.2), so the mark looks like that of another window.
+    fn huge(&mut self, page: u64, order: u32, mapping: &MappingKind, limits: &ReadaheadLimits) -> Window {
+        let folio = folio_at(page, order);
+        self.async_size = folio.len();
+        self.size = if mapping.advice == Advice::Random { folio.len() } else { folio.len() * 2 };
+        self.window(folio.start, order, limits)
+    }
+
+    /// A fault at `page`, which is cached but was not mapped by fault-around. `marked`: the order of its folio, if that carries
+    /// the readahead mark, which the caller clears.
     pub fn mmap_cached(
         &mut self,
         page: u64,
-        marked: bool,
+        marked: Option<u32>,
         mapping: &MappingKind,
         limits: &ReadaheadLimits,
         is_cached: impl Fn(u64) -> bool,
@@ -242,7 +303,7 @@ impl FileReadahead {
         if mapping.is_counted(limits.release) {
             self.mmap_miss = self.mmap_miss.saturating_sub(1);
         }
-        if marked { self.marked_page(page, limits.window_max, limits, is_cached) } else { None }
+        marked.and_then(|order| self.marked_page(page, order, limits.window_max, limits, is_cached))
     }
 
     /// Fault-around found the page of a fault of mapping `mapping`, or `around` of its neighbours (Linux 7.2 and 6.12,
@@ -260,16 +321,28 @@ impl FileReadahead {
         self.mmap_miss = self.mmap_miss.saturating_sub(hits);
     }
 
-    fn set(&mut self, start: u64, size: u64, async_size: u64, limits: &ReadaheadLimits) -> Window {
-        (self.start, self.size, self.async_size) = (start, size, async_size);
+    /// Takes a window of `(start, size, async size)` when the stream has got to order `order`.
+    fn set(&mut self, window: (u64, u64, u64), order: u32, limits: &ReadaheadLimits) -> Window {
+        (self.start, self.size, self.async_size) = window;
+        self.window(self.start, order, limits)
+    }
+
+    /// The window from `start` on that the state asks for, cut at the end of the file.
+    fn window(&mut self, start: u64, order: u32, limits: &ReadaheadLimits) -> Window {
+        let &mut Self { size, async_size, .. } = self;
+        let order = limits.folios.in_window(order, size, limits.release);
+        self.order = order.unwrap_or(0);
         let end = start + size;
         let mark = match limits.release {
             // At the end of the file there is nothing more to read.
             KernelRelease::V7_2 => (end < limits.file_pages).then(|| end - async_size),
+            KernelRelease::V6_12 if order.is_some() => Some(end - async_size),
             KernelRelease::V6_12 => end.min(limits.file_pages).checked_sub(async_size).filter(|&mark| mark >= start),
         };
-        let mark = mark.filter(|_| async_size > 0);
-        Window { mark, ..Window::unmarked(PageRange::new(start, end), limits) }
+        // A folio of the smallest order may reach beyond the window and be marked for what follows.
+        let mark = mark.filter(|_| async_size > 0 || order.is_some());
+        let large = order.map(|order| LargeWindow { order, size, async_size });
+        Window { mark, large, ..Window::unmarked(PageRange::new(start, end), limits) }
     }
 }
 
@@ -302,13 +375,22 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    const LIMITS: ReadaheadLimits =
-        ReadaheadLimits { window_max: 32, device_optimum: 0, file_pages: 1000, release: KernelRelease::V7_2 };
-    const MAPPING: MappingKind =
-        MappingKind { advice: Advice::Normal, executable: false, pages: PageRange { start: 0, end: 1000 } };
+    const LIMITS: ReadaheadLimits = ReadaheadLimits {
+        window_max: 32,
+        device_optimum: 0,
+        file_pages: 1000,
+        folios: FolioBounds::SINGLE,
+        release: KernelRelease::V7_2,
+    };
+    const MAPPING: MappingKind = MappingKind {
+        advice: Advice::Normal,
+        executable: false,
+        huge: false,
+        pages: PageRange { start: 0, end: 1000 },
+    };
 
     fn window(start: u64, size: u64, mark: Option<u64>) -> Window {
-        Window { range: PageRange::at(start, size), mark }
+        Window { range: PageRange::at(start, size), mark, large: None }
     }
     fn nothing(_: u64) -> bool {
         false
@@ -337,7 +419,7 @@ mod tests {
                     self.submit(window);
                 }
                 if std::mem::take(self.pages.get_mut(&page).expect("was read")) {
-                    let window = state.marked_page(page, left, limits, |p| self.pages.contains_key(&p));
+                    let window = state.marked_page(page, 0, left, limits, |p| self.pages.contains_key(&p));
                     window.into_iter().for_each(|window| self.submit(window));
                 }
             }
@@ -413,9 +495,9 @@ mod tests {
         let mut state = FileReadahead::default();
         // Pages 300..=310 are cached: distance 11, plus 1 = 12, doubled 24: 311..335, cut to 332.
         let cached = |page: u64| (300..=310).contains(&page);
-        assert_eq!(state.marked_page(300, 1, &LIMITS, cached), Some(window(311, 21, Some(311))));
+        assert_eq!(state.marked_page(300, 0, 1, &LIMITS, cached), Some(window(311, 21, Some(311))));
         // All of the next 32 pages are cached: give up.
-        assert_eq!(FileReadahead::default().marked_page(300, 1, &LIMITS, |_| true), None);
+        assert_eq!(FileReadahead::default().marked_page(300, 0, 1, &LIMITS, |_| true), None);
     }
 
     #[test]
@@ -425,7 +507,7 @@ mod tests {
         (0..6).for_each(|page| cache.read(&mut state, page, 1, &small));
         assert_eq!(cache.windows, [window(0, 4, Some(1)), window(4, 2, None)]);
         assert_eq!(cache.misses, 1);
-        assert_eq!(state.marked_page(4, 1, &small, nothing), None, "beyond the end");
+        assert_eq!(state.marked_page(4, 0, 1, &small, nothing), None, "beyond the end");
     }
 
     #[test]
@@ -436,7 +518,7 @@ mod tests {
         }
         assert_eq!(state.mmap_miss(500, &MAPPING, &LIMITS, nothing), window(500, 1, None));
         // 101 misses; one hit makes the next miss the 101st again, two make it the 100th.
-        assert_eq!(state.mmap_cached(500, false, &MAPPING, &LIMITS, nothing), None);
+        assert_eq!(state.mmap_cached(500, None, &MAPPING, &LIMITS, nothing), None);
         assert_eq!(state.mmap_miss(500, &MAPPING, &LIMITS, nothing).range.len(), 1);
         let around = |around: FaultAround, state: &mut FileReadahead| {
             state.fault_around(&around, &MAPPING, KernelRelease::V7_2);
@@ -506,7 +588,7 @@ mod tests {
         let large = ReadaheadLimits { file_pages: 1000, ..old };
         let read_on = |limits: &ReadaheadLimits| {
             let mut state = FileReadahead { start: 1, size: 4, async_size: 4, ..FileReadahead::default() };
-            state.marked_page(1, 1, limits, nothing)
+            state.marked_page(1, 0, 1, limits, nothing)
         };
         assert_eq!(read_on(&large), Some(window(5, 8, Some(5))));
         assert_eq!(read_on(&LIMITS), Some(window(5, 7, Some(5))), "ends at 12");
@@ -516,7 +598,7 @@ mod tests {
     fn mappings_are_told_apart() {
         let pages = PageRange::new(0, 510);
         let miss = |advice, executable| {
-            let kind = MappingKind { advice, executable, pages };
+            let kind = MappingKind { advice, executable, pages, ..MAPPING };
             FileReadahead::default().mmap_miss(500, &kind, &LIMITS, nothing)
         };
         assert_eq!(miss(Advice::Random, false), window(500, 1, None));
@@ -532,7 +614,7 @@ mod tests {
     fn a_fault_on_the_mark_reads_on() {
         let mut state = FileReadahead::default();
         state.mmap_miss(100, &MAPPING, &LIMITS, nothing); // 84..116, mark at 108
-        let next = state.mmap_cached(108, true, &MAPPING, &LIMITS, nothing);
+        let next = state.mmap_cached(108, Some(0), &MAPPING, &LIMITS, nothing);
         assert_eq!(next, Some(window(116, 32, Some(116))));
         assert_eq!(state.mmap_miss, 0);
     }
@@ -548,7 +630,7 @@ mod tests {
         fn every_read_gets_its_pages_and_none_beyond_the_file(
             reads in prop::collection::vec((0u64..200, 1u64..50), 1..30), window_max in 0u64..40, device_optimum in 0u64..80,
         ) {
-            let limits = ReadaheadLimits { window_max, device_optimum, file_pages: 250, release: KernelRelease::V7_2 };
+            let limits = ReadaheadLimits { window_max, device_optimum, file_pages: 250, ..LIMITS };
             let (mut state, mut cache) = (FileReadahead::default(), Cache::default());
             let mut wanted = BTreeSet::new();
             for (first, nr) in reads {
