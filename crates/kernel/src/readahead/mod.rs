@@ -4,6 +4,7 @@
 pub mod file;
 pub mod orders;
 pub mod swap;
+pub mod write;
 
 #[cfg(test)]
 mod large_examples;
