@@ -17,6 +17,7 @@ mod fork;
 mod huge;
 mod layout;
 mod missing;
+pub mod orders;
 mod release;
 mod shared_memory;
 mod space;
