@@ -138,14 +138,15 @@ fn toml_of(json: &str) -> PyResult<String> {
     toml::to_string(&value).map_err(|refused| argument("scenario", refused))
 }
 
-/// The releases of the kernel that are meant by a name: one, or all with `all`. `running`: the release of this machine's kernel.
+/// The releases of the kernel that are meant by a name: one, or with `all` those that were compared with
+/// running kernels. `running`: the release of this machine's kernel.
 #[pyfunction]
 #[pyo3(signature = (name, running))]
 fn kernel_rules(name: Option<&str>, running: Option<&str>) -> PyResult<Vec<&'static str>> {
-    let of_host = || running.and_then(KernelRelease::of_osrelease);
+    let of_host = || running.and_then(KernelRelease::nearest);
     let releases = match name {
         None => vec![of_host().unwrap_or(KernelRelease::NEWEST)],
-        Some("all") => KernelRelease::ALL.to_vec(),
+        Some("all") => KernelRelease::COMPARED.to_vec(),
         Some("host") => vec![of_host().ok_or_else(|| {
             let runs = running.unwrap_or("another kernel than Linux");
             argument(

@@ -627,5 +627,13 @@ fn unknowns(question: &Question, order: EpochOrder, meta: &TraceMeta) -> Vec<Str
          lives for days, and is short of memory, they act at other times."
             .to_owned(),
     ]);
+    let read: Vec<_> = question.kernels.iter().filter(|kernel| !KernelRelease::COMPARED.contains(kernel)).collect();
+    unknowns.extend(read.first().map(|kernel| {
+        let [old, new] = KernelRelease::COMPARED;
+        format!(
+            "The rules of Linux {kernel} were read in its source and compared with no running kernel: intervals have the larger error of \
+             {old} and {new}."
+        )
+    }));
     unknowns
 }

@@ -11,9 +11,9 @@ use crate::error::CliError;
 pub(crate) enum KernelArg {
     /// The given release.
     Release(KernelRelease),
-    /// The release of the running kernel.
+    /// The release of the running kernel, or the nearest to it.
     Host,
-    /// Every release, side by side.
+    /// Every release that was compared with running kernels, side by side.
     All,
 }
 
@@ -42,7 +42,7 @@ impl KernelArg {
     /// The requested releases.
     ///
     /// # Errors
-    /// `host` on a machine whose kernel has no rules: exit code 3.
+    /// `host` on a machine whose kernel cannot be told: exit code 3.
     pub(crate) fn resolve(self) -> Result<Kernels, CliError> {
         self.resolve_on(isotherm_linux::kernel_version().as_deref())
     }
@@ -53,16 +53,16 @@ impl KernelArg {
                 Ok(Kernels { releases: vec![release], why: format!("rules of Linux {release}, as asked for") })
             }
             Self::All => {
-                let names = KernelRelease::ALL.map(KernelRelease::name).join(" and ");
+                let names = KernelRelease::COMPARED.map(KernelRelease::name).join(" and ");
                 Ok(Kernels {
-                    releases: KernelRelease::ALL.to_vec(),
+                    releases: KernelRelease::COMPARED.to_vec(),
                     why: format!("rules of Linux {names}, side by side"),
                 })
             }
             Self::Host => of_host(host).ok_or_else(|| {
                 let runs = host.map_or_else(
                     || "which kernel runs here cannot be read from /proc/sys/kernel/osrelease".to_owned(),
-                    |version| format!("this machine runs Linux {version}, of which there are no rules"),
+                    |version| format!("this machine runs `{version}`, which begins with no release of Linux"),
                 );
                 let names = KernelRelease::names();
                 CliError::host_cannot(format!("--kernel host: {runs}; there are rules of {names}: name one, or `all`"))
@@ -71,7 +71,7 @@ impl KernelArg {
     }
 }
 
-/// The releases of `--kernel`. Without the flag: the running release if it has rules, else the newest one.
+/// The releases of `--kernel`. Without the flag: the nearest to the running release, or the newest where none can be told.
 ///
 /// # Errors
 /// See [`KernelArg::resolve`].
@@ -88,8 +88,13 @@ fn asked_or(asked: Option<KernelArg>, host: Option<&str>) -> Result<Kernels, Cli
 
 fn of_host(host: Option<&str>) -> Option<Kernels> {
     let version = host?;
-    let release = KernelRelease::of_osrelease(version)?;
-    let why = format!("rules of Linux {release}, which this machine runs ({version})");
+    let release = KernelRelease::nearest(version)?;
+    let why = match KernelRelease::of_osrelease(version) {
+        Some(_) => format!("rules of Linux {release}, which this machine runs ({version})"),
+        None => format!(
+            "rules of Linux {release}, the nearest to what this machine runs ({version}), of which there are none"
+        ),
+    };
     Some(Kernels { releases: vec![release], why })
 }
 
@@ -97,7 +102,7 @@ fn newest(host: Option<&str>) -> Kernels {
     let release = KernelRelease::NEWEST;
     let runs = host.map_or_else(
         || "which kernel runs here cannot be read".to_owned(),
-        |version| format!("this machine runs {version}, for which there are no rules"),
+        |version| format!("this machine runs `{version}`, which begins with no release of Linux"),
     );
     Kernels { releases: vec![release], why: format!("rules of Linux {release} (the newest; {runs})") }
 }
@@ -113,19 +118,20 @@ mod tests {
     fn the_flag_takes_releases_host_and_all() {
         for (text, arg) in [
             ("6.12", KernelArg::Release(OLD)),
+            ("6.18", KernelArg::Release(KernelRelease::V6_18)),
             ("7.2", KernelArg::Release(NEW)),
             ("host", KernelArg::Host),
             ("all", KernelArg::All),
         ] {
             assert_eq!(text.parse(), Ok(arg));
         }
-        let error = "6.18".parse::<KernelArg>().unwrap_err();
-        assert_eq!(error, "there are no rules of Linux `6.18`; allowed: 6.12, 7.2, host, all");
+        let error = "6.17".parse::<KernelArg>().unwrap_err();
+        assert_eq!(error, "there are no rules of Linux `6.17`; allowed: 6.12, 6.18, 7.2, host, all");
     }
 
     #[test]
     fn each_choice_says_why() {
-        let (debian, other) = (Some("6.12.48+deb13-amd64"), Some("6.18.5"));
+        let (debian, other) = (Some("6.12.48+deb13-amd64"), Some("6.8.0-45-generic"));
         let table = [
             (Some(KernelArg::Release(OLD)), other, vec![OLD], "rules of Linux 6.12, as asked for"),
             (Some(KernelArg::All), other, vec![OLD, NEW], "rules of Linux 6.12 and 7.2, side by side"),
@@ -139,9 +145,10 @@ mod tests {
             (
                 None,
                 other,
-                vec![NEW],
-                "rules of Linux 7.2 (the newest; this machine runs 6.18.5, for which there are no rules)",
+                vec![OLD],
+                "rules of Linux 6.12, the nearest to what this machine runs (6.8.0-45-generic), of which there are none",
             ),
+            (None, Some("6.18.5"), vec![KernelRelease::V6_18], "rules of Linux 6.18, which this machine runs (6.18.5)"),
             (None, None, vec![NEW], "rules of Linux 7.2 (the newest; which kernel runs here cannot be read)"),
         ];
         for (asked, host, releases, why) in table {
@@ -151,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_rules_cannot_be_asked_for() {
-        for (host, says) in [(Some("6.18.5"), "this machine runs Linux 6.18.5, of which"), (None, "cannot be read")] {
+    fn a_host_without_a_release_cannot_be_asked_for() {
+        for (host, says) in [(Some("none"), "this machine runs `none`, which"), (None, "cannot be read")] {
             let error = KernelArg::Host.resolve_on(host).unwrap_err();
             assert!(matches!(error, CliError::HostCannot(_)), "exit code 3");
             let error = error.to_string();
             assert!(
-                error.contains(says) && error.ends_with("there are rules of 6.12, 7.2: name one, or `all`"),
+                error.contains(says) && error.ends_with("there are rules of 6.12, 6.18, 7.2: name one, or `all`"),
                 "{error}"
             );
         }

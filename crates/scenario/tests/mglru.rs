@@ -137,7 +137,7 @@ fn bad_settings_say_what_where_and_what_is_allowed() {
         ("[machine.mglru]\nmin-til = \"1s\"", "unknown field `min-til`"),
         ("[machine.mglru]\nbaseline = \"6.1\"", "unknown variant `6.1`"),
         ("[machine.mglru]\nbaseline = \"v6_6\"", "expected one of `7.2`, `v7_2`, `6.12`"),
-        ("[machine]\nkernel = \"5.4\"", "there are no rules of Linux `5.4`; allowed: 6.12, 7.2"),
+        ("[machine]\nkernel = \"5.4\"", "there are no rules of Linux `5.4`; allowed: 6.12, 6.18, 7.2"),
         ("[machine]\nstorage = \"latency=4ms\"", "`bandwidth` is missing; give it, as in `latency=4ms,bandwidth="),
         ("[machine.mglru.features]\nwalk = false", "did you mean `walks`?"),
         ("[machine.mglru.features]\nwalks = 0", "expected a boolean"),

@@ -49,14 +49,14 @@ impl Faulting<'_> {
         let block = PageRange::at(self.page - self.page % FAULT_AROUND_PAGES, FAULT_AROUND_PAGES);
         let range = block.intersection(self.vma.pages());
         let mut around = FaultAround { tried: self.current().tried, ..FaultAround::default() };
-        // First what the table lacks, then what the cache has ready of it: each of both is in few cache lines. 6.12 learns from pages
-        // that are mapped already, too.
+        // First what the table lacks, then what the cache has ready of it: each of both is in few cache lines. Releases before 7.2
+        // learn from pages that are mapped already, too.
         let (memory, at) = (&*self.memory, range.start);
         let release = memory.config.release;
         let (backing, frames) = (memory.files.get(file), &memory.frames);
         let of_file = PageRange::at(page - (self.page - at), range.len());
         let lacking = match release {
-            KernelRelease::V6_12 => u64::MAX,
+            KernelRelease::V6_12 | KernelRelease::V6_18 => u64::MAX,
             KernelRelease::V7_2 => memory.space(self.space).table.lacking_around(self.dense, range),
         };
         let mut ready = [(0, FrameId::new(0)); READY_MAX];
@@ -87,7 +87,7 @@ impl Faulting<'_> {
             (around.found, around.workingset) = (true, workingset);
         }
         // 7.2 learns from the page itself alone.
-        if around.found || release == KernelRelease::V6_12 {
+        if around.found || release < KernelRelease::V7_2 {
             let kind = mapping_kind(&self.vma);
             self.memory.open_file(self.space, file).readahead.fault_around(&around, &kind, release);
         }
@@ -135,7 +135,7 @@ impl Faulting<'_> {
     fn cached_in_file(&mut self, file: FileId, page: u64, frame: FrameId) -> Step {
         let (kind, release) = (mapping_kind(&self.vma), self.memory.config.release);
         // A page under read says nothing about misses, except in 6.12.
-        let reading = self.memory.frames.has(frame, Flag::Reading) && release == KernelRelease::V7_2;
+        let reading = self.memory.frames.has(frame, Flag::Reading) && release > KernelRelease::V6_12;
         let marked = !kind.is_random(release) && self.memory.frames.take(frame, Flag::Readahead);
         let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| match reading {
             true if marked => readahead.marked_page(page, 0, limits.window_max, limits, is_cached),

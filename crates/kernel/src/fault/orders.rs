@@ -149,7 +149,7 @@ pub struct SwapInTerms {
 }
 
 impl SwapInTerms {
-    /// Whether folios of more than one page can be swapped in at all. 6.12 needs to skip the swap cache for it.
+    /// Whether folios of more than one page can be swapped in at all. Releases before 7.2 need to skip the swap cache for it.
     fn allow_large(&self) -> bool {
         let skips_cache = self.references == 1;
         self.is_synchronous && !self.had_zswap && (skips_cache || self.release == KernelRelease::V7_2)

@@ -75,23 +75,23 @@ pub struct MappingKind {
 }
 
 impl MappingKind {
-    /// Whether nothing is read ahead in it: 7.2 reads code ahead in spite of the advice.
+    /// Whether nothing is read ahead in it: 6.18 and 7.2 read code ahead in spite of the advice.
     pub fn is_random(&self, release: KernelRelease) -> bool {
         self.advice == Advice::Random && (release == KernelRelease::V6_12 || !self.executable)
     }
 
-    /// The order that a fault in it reads at once, on account of `MADV_HUGEPAGE`: 6.12 asks for 2 MiB whatever the file allows.
+    /// The order that a fault in it reads at once, on account of `MADV_HUGEPAGE`: releases before 7.2 ask for 2 MiB whatever the file allows.
     fn huge_order(&self, limits: &ReadaheadLimits) -> Option<u32> {
         match limits.release {
             _ if !self.huge => None,
-            KernelRelease::V6_12 => Some(ORDER_MAX),
+            KernelRelease::V6_12 | KernelRelease::V6_18 => Some(ORDER_MAX),
             KernelRelease::V7_2 => limits.folios.allows_large().then_some(limits.folios.max()),
         }
     }
 
     /// Whether faults in it count as misses and hits: 7.2 leaves out streams and code.
     pub fn is_counted(&self, release: KernelRelease) -> bool {
-        release == KernelRelease::V6_12 || self.advice != Advice::Sequential && !self.executable
+        release < KernelRelease::V7_2 || self.advice != Advice::Sequential && !self.executable
     }
 }
 
@@ -223,11 +223,11 @@ impl FileReadahead {
         let end = start + size;
         let (order, align) = match limits.release {
             KernelRelease::V6_12 => (folio_order, 1),
-            KernelRelease::V7_2 if limits.folios.allows_large() => {
+            KernelRelease::V6_18 | KernelRelease::V7_2 if limits.folios.allows_large() => {
                 let order = self.order + ORDER_STEP;
                 (order, 1 << order.min(max.trailing_zeros()))
             }
-            KernelRelease::V7_2 => (0, ALIGN_PAGES),
+            KernelRelease::V6_18 | KernelRelease::V7_2 => (0, ALIGN_PAGES),
         };
         let aligned = end - end % align;
         let size = if aligned > start { aligned - start } else { size };
@@ -251,7 +251,7 @@ impl FileReadahead {
         let one = Window::unmarked(PageRange::at(page, 1), limits);
         let (max, release) = (limits.window_max, limits.release);
         let huge = mapping.huge_order(limits);
-        if let Some(order) = huge.filter(|_| release == KernelRelease::V6_12) {
+        if let Some(order) = huge.filter(|_| release < KernelRelease::V7_2) {
             return self.huge(page, order, mapping, limits);
         }
         if huge.is_none() {
@@ -271,7 +271,7 @@ impl FileReadahead {
         if let Some(order) = huge {
             return self.huge(page, order, mapping, limits);
         }
-        if mapping.executable && release == KernelRelease::V7_2 {
+        if mapping.executable && release > KernelRelease::V6_12 {
             let size = PageRange::at(page, max).intersection(mapping.pages).len().max(1);
             return self.set((page, size, 0), 0, limits);
         }
@@ -306,17 +306,17 @@ impl FileReadahead {
         marked.and_then(|order| self.marked_page(page, order, limits.window_max, limits, is_cached))
     }
 
-    /// Fault-around found the page of a fault of mapping `mapping`, or `around` of its neighbours (Linux 7.2 and 6.12,
-    /// `filemap_map_pages`). Pages of the working set were evicted not long ago: they count as no hit.
+    /// Fault-around found the page of a fault of mapping `mapping`, or `around` of its neighbours (Linux 7.2, 6.18
+    /// and 6.12, `filemap_map_pages`). Pages of the working set were evicted not long ago: they count as no hit.
     ///
-    /// 7.2 counts one hit, for the page that the fault was for, if the fault is not retried; 6.12 all pages of the block that are
-    /// ready, mapped already or not, each time.
+    /// 7.2 counts one hit, for the page that the fault was for, if the fault is not retried; releases before it all pages of the
+    /// block that are ready, mapped already or not, each time.
     pub fn fault_around(&mut self, around: &FaultAround, mapping: &MappingKind, release: KernelRelease) {
         let hits = match release {
             KernelRelease::V7_2 => {
                 u32::from(around.found && !around.tried && !around.workingset && mapping.is_counted(release))
             }
-            KernelRelease::V6_12 => around.ready,
+            KernelRelease::V6_12 | KernelRelease::V6_18 => around.ready,
         };
         self.mmap_miss = self.mmap_miss.saturating_sub(hits);
     }
@@ -336,8 +336,10 @@ impl FileReadahead {
         let mark = match limits.release {
             // At the end of the file there is nothing more to read.
             KernelRelease::V7_2 => (end < limits.file_pages).then(|| end - async_size),
-            KernelRelease::V6_12 if order.is_some() => Some(end - async_size),
-            KernelRelease::V6_12 => end.min(limits.file_pages).checked_sub(async_size).filter(|&mark| mark >= start),
+            KernelRelease::V6_12 | KernelRelease::V6_18 if order.is_some() => Some(end - async_size),
+            KernelRelease::V6_12 | KernelRelease::V6_18 => {
+                end.min(limits.file_pages).checked_sub(async_size).filter(|&mark| mark >= start)
+            }
         };
         // A folio of the smallest order may reach beyond the window and be marked for what follows.
         let mark = mark.filter(|_| async_size > 0 || order.is_some());

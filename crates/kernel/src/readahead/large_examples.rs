@@ -4,7 +4,7 @@
 
 use super::file::{Advice, FileReadahead, LargeWindow, MappingKind, ReadaheadLimits, Window};
 use super::orders::{FolioBounds, Placed, Placement, plan};
-use crate::memory::KernelRelease::{self, V6_12, V7_2};
+use crate::memory::KernelRelease::{self, V6_12, V6_18, V7_2};
 use isotherm_units::PageRange;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,9 +231,29 @@ fn l4_a_file_of_10_pages() {
     assert_eq!(old.by_page(), rows(&[(0, "0:2* 4:2* 8:1")]));
 }
 
+/// 6.18 places folios as 7.2 does, and marks windows that reach the end of the file, too.
+#[test]
+fn columns_of_6_18() {
+    let mut l1 = reader(V6_18, 256);
+    l1.read_all(1);
+    assert_eq!(l1.by_page().last(), Some(&(192, "224:5*".to_owned())));
+    assert_eq!((l1.sizes(), l1.cache.len()), (vec![4, 8, 4, 8, 8, 16, 16, 32, 32, 32, 32, 32, 32], 17));
+    let mut l3 = Reader::new(ReadaheadLimits { device_optimum: 320, ..limits(V6_18, 256) });
+    l3.read(0, 256);
+    assert_eq!(l3.all(), row(0..256, 0).replace("128:0", "128:0*"));
+    let mut l4 = reader(V6_18, 10);
+    l4.read_all(1);
+    assert_eq!(l4.by_page(), rows(&[(0, "0:0 1:0* 2:0 3:0"), (1, "4:2* 8:1")]));
+    let mut l7 = reader(V6_18, 1000);
+    l7.fault(190, &MappingKind { executable: true, pages: PageRange::new(0, 200), ..MAPPING });
+    assert_eq!(l7.all(), row(190..200, 0));
+}
+
 #[test]
 fn l5_random_reads() {
-    for (release, next) in [(V6_12, "101:0 102:1* 104:0"), (V7_2, "101:0 102:0* 103:0 104:0")] {
+    for (release, next) in
+        [(V6_12, "101:0 102:1* 104:0"), (V6_18, "101:0 102:0* 103:0 104:0"), (V7_2, "101:0 102:0* 103:0 104:0")]
+    {
         let mut one = reader(release, 1000);
         let before = one.state;
         one.state.read_miss(100, 1, Advice::Normal, &one.limits, |_| false);
@@ -313,7 +333,7 @@ fn a_refused_folio_makes_the_rest_single() {
         mark: Some(40),
         large: Some(LargeWindow { order: 4, size: 64, async_size: 24 }),
     };
-    for (release, end, mark) in [(V7_2, 64, 40), (V6_12, 96, 72)] {
+    for (release, end, mark) in [(V7_2, 64, 40), (V6_18, 64, 40), (V6_12, 96, 72)] {
         let limits = limits(release, 1000);
         let mut placement = Placement::new(&window, &limits);
         let large: Vec<_> = (0..3).filter_map(|_| placement.next(|_| false)).collect();
@@ -442,8 +462,8 @@ proptest! {
         }
         prop_assert!(folios.is_sorted_by_key(|placed| placed.first));
         prop_assert!(folios.iter().filter(|placed| placed.marked).count() <= 1 + usize::from(past_the_window));
-        // 7.2 gives a window up that begins within a folio of the smallest order, if its first folio is not free.
-        let given_up = limits.release == V7_2 && order.is_some() && start % (1 << min) > 0 && folios.is_empty();
+        // 6.18 and 7.2 give a window up that begins within a folio of the smallest order, if its first folio is not free.
+        let given_up = limits.release != V6_12 && order.is_some() && start % (1 << min) > 0 && folios.is_empty();
         // 6.12 counts the window from that folio's first page then.
         let short = if past_the_window { start % (1 << min) } else { 0 };
         let mut wanted = window.range.start..window.range.end.min(end - short);

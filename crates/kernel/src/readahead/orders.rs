@@ -49,7 +49,7 @@ impl FolioBounds {
     }
 
     /// The order of the folios in a window of `size` pages when the stream has got to order `reached`. `None`: the smallest
-    /// throughout. 6.12 adds the step of 2 here, so that a first window has order 2; 7.2 adds it when a marked folio is read.
+    /// throughout. 6.12 adds the step of 2 here, so that a first window has order 2; 6.18 and 7.2 add it when a marked folio is read.
     pub fn in_window(self, reached: u32, size: u64, release: KernelRelease) -> Option<u32> {
         if !self.allows_large() {
             return None;
@@ -57,7 +57,7 @@ impl FolioBounds {
         let wanted = match release {
             KernelRelease::V6_12 if size < WINDOW_MIN_6_12.max(1 << self.min) => return None,
             KernelRelease::V6_12 if reached < self.max => reached + ORDER_STEP,
-            KernelRelease::V6_12 | KernelRelease::V7_2 => reached,
+            KernelRelease::V6_12 | KernelRelease::V6_18 | KernelRelease::V7_2 => reached,
         };
         Some(wanted.min(self.max).min(size.checked_ilog2().unwrap_or(0)).max(self.min))
     }
@@ -168,7 +168,9 @@ impl Placement {
                 self.mark = self.end.checked_sub(large.async_size);
             }
             // The rest is computed without a sign: a window that begins within its first folio has none.
-            KernelRelease::V7_2 if first < self.window.range.start => self.next = self.end,
+            KernelRelease::V6_18 | KernelRelease::V7_2 if first < self.window.range.start => self.next = self.end,
+            // As far as the file goes, and marked by its end.
+            KernelRelease::V6_18 => self.mark = self.end.checked_sub(large.async_size),
             KernelRelease::V7_2 => {}
         }
         let min_pages = 1 << self.limits.folios.min();

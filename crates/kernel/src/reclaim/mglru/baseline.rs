@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// A release of Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Baseline {
-    /// 7.2.
+    /// 7.2, and 6.18.
     #[default]
     #[serde(rename = "7.2", alias = "v7_2")]
     V7_2,
@@ -23,7 +23,7 @@ impl From<KernelRelease> for Baseline {
     fn from(release: KernelRelease) -> Self {
         match release {
             KernelRelease::V6_12 => Self::V6_12,
-            KernelRelease::V7_2 => Self::V7_2,
+            KernelRelease::V6_18 | KernelRelease::V7_2 => Self::V7_2,
         }
     }
 }
