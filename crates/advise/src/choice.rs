@@ -3,12 +3,13 @@
 use super::Configuration;
 use super::candidate::{CANDIDATES, Candidate, FEWEST_FAULTS};
 use super::expected::Interval;
-use super::figures::{AdviceRow, kills};
+use super::figures::AdviceRow;
 use super::judge::{EQUAL_STEPS, Judge};
+use super::kills::{self, KillChance, Kills};
 use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
 use super::run::{Run, ppm};
 use super::search::{lowest_safe, settle};
-use isotherm_scenario::{ScenarioError, Share};
+use isotherm_scenario::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
 
@@ -29,10 +30,13 @@ pub struct Recommendation {
     /// Major faults that cost the allowed slow-down, by the cost of a fault in these replays; absent where none had more faults than with
     /// unlimited memory.
     pub allowed_faults: Option<u64>,
-    /// Of these replays those that were killed for lack of memory: none, with the chance of that in a run.
-    pub kills: Share,
-    /// The same of replays with clearly less memory, down to a tenth less.
-    pub kills_with_less: Share,
+    /// Of these replays those that were killed for lack of memory: none, with the chance of that in a run; of the kind of start that is
+    /// killed more often.
+    pub kills: Kills,
+    /// The chance of a kill in a run of that kind, from replays with less memory and more too.
+    pub kill_chance: KillChance,
+    /// Kills in replays with clearly less memory, down to a tenth less.
+    pub kills_with_less: Kills,
     /// The predicted gain compared with unlimited memory and with plain `classic`.
     pub gain: Gain,
     /// The same configuration with 3 % less, 3 % more and 10 % more memory.
@@ -151,6 +155,7 @@ pub(super) fn recommend(judge: &Judge<'_>, choice: Choice) -> Option<Recommendat
     let Choice { index, size } = choice;
     let expected = judge.expected(index, size)?;
     let runs = judge.player.pool.around(index, size);
+    let (kills, kill_chance) = kills::chance(judge, index, size)?;
     let is_unsafe =
         |size: &Bytes| !judge.expected(index, *size).is_some_and(|expected| judge.is_fast_enough(&expected));
     let too_slow = judge.player.pool.sizes(index).take_while(|&below| below < size).filter(is_unsafe).last();
@@ -175,8 +180,9 @@ pub(super) fn recommend(judge: &Judge<'_>, choice: Choice) -> Option<Recommendat
         runtime_ratio_ppm: expected.ratio?,
         major_faults: expected.faults,
         allowed_faults: judge.allowed_faults(index),
-        kills: kills(&runs),
-        kills_with_less: kills(&judge.player.pool.a_little_below(index, size)),
+        kills,
+        kill_chance,
+        kills_with_less: Kills::of(&judge.player.pool.a_little_below(index, size)),
         gain: Gain {
             saved_bytes: judge.player.peak.get().saturating_sub(size.get()),
             saved_at_most_bytes: too_slow.map(|too_slow| judge.player.peak.get().saturating_sub(too_slow.get())),

@@ -45,8 +45,8 @@ impl Effort {
         }
     }
 
-    /// The same where replays with a little less memory were killed: without one killed, kills are less likely than 1 in 7, 1 in 20 and
-    /// 1 in 100, with a confidence of 95 %.
+    /// The same where replays with a little less memory were killed. With more replays a smaller size is found at which at most 1 run in 100
+    /// is killed (`docs/use/advise.md#kills`).
     pub(super) fn to_be_sure_of_life(self) -> usize {
         match self {
             Self::Quick => 20,

@@ -48,7 +48,7 @@ impl Interval {
 }
 
 /// Replays of first starts and of restarts, which are judged by themselves. None is empty.
-fn kinds<'r>(runs: &[&'r Run]) -> Vec<Vec<&'r Run>> {
+pub(super) fn kinds<'r>(runs: &[&'r Run]) -> Vec<Vec<&'r Run>> {
     let (warm, cold): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.is_warm);
     [cold, warm].into_iter().filter(|kind| !kind.is_empty()).collect()
 }

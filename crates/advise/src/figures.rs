@@ -3,11 +3,11 @@
 use super::candidate::{CANDIDATES, FEWEST_FAULTS};
 use super::expected::{Expected, Gamble, Interval};
 use super::judge::Judge;
+use super::kills::{self, Kills};
 use super::pace::{Percentiles, ProcessPace, SlowdownOf};
 use super::run::{Run, ppm};
 use isotherm_core::generations::{GENERATION_REASONS, GenerationReason};
 use isotherm_core::schemes::{REASONS, Reason, SchemeReport};
-use isotherm_scenario::Share;
 use isotherm_sim::machine::Ending;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -28,6 +28,8 @@ pub struct AdviceRow {
     /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's. A single replay has no
     /// interval: it shows the shape.
     pub n: u64,
+    /// Whether it is a single replay. Then the ends of intervals are the model's error alone, and no bounds of chance.
+    pub is_one_replay: bool,
     /// Pages that each page of these replays represents: 1, or more where a sample was played.
     pub sample: u32,
     /// Median runtime, nanoseconds of simulated time.
@@ -35,7 +37,8 @@ pub struct AdviceRow {
     /// The worst of runtime, work (CPU time and stalls) of all threads and of each process, and stalls of bursts, as a ratio to that with
     /// unlimited memory, in millionths: 1 050 000 is 5 % slower. Absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
-    /// Whether the upper end of that ratio is within the allowed slow-down.
+    /// Whether the upper end of that ratio is within the allowed slow-down, and at most 1 run in 100 is killed where replays with a little less
+    /// memory were. Never where the answer is withheld.
     pub is_fast_enough: bool,
     /// What was slowed down most, in the slowest of the replays; absent when the program was killed in all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,8 +65,9 @@ pub struct AdviceRow {
     pub ending: Ending,
     /// Number of replays in which the program did not finish.
     pub unfinished: u64,
-    /// Of the replays those in which it was killed for lack of memory, with the chance of that in a run.
-    pub kills: Share,
+    /// Of the replays those in which it was killed for lack of memory, with the chance of that in a run; of the kind of start that is killed
+    /// more often.
+    pub kills: Kills,
 }
 
 /// What memory adds to the bursts of the process that it holds up most.
@@ -112,10 +116,11 @@ fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
         memory_bytes: size.get(),
         memory_share_ppm: ppm(size.get(), judge.player.peak.get()).unwrap_or(0),
         n: n as u64,
+        is_one_replay: n == 1,
         sample: runs.iter().map(|run| run.pages).max().unwrap_or(1),
         runtime_ns: interval(&|run| run.pace.runtime_ns).median,
         runtime_ratio_ppm: ratio,
-        is_fast_enough: judge.is_fast_enough(&expected),
+        is_fast_enough: judge.is_fast_enough(&expected) && kills::is_enough(judge, index, size, 0),
         slowest: runs.iter().max_by_key(|run| run.ratio_ppm).and_then(|run| run.slowdown_of),
         stalls: stalls(judge, &runs),
         major_faults: faults,
@@ -128,14 +133,8 @@ fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
         schemes: schemes_of(&runs).into_iter().chain(evictions_of(&runs)).collect(),
         ending: unfinished().next().unwrap_or(Ending::Finished),
         unfinished: unfinished().count() as u64,
-        kills: kills(&runs),
+        kills: Kills::of(&runs),
     }
-}
-
-/// How many of these replays ended for lack of memory.
-pub(super) fn kills(runs: &[&Run]) -> Share {
-    let killed = runs.iter().filter(|run| run.ending == Ending::OutOfMemory).count();
-    Share::new(killed as u64, runs.len() as u64)
 }
 
 /// By the process whose 99th percentile grows most against the length of its bursts.
@@ -252,6 +251,7 @@ pub(super) mod tests {
             memory_bytes,
             memory_share_ppm: 0,
             n: 5,
+            is_one_replay: false,
             sample: 1,
             runtime_ns: 0,
             runtime_ratio_ppm: Some(exactly(1_000_000)),
@@ -268,7 +268,7 @@ pub(super) mod tests {
             schemes: Vec::new(),
             ending: Ending::Finished,
             unfinished: 0,
-            kills: Share::new(0, 5),
+            kills: Kills::of(&[]),
         }
     }
 

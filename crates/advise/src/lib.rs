@@ -24,7 +24,9 @@ mod forecast;
 mod fragmented;
 mod huge;
 mod judge;
+mod kill_curve;
 mod kernel_memory;
+mod kills;
 mod mean;
 mod pace;
 mod player;
@@ -51,6 +53,7 @@ pub use expected::{Gamble, Interval};
 pub use figures::{AdviceRow, SchemeDid, Stalls};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
+pub use kills::{KillChance, Kills, Start};
 pub use pace::{Percentiles, SlowdownOf};
 pub use predict::{Prediction, predict, recommend_each};
 pub use replay_cache::Keep;
@@ -275,8 +278,15 @@ impl Advice {
             None
         };
         if self.withheld.is_some() {
-            (self.recommendation, self.config) = (None, None);
+            self.call_nothing_enough();
         }
+    }
+
+    fn call_nothing_enough(&mut self) {
+        (self.recommendation, self.config, self.clock) = (None, None, None);
+        self.other_devices.clear();
+        self.rows.iter_mut().for_each(|row| row.is_fast_enough = false);
+        self.configurations.iter_mut().for_each(|configuration| configuration.enough_bytes = None);
     }
 }
 

@@ -10,6 +10,9 @@ const LEAST_BP: u64 = 10_000 - LIMIT_SPREAD_BP - KERNEL_CHARGE_BP;
 /// How far below a size a kill says something about it, in ten-thousandths.
 const A_LITTLE_BP: u64 = 1000;
 
+/// How far from a size a limit may be to say something about kills at it, in ten-thousandths.
+const A_QUARTER_BP: u64 = 2500;
+
 /// `bp` ten-thousandths of a size.
 fn part(size: Bytes, bp: u64) -> Bytes {
     Bytes::new(u64::try_from(u128::from(size.get()) * u128::from(bp) / 10_000).unwrap_or(u64::MAX))
@@ -64,22 +67,34 @@ impl Pool {
     /// All replays of a configuration whose limit chance could have given to `size`: replays of the size itself, and of its neighbours. If
     /// any of these is a replay of the whole recording, replays of samples do not count.
     pub(super) fn around(&self, index: usize, size: Bytes) -> Vec<&Run> {
-        let (low, high) = (part(size, LEAST_BP), part(size, 10_000 + LIMIT_SPREAD_BP));
+        let (low, high) = (part(size, LEAST_BP), Self::largest_limit(size));
         let all = self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX)));
         let all = all
             .flat_map(|((_, own), runs)| runs.iter().map(move |run| (*own, run)))
             .filter(|(own, run)| *own == size || (low..=high).contains(&run.limit))
             .map(|(_, run)| run);
-        let mut around: Vec<&Run> = all.collect();
-        if around.iter().any(|run| run.pages == 1) {
-            around.retain(|run| run.pages == 1);
-        }
-        around
+        whole_if_any(all.collect())
+    }
+
+    /// All replays of a configuration with limits from a quarter below a size to a quarter above, with the same rule for samples.
+    pub(super) fn within_a_quarter(&self, index: usize, size: Bytes) -> Vec<&Run> {
+        let limits = part(size, 10_000 - A_QUARTER_BP)..=part(size, 10_000 + A_QUARTER_BP);
+        whole_if_any(self.of(index).filter(|run| limits.contains(&run.limit)).collect())
+    }
+
+    /// The largest limit that chance gives to a size.
+    pub(super) fn largest_limit(size: Bytes) -> Bytes {
+        part(size, 10_000 + LIMIT_SPREAD_BP)
+    }
+
+    /// The least limit at which a kill says that kills are near.
+    pub(super) fn a_little_less(size: Bytes) -> Bytes {
+        part(size, 10_000 - A_LITTLE_BP)
     }
 
     /// Replays of a configuration whose limit chance could not have given to `size`, but is at most [`A_LITTLE_BP`] below it.
     pub(super) fn a_little_below(&self, index: usize, size: Bytes) -> Vec<&Run> {
-        let (low, high) = (part(size, 10_000 - A_LITTLE_BP), part(size, LEAST_BP));
+        let (low, high) = (Self::a_little_less(size), part(size, LEAST_BP));
         self.of(index).filter(|run| (low..high).contains(&run.limit)).collect()
     }
 
@@ -92,6 +107,14 @@ impl Pool {
     pub(super) fn places(&self) -> impl Iterator<Item = (usize, Bytes)> + '_ {
         self.0.keys().copied()
     }
+}
+
+/// Where any of these replays is of the whole recording, those of samples do not count.
+fn whole_if_any(mut runs: Vec<&Run>) -> Vec<&Run> {
+    if runs.iter().any(|run| run.pages == 1) {
+        runs.retain(|run| run.pages == 1);
+    }
+    runs
 }
 
 #[cfg(test)]
@@ -112,6 +135,8 @@ mod tests {
         assert_eq!(faults, [5, 1, 2, 3], "its own always, others by their limit");
         let below: Vec<u64> = pool.a_little_below(2, mib(100)).iter().map(|run| run.major_faults).collect();
         assert_eq!(below, [6, 2], "90 to 95.5 MiB");
+        let quarter = |size| pool.within_a_quarter(2, mib(size)).iter().map(|run| run.major_faults).collect::<Vec<u64>>();
+        assert_eq!((quarter(100), quarter(126)), (vec![5, 6, 1, 2, 3, 4], vec![5, 6, 1, 3, 4]), "94.5 MiB to 157.5");
         assert_eq!(pool.sizes(2).collect::<Vec<_>>(), [mib(97), mib(100), mib(101)]);
         assert_eq!(pool.at(2, mib(99)).len(), 0);
         pool.add(2, mib(99), None);

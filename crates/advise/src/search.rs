@@ -1,14 +1,14 @@
 //! The search for the smallest memory that is safe: not a point but a band, from a size up to the peak.
 //!
 //! Sizes are tried in steps of a hundredth of the peak, in finer steps below a fifth of it. A size is judged by all replays whose limit
-//! could be a draw of it. It is safe if it, and every larger size, is within the slow-down asked for by the upper end of its interval. At
-//! least the 15 steps above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide
+//! could be a draw of it. It is safe if it, and every larger size, is within the slow-down asked for by the upper end of its interval, and
+//! if at most 1 run in 100 is killed at it ([`kills`]). At least the 15 steps above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide
 //! a size that is too slow.
 
 use super::candidate::{CANDIDATES, FEWEST_FAULTS};
 use super::chance::LIMIT_MIN;
-use super::figures::kills;
 use super::judge::{EQUAL_STEPS, Judge};
+use super::kills;
 use super::race;
 use isotherm_scenario::ScenarioError;
 use isotherm_units::Bytes;
@@ -134,9 +134,14 @@ fn between(judge: &Judge<'_>, index: usize, best: Option<Bytes>) -> Option<Bytes
     (middle > low && middle < high && middle >= LIMIT_MIN).then_some(middle)
 }
 
-/// The smallest size tried that is safe, by the replays made.
+/// The smallest size tried that is safe, by the replays made. Where kills are near and too few replays are made to judge them, a size is
+/// taken for safe: more will be made.
 pub(super) fn lowest_safe(judge: &Judge<'_>, index: usize) -> Option<Bytes> {
-    let is_safe = |&size: &Bytes| judge.expected(index, size).is_some_and(|expected| judge.is_fast_enough(&expected));
+    let sure_of_life = judge.player.question.effort.to_be_sure_of_life();
+    let is_safe = |&size: &Bytes| {
+        judge.expected(index, size).is_some_and(|expected| judge.is_fast_enough(&expected))
+            && kills::is_enough(judge, index, size, sure_of_life)
+    };
     judge.player.pool.sizes(index).rev().take_while(is_safe).last()
 }
 
@@ -220,7 +225,7 @@ fn lacking_in_all(judge: &Judge<'_>, index: usize, at: Bytes) -> Vec<(usize, Byt
     };
     let effort = judge.player.question.effort;
     let of_band = effort.of_band();
-    let is_near_kills = kills(&judge.player.pool.a_little_below(index, at)).of > 0;
+    let is_near_kills = kills::are_near(judge, index, at);
     let sure = if is_near_kills { effort.to_be_sure_of_life() } else { effort.to_be_sure() };
     let sure = sure.saturating_sub(judge.nr_judging(index, at));
     want(at, of_band.saturating_sub(played(at)).max(sure));

@@ -28,6 +28,7 @@ pub fn rows(answers: &[Advice]) -> Table {
             Column::number("faults to opt", Unit::Factor),
             Column::number("killed", Unit::Count),
             Column::number("killed at most", Unit::Ppm),
+            Column::text("killed of"),
             Column::number("mean memory", Unit::Bytes),
             Column::number("pressure some", Unit::Ppm),
             Column::number("reclaim cpu", Unit::Ns),
@@ -59,8 +60,9 @@ pub fn rows(answers: &[Advice]) -> Table {
             row.major_faults.high.into(),
             row.major_faults.chance_high.into(),
             row.faults_to_opt_ppm.map(|ppm| ppm as f64 / 1e6).into(),
-            row.kills.of.into(),
-            row.kills.at_most_ppm().into(),
+            row.kills.share.of.into(),
+            row.kills.share.at_most_ppm().into(),
+            Cell::from(words::start(row.kills.start)),
             row.mean_bytes.median.into(),
             row.pressure_some_ppm.into(),
             row.reclaim_cpu_ns.into(),
@@ -148,7 +150,7 @@ pub fn side_by_side(advice: &Advice) -> Table {
 pub fn evidence(advice: &Advice) -> Table {
     const LINES: usize = 7;
     let whole = side_by_side(advice);
-    let has_note = |row: &Vec<Cell>, wanted: &str| matches!(row.last(), Some(Cell::Text(note)) if note == wanted);
+    let has_note = |row: &Vec<Cell>, wanted: &str| matches!(row.last(), Some(Cell::Text(note)) if note.starts_with(wanted));
     let is_first = |row: &Vec<Cell>| has_note(row, "recommended");
     let is_floor = |row: &Vec<Cell>| matches!(row.first(), Some(Cell::Text(name)) if name == FEWEST_FAULTS);
     let is_kept = |row: &Vec<Cell>| !has_note(row, "baseline");

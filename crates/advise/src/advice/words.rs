@@ -4,11 +4,11 @@ use super::adaptive;
 use super::bursts::waits_mostly;
 use super::platform::{Line, Platform};
 use crate::{
-    Advice, AdviceRow, DeviceRole, FEWEST_FAULTS, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent,
+    Advice, AdviceRow, DeviceRole, FEWEST_FAULTS, HugePages, Kills, LatencyRow, Neighbour, OtherDevice, Recommendation,
+    SchemeDid, Start, percent,
 };
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
-use isotherm_scenario::Share;
 use isotherm_sim::machine::Ending;
 use isotherm_units::{Bytes, Duration};
 use std::path::Path;
@@ -64,7 +64,7 @@ fn answer(advice: &Advice) -> String {
             signed_percent(best.runtime_ratio_ppm.median),
             signed_percent(advice.clock.map_or(best.runtime_ratio_ppm.high, |clock| clock.runtime_ratio_at_most_ppm)),
             clock(advice, best.runtime_ratio_ppm.high).unwrap_or_default(),
-            killed(best.kills),
+            killed_at(best),
             cliff(advice).unwrap_or_default(),
             Bytes::new(best.memory_bytes).approx(),
             best.candidate,
@@ -99,9 +99,49 @@ fn clock(advice: &Advice, high_ppm: u64) -> Option<String> {
 /// An error of a clock that needs no words, in percent: that of a native run.
 const CLOCK_ERROR_SMALL: u32 = 10;
 
-/// Kills in replays, and the chance of one in a run: `0 of 14 replays, so at most 20 of 100 runs`.
-fn killed(kills: Share) -> String {
-    format!("{} of {} replays, so at most {} of 100 runs", kills.of, kills.n, kills.at_most_ppm().div_ceil(10_000))
+/// Kills in replays, and the chance of one in a run: `0 of 14 restarts, so at most 20 of 100`.
+fn killed(kills: Kills) -> String {
+    let Kills { start, share } = kills;
+    format!("{} of {}, so at most {}", share.of, starts(share.n, start), of_100(share.at_most_ppm()))
+}
+
+/// The same at the recommended size, with what replays with other limits say.
+fn killed_at(best: &Recommendation) -> String {
+    let (Kills { start, share }, chance) = (best.kills, best.kill_chance);
+    let at_most = of_100(chance.at_most_ppm);
+    let size = |bytes: u64| Bytes::new(bytes).approx();
+    match chance.killed_with_bytes {
+        None => {
+            let replays = starts(chance.n, start);
+            format!("none of {replays} with {} and more, so at most {at_most}", size(chance.from_bytes))
+        }
+        Some(most) => format!(
+            "{} of {}, and by the curve of all {}, of which {} were, with up to {}, at most {at_most}",
+            share.of,
+            starts(share.n, start),
+            chance.n,
+            chance.of,
+            size(most),
+        ),
+    }
+}
+
+/// `1 restart`, `5 first starts`.
+fn starts(n: u64, start: Start) -> String {
+    format!("{n} {}{}", self::start(start), if n == 1 { "" } else { "s" })
+}
+
+/// A kind of start in words.
+pub fn start(start: Start) -> &'static str {
+    match start {
+        Start::First => "first start",
+        Start::Restart => "restart",
+    }
+}
+
+/// `5 of 100`, rounded up.
+fn of_100(ppm: u64) -> String {
+    format!("{} of 100", ppm.div_ceil(10_000))
 }
 
 /// That a little less memory costs many times as much.
@@ -225,7 +265,7 @@ pub fn firmness(advice: &Advice) -> Vec<String> {
     if !neighbours.is_empty() {
         said.push(format!("Slower by: {}.", neighbours.join(", ")));
     }
-    if best.kills_with_less.n > 0 {
+    if best.kills_with_less.share.n > 0 {
         said.push(format!("Killed with 5 to 10 % less memory: {}.", killed(best.kills_with_less)));
     }
     let odds: Vec<String> = best
@@ -431,11 +471,10 @@ pub fn configurations(advice: &Advice) -> Vec<String> {
 
 /// A word or two on why a row is special.
 pub fn note(advice: &Advice, row: &AdviceRow) -> String {
-    let plain = plain_note(advice, row);
-    if row.sample == 1 {
-        return plain.to_owned();
-    }
-    format!("{plain}{}1/{}", if plain.is_empty() { "" } else { ", " }, row.sample)
+    let plain = Some(plain_note(advice, row).to_owned()).filter(|note| !note.is_empty());
+    let one_replay = row.is_one_replay.then(|| "one replay".to_owned());
+    let sample = (row.sample > 1).then(|| format!("1/{}", row.sample));
+    plain.into_iter().chain(one_replay).chain(sample).collect::<Vec<_>>().join(", ")
 }
 
 fn plain_note(advice: &Advice, row: &AdviceRow) -> &'static str {
@@ -444,7 +483,6 @@ fn plain_note(advice: &Advice, row: &AdviceRow) -> &'static str {
         Ending::Finished if row.candidate == FEWEST_FAULTS => "fewest faults",
         Ending::Finished if !row.runs_on_linux => "baseline",
         Ending::Finished if row.gamble.is_some() => "gamble",
-        Ending::Finished if row.n == 1 => "one replay",
         Ending::Finished => "",
         Ending::OutOfMemory => "killed: out of memory",
         _ => "did not finish",
