@@ -6,12 +6,12 @@
 //!
 //! Recommendations hang on it, so it takes sums, products and quotients alone, in one order: these have the same bits on every machine.
 
-/// Parts of the size in which limits are told apart.
+/// Parts of the size in which limits are counted.
 const PARTS: u64 = 256;
 /// Powers that are tried, about a quarter apart: with 1 % less memory the odds of a kill grow by 1 % to a factor of 10^9.
 const POWERS: [u32; 31] = [
-    1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 51, 64, 81, 102, 128, 161, 203, 256, 323, 406, 512, 645, 813, 1024, 1290,
-    1625, 2048,
+    1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 51, 64, 81, 102, 128, 161, 203, 256, 323, 406, 512, 645, 813,
+    1024, 1290, 1625, 2048,
 ];
 /// Levels that are tried: odds of a kill at the size itself, from these
 const ODDS_MAX: f64 = 16.0;
@@ -21,7 +21,7 @@ const ODDS_STEP: f64 = 0.840_896_415_253_714_5;
 const LEVELS: usize = 120;
 /// Of the largest likelihood those count that are this share of it and more: exp(-5.991 / 2), where 5 of 100 sums of two squared normal
 /// variables exceed 5.991 (Wilks, Ann. Math. Stat. 9, 1938): power and level are both unknown. For the level alone it would be 0.2585 on
-/// the side that matters; with as few replays as there are that bound held in 75 to 95 of 100 made-up cases.
+/// the side that matters; with as few replays as there are that bound held in about 70 to 95 of 100 made-up cases.
 const LIKELY: f64 = 0.05;
 
 /// Replays with about the same limit.
@@ -79,7 +79,11 @@ impl Likelihood {
 
 /// The largest chance of a kill in a run with one of `limits`, in millionths, that fits with what was `seen` (limits, and whether the
 /// replay was killed), with a confidence of 95 %. Limits of 0 bytes and a size of 0 count as the smallest ones.
-pub(super) fn at_most_ppm(seen: impl Iterator<Item = (u64, bool)>, limits: impl Iterator<Item = u64>, size: u64) -> u64 {
+pub(super) fn at_most_ppm(
+    seen: impl Iterator<Item = (u64, bool)>,
+    limits: impl Iterator<Item = u64>,
+    size: u64,
+) -> u64 {
     let doses = Dose::all(seen, size);
     let limits: Vec<u64> = limits.map(|limit| parts(limit, size)).collect();
     let mut most = Likelihood::IMPOSSIBLE;

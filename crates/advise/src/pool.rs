@@ -135,7 +135,8 @@ mod tests {
         assert_eq!(faults, [5, 1, 2, 3], "its own always, others by their limit");
         let below: Vec<u64> = pool.a_little_below(2, mib(100)).iter().map(|run| run.major_faults).collect();
         assert_eq!(below, [6, 2], "90 to 95.5 MiB");
-        let quarter = |size| pool.within_a_quarter(2, mib(size)).iter().map(|run| run.major_faults).collect::<Vec<u64>>();
+        let quarter =
+            |size| pool.within_a_quarter(2, mib(size)).iter().map(|run| run.major_faults).collect::<Vec<u64>>();
         assert_eq!((quarter(100), quarter(126)), (vec![5, 6, 1, 2, 3, 4], vec![5, 6, 1, 3, 4]), "94.5 MiB to 157.5");
         assert_eq!(pool.sizes(2).collect::<Vec<_>>(), [mib(97), mib(100), mib(101)]);
         assert_eq!(pool.at(2, mib(99)).len(), 0);

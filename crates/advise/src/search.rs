@@ -229,6 +229,10 @@ fn lacking_in_all(judge: &Judge<'_>, index: usize, at: Bytes) -> Vec<(usize, Byt
     let sure = if is_near_kills { effort.to_be_sure_of_life() } else { effort.to_be_sure() };
     let sure = sure.saturating_sub(judge.nr_judging(index, at));
     want(at, of_band.saturating_sub(played(at)).max(sure));
+    // Replays where some are killed say how fast kills become fewer.
+    if let Some(killed) = kills::largest_with_kills(judge, index, at).filter(|_| is_near_kills) {
+        want(killed, effort.to_be_sure().saturating_sub(played(killed)));
+    }
     let lowest = at.get().saturating_sub(STEPS_BELOW * step).max(LIMIT_MIN.get());
     let coarse = judge.player.step().get();
     let fine_to = (at.get() + STEPS_ABOVE * step).min(top.get());

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 /// Of this recording, in milliseconds of CPU time, which are epochs.
 const LENGTH_MS: u64 = 2_500;
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 /// Pages that are written once, in the first 100 ms: 24 MiB.
 const ONCE: u64 = 6_144;
 /// Pages after them that are written every 20 ms until the end: 4 MiB.
@@ -431,8 +431,8 @@ fn json_has_the_documented_shape() {
         ("configuration", "candidate enough_bytes is_calibrated presets runs_on_linux"),
         (
             "recommendation",
-            "allowed_faults candidate gain kill_chance kills kills_with_less major_faults memory_bytes memory_share_ppm n neighbours odds \
-             runtime_ratio_ppm",
+            "allowed_faults candidate gain kill_chance kills kills_with_less major_faults memory_bytes memory_share_ppm n neighbours \
+             odds runtime_ratio_ppm",
         ),
         ("gain", "against_classic classic_enough_bytes mean_saved_bytes saved_at_most_bytes saved_bytes"),
         ("neighbour", "is_fast_enough major_faults memory_bytes n of_recommended_permil runtime_ratio_ppm"),

@@ -3,5 +3,6 @@
 mod advise;
 mod cold_memory;
 mod conditions;
+mod kills;
 mod page;
 mod sampling;

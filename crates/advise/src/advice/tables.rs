@@ -150,7 +150,8 @@ pub fn side_by_side(advice: &Advice) -> Table {
 pub fn evidence(advice: &Advice) -> Table {
     const LINES: usize = 7;
     let whole = side_by_side(advice);
-    let has_note = |row: &Vec<Cell>, wanted: &str| matches!(row.last(), Some(Cell::Text(note)) if note.starts_with(wanted));
+    let has_note =
+        |row: &Vec<Cell>, wanted: &str| matches!(row.last(), Some(Cell::Text(note)) if note.starts_with(wanted));
     let is_first = |row: &Vec<Cell>| has_note(row, "recommended");
     let is_floor = |row: &Vec<Cell>| matches!(row.first(), Some(Cell::Text(name)) if name == FEWEST_FAULTS);
     let is_kept = |row: &Vec<Cell>| !has_note(row, "baseline");

@@ -4,7 +4,7 @@ use super::adaptive;
 use super::bursts::waits_mostly;
 use super::platform::{Line, Platform};
 use crate::{
-    Advice, AdviceRow, DeviceRole, FEWEST_FAULTS, HugePages, Kills, LatencyRow, Neighbour, OtherDevice, Recommendation,
+    Advice, AdviceRow, DeviceRole, FEWEST_FAULTS, HugePages, KillChance, Kills, LatencyRow, Neighbour, OtherDevice,
     SchemeDid, Start, percent,
 };
 use isotherm_kernel::swap::DeviceConfig;
@@ -64,7 +64,7 @@ fn answer(advice: &Advice) -> String {
             signed_percent(best.runtime_ratio_ppm.median),
             signed_percent(advice.clock.map_or(best.runtime_ratio_ppm.high, |clock| clock.runtime_ratio_at_most_ppm)),
             clock(advice, best.runtime_ratio_ppm.high).unwrap_or_default(),
-            killed_at(best),
+            chance_of(best.kills, best.kill_chance),
             cliff(advice).unwrap_or_default(),
             Bytes::new(best.memory_bytes).approx(),
             best.candidate,
@@ -106,8 +106,7 @@ fn killed(kills: Kills) -> String {
 }
 
 /// The same at the recommended size, with what replays with other limits say.
-fn killed_at(best: &Recommendation) -> String {
-    let (Kills { start, share }, chance) = (best.kills, best.kill_chance);
+fn chance_of(Kills { start, share }: Kills, chance: KillChance) -> String {
     let at_most = of_100(chance.at_most_ppm);
     let size = |bytes: u64| Bytes::new(bytes).approx();
     match chance.killed_with_bytes {
@@ -564,6 +563,27 @@ mod tests {
         assert_eq!(signed_percent(998_000), "-0.2 %");
         assert_eq!(signed_percent(1_000_000), "0.0 %");
         assert_eq!((signed_percent(999_501), signed_percent(999_500)), ("0.0 %".to_owned(), "-0.1 %".to_owned()));
+    }
+
+    #[test]
+    fn kills_are_told_with_their_start_and_chance() {
+        let share = |of, n| isotherm_scenario::Share::new(of, n);
+        let killed = |start, of, n| super::killed(Kills { start, share: share(of, n) });
+        assert_eq!(killed(Start::First, 0, 1), "0 of 1 first start, so at most 95 of 100");
+        assert_eq!(killed(Start::Restart, 0, 30), "0 of 30 restarts, so at most 10 of 100");
+        let chance = |killed_with_bytes| KillChance {
+            of: 7,
+            n: 96,
+            from_bytes: 78 << 20,
+            killed_with_bytes,
+            at_most_ppm: 10_000,
+        };
+        let kills = Kills { start: Start::Restart, share: share(0, 31) };
+        assert_eq!(
+            chance_of(kills, chance(Some(91 << 20))),
+            "0 of 31 restarts, and by the curve of all 96, of which 7 were, with up to 91.0 MiB, at most 1 of 100"
+        );
+        assert_eq!(chance_of(kills, chance(None)), "none of 96 restarts with 78.0 MiB and more, so at most 1 of 100");
     }
 
     #[test]
