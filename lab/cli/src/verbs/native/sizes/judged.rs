@@ -202,7 +202,7 @@ impl Verdict {
             self.hold_by_clock.add(by_clock);
             self.hold_within_noise.add(within_noise);
         }
-        let share = Share::new(said.kills, said.n).ppm();
+        let share = Share::new(said.kills, said.nr_of_kills()).ppm();
         self.kills.add((seen.killed.low_ppm..=seen.killed.high_ppm).contains(&share));
         if said.slower_ppm.median == 0 {
             return; // no replay came to its end

@@ -25,10 +25,20 @@ pub(super) struct Said {
     /// Time over that without a limit, in millionths; all 0 if no replay came to its end.
     pub(super) slower_ppm: Range,
     pub(super) major_faults: Range,
-    /// Replays that were killed, and the interval of the chance.
+    /// Replays that were killed, of the kind of start that is killed more often, and the interval of the chance.
     pub(super) kills: u64,
+    /// Replays of that kind; 0 if `kills` is of all replays, as builds said it that counted both kinds together.
+    #[serde(default)]
+    pub(super) kills_n: u64,
     pub(super) kills_low_ppm: u64,
     pub(super) kills_high_ppm: u64,
+}
+
+impl Said {
+    /// Replays that [`Self::kills`] is of.
+    pub(super) fn nr_of_kills(&self) -> u64 {
+        if self.kills_n > 0 { self.kills_n } else { self.n }
+    }
 }
 
 /// A median in its interval.
@@ -128,6 +138,7 @@ fn said(row: &Value, is_recommended: bool) -> Said {
         slower_ppm: range(&row["runtime_ratio_ppm"]),
         major_faults: range(&row["major_faults"]),
         kills: number(&kills["of"]),
+        kills_n: number(&kills["n"]),
         kills_low_ppm: number(&kills["low_ppm"]),
         kills_high_ppm: number(&kills["high_ppm"]),
     }

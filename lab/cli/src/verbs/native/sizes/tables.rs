@@ -52,7 +52,7 @@ fn said(said: &Said) -> Vec<String> {
     };
     let slower = if said.is_enough { format!("**{slower}**") } else { slower };
     let slower = if said.is_recommended { format!("R {slower}") } else { slower };
-    vec![slower, range(said.major_faults), format!("{} of {}", said.kills, said.n)]
+    vec![slower, range(said.major_faults), format!("{} of {}", said.kills, said.nr_of_kills())]
 }
 
 fn percent(ppm: u64) -> String {
