@@ -26,6 +26,9 @@ pub struct Recommendation {
     pub n: u64,
     /// Run time relative to unlimited memory, in millionths. The upper end is within the allowed slow-down.
     pub runtime_ratio_ppm: Interval,
+    /// That ratio at most, as far as native runs of other programs say; absent where they say nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native_at_most_ppm: Option<u64>,
     pub major_faults: Interval,
     /// Major faults that cost the allowed slow-down, by the cost of a fault in these replays; absent where none had more faults than with
     /// unlimited memory.
@@ -178,6 +181,7 @@ pub(super) fn recommend(judge: &Judge<'_>, choice: Choice) -> Option<Recommendat
         memory_share_ppm: ppm(size.get(), judge.player.peak.get())?,
         n: expected.n as u64,
         runtime_ratio_ppm: expected.ratio?,
+        native_at_most_ppm: None,
         major_faults: expected.faults,
         allowed_faults: judge.allowed_faults(index),
         kills,

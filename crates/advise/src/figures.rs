@@ -37,6 +37,9 @@ pub struct AdviceRow {
     /// The worst of runtime, work (CPU time and stalls) of all threads and of each process, and stalls of bursts, as a ratio to that with
     /// unlimited memory, in millionths: 1 050 000 is 5 % slower. Absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
+    /// That ratio at most, as far as native runs of other programs say ([`NativeError`](super::NativeError)); absent where they say nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native_at_most_ppm: Option<u64>,
     /// Whether the upper end of that ratio is within the allowed slow-down, and at most 1 run in 100 is killed where replays with a little less
     /// memory were. Never where the answer is withheld.
     pub is_fast_enough: bool,
@@ -120,6 +123,7 @@ fn row(judge: &Judge<'_>, index: usize, size: Bytes) -> AdviceRow {
         sample: runs.iter().map(|run| run.pages).max().unwrap_or(1),
         runtime_ns: interval(&|run| run.pace.runtime_ns).median,
         runtime_ratio_ppm: ratio,
+        native_at_most_ppm: None,
         is_fast_enough: judge.is_fast_enough(&expected) && kills::is_enough(judge, index, size, 0),
         slowest: runs.iter().max_by_key(|run| run.ratio_ppm).and_then(|run| run.slowdown_of),
         stalls: stalls(judge, &runs),
@@ -255,6 +259,7 @@ pub(super) mod tests {
             sample: 1,
             runtime_ns: 0,
             runtime_ratio_ppm: Some(exactly(1_000_000)),
+            native_at_most_ppm: None,
             is_fast_enough: true,
             slowest: Some(SlowdownOf::Runtime),
             stalls: None,

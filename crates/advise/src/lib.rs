@@ -28,6 +28,7 @@ mod kernel_memory;
 mod kill_curve;
 mod kills;
 mod mean;
+mod native_error;
 mod pace;
 mod player;
 mod pool;
@@ -54,6 +55,7 @@ pub use figures::{AdviceRow, SchemeDid, Stalls};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
 pub use kills::{KillChance, Kills, Start};
+pub use native_error::NativeError;
 pub use pace::{Percentiles, SlowdownOf};
 pub use predict::{Prediction, predict, recommend_each};
 pub use replay_cache::Keep;
@@ -285,7 +287,9 @@ impl Advice {
     fn call_nothing_enough(&mut self) {
         (self.recommendation, self.config, self.clock) = (None, None, None);
         self.other_devices.clear();
-        self.rows.iter_mut().for_each(|row| row.is_fast_enough = false);
+        for row in &mut self.rows {
+            (row.is_fast_enough, row.native_at_most_ppm) = (false, None);
+        }
         self.configurations.iter_mut().for_each(|configuration| configuration.enough_bytes = None);
     }
 }
@@ -522,7 +526,7 @@ fn advice(
             })
         },
     );
-    Ok(Advice {
+    let mut advice = Advice {
         program: question.name.clone(),
         kernel: judge.player.kernel,
         effort: question.effort,
@@ -559,7 +563,9 @@ fn advice(
         unknowns: unknowns(question, judge.player.order, &meta),
         config,
         course: course?,
-    })
+    };
+    native_error::fill(&mut advice);
+    Ok(advice)
 }
 
 /// Whether the trace is one of requests (no epochs) and not of a program's pages. A trace that cannot be opened fails when it is played.

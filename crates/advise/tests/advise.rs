@@ -422,7 +422,7 @@ fn json_has_the_documented_shape() {
         (
             "row",
             "candidate ending faults_to_opt_ppm gamble is_calibrated is_fast_enough is_one_replay kills major_faults mean_bytes \
-             memory_bytes memory_share_ppm monitor_cpu_ns n pressure_some_ppm reclaim_cpu_ns runs_on_linux runtime_ns \
+             memory_bytes memory_share_ppm monitor_cpu_ns n native_at_most_ppm pressure_some_ppm reclaim_cpu_ns runs_on_linux runtime_ns \
              runtime_ratio_ppm sample schemes slowest unfinished",
         ),
         ("interval", "chance_high chance_low high low median"),
@@ -431,7 +431,7 @@ fn json_has_the_documented_shape() {
         ("configuration", "candidate enough_bytes is_calibrated presets runs_on_linux"),
         (
             "recommendation",
-            "allowed_faults candidate gain kill_chance kills kills_with_less major_faults memory_bytes memory_share_ppm n neighbours \
+            "allowed_faults candidate gain kill_chance kills kills_with_less major_faults memory_bytes memory_share_ppm n native_at_most_ppm neighbours \
              odds runtime_ratio_ppm",
         ),
         ("gain", "against_classic classic_enough_bytes mean_saved_bytes saved_at_most_bytes saved_bytes"),

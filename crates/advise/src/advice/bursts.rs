@@ -43,7 +43,7 @@ pub fn slowest(advice: &Advice) -> Option<String> {
 }
 
 /// Whether less than half of the runtime is work.
-pub(super) fn waits_mostly(advice: &Advice) -> bool {
+pub(crate) fn waits_mostly(advice: &Advice) -> bool {
     advice.unlimited_work_ns < advice.unlimited_runtime_ns / 2
 }
 

@@ -4,8 +4,8 @@ use super::adaptive;
 use super::bursts::waits_mostly;
 use super::platform::{Line, Platform};
 use crate::{
-    Advice, AdviceRow, DeviceRole, FEWEST_FAULTS, HugePages, KillChance, Kills, LatencyRow, Neighbour, OtherDevice,
-    SchemeDid, Start, percent,
+    Advice, AdviceRow, DeviceRole, FEWEST_FAULTS, HugePages, KillChance, Kills, LatencyRow, NativeError, Neighbour,
+    OtherDevice, Recommendation, SchemeDid, Start, percent,
 };
 use isotherm_kernel::swap::DeviceConfig;
 use isotherm_kernel::swap::device::DeviceKind;
@@ -251,6 +251,9 @@ pub fn firmness(advice: &Advice) -> Vec<String> {
         faults.chance_high,
         best.n,
     )];
+    if let Some(natively) = natively(advice, best) {
+        said[0] = format!("{} {natively}", said[0]);
+    }
     let neighbour = |neighbour: &Neighbour| {
         let memory = match neighbour.of_recommended_permil {
             less @ ..1000 => format!("{} % less memory", (1000 - less) / 10),
@@ -276,6 +279,20 @@ pub fn firmness(advice: &Advice) -> Vec<String> {
         said.push(format!("Price of safety: too slow by chance in {} of replays.", odds.join(", ")));
     }
     said
+}
+
+/// What native runs of other programs say about the upper end.
+fn natively(advice: &Advice, best: &Recommendation) -> Option<String> {
+    let high = best.runtime_ratio_ppm.high;
+    let runs = NativeError::of(!advice.prices.is_empty(), high)?;
+    Some(format!(
+        "In native runs of {} other programs, on one machine, limits of which as little was said added at most {}. That holds for a further \
+         program of their kind in {} of {} cases.",
+        runs.programs,
+        signed_percent(best.native_at_most_ppm?),
+        runs.programs,
+        runs.programs + 1,
+    ))
 }
 
 /// Effects of other devices.

@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// Run nothing; print the tables of such a file of --sizes.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["program", "zram", "before", "busy", "json", "sizes", "tables"])]
     tables_of_sizes: Option<PathBuf>,
+    /// With --tables-of-sizes: also write how much more time limits added than was said, which `isotherm advise` shows.
+    #[arg(long, value_name = "FILE", requires = "tables_of_sizes")]
+    fit: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -116,7 +119,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(file) = &args.tables_of_sizes {
-        ui.print(sizes::tables(file)?)?;
+        ui.print(sizes::tables(file, args.fit.as_deref())?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let workshop = Workshop::new()?;

@@ -31,6 +31,13 @@ pub(super) struct Program {
     needs: &'static [&'static str],
 }
 
+impl Program {
+    /// `isotherm advise` gives such programs no recommendation.
+    pub(super) fn is_jvm(&self) -> bool {
+        self.command.first() == Some(&"java")
+    }
+}
+
 macro_rules! programs {
     ($($timed:ident $name:literal: $file:literal, $build:expr, $command:expr, $needs:expr;)*) => {
         &[$(Program {

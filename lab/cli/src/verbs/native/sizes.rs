@@ -2,6 +2,7 @@
 //! runs at each.
 
 mod judged;
+mod native_error;
 mod said;
 mod tables;
 
@@ -129,9 +130,11 @@ pub(super) fn read(file: &Path) -> Result<Results, CliError> {
     serde_json::from_slice(&text).map_err(|error| failed(&error))
 }
 
-/// The tables of such a file.
-pub(super) fn tables(file: &Path) -> Result<String, CliError> {
-    Ok(tables::all(&read(file)?))
+/// The tables of such a file. `fit`: where to write how far native runs are from what was said, for `isotherm advise`.
+pub(super) fn tables(file: &Path, fit: Option<&Path>) -> Result<String, CliError> {
+    let results = read(file)?;
+    write_json(fit, &native_error::fit(&results))?;
+    Ok(tables::all(&results))
 }
 
 /// Records, asks and runs all programs; writes what there is after each.

@@ -49,7 +49,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    fn add(&mut self, is_one: bool) {
+    pub(super) fn add(&mut self, is_one: bool) {
         self.n += 1;
         self.of += usize::from(is_one);
     }

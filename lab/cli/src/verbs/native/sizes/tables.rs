@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 
+use isotherm_advise::NativeError;
+
 use super::judged::{Count, Errors, Of, Seen, Verdict, judge};
+use super::native_error::{self, OfOthers};
 use super::said::{Range, Said};
 use super::{AtSize, Measured, Results};
 
-const ANSWERS: [(&str, Of); 2] = [
+pub(super) const ANSWERS: [(&str, Of); 2] = [
     ("prices of the table", |size: &AtSize| size.table.as_ref()),
     ("prices of this machine", |size: &AtSize| size.calibrated.as_ref()),
 ];
@@ -27,7 +30,7 @@ pub(super) fn all(results: &Results) -> String {
             let _ = writeln!(out, "| {} |", cells(program, size).join(" | "));
         }
     }
-    out + NOTE + &verdicts(results)
+    out + NOTE + &verdicts(results) + "\n" + &of_others(results)
 }
 
 fn cells(program: &Measured, size: &AtSize) -> Vec<String> {
@@ -94,6 +97,36 @@ fn verdicts(results: &Results) -> String {
     line("said share of kills within the interval of the measured one", &|of| count(of.kills), "");
     line("pairs of sizes in order, by faults", &|of| count(of.order_by_faults), "97 %");
     line("by time", &|of| count(of.order_by_time), "97 %");
+    out
+}
+
+/// The upper ends by native runs of half of the programs, judged on the other half.
+fn of_others(results: &Results) -> String {
+    let fitted = native_error::fit(results);
+    let mut out = format!("| | {} |\n|---|--:|--:|\n", ANSWERS.map(|(prices, _)| prices).join(" | "));
+    let others = [0, 1].map(|answer| native_error::judge(results, &fitted, answer));
+    let mut line = |what: &str, cells: [String; 2]| {
+        let _ = writeln!(out, "| {what} | {} |", cells.join(" | "));
+    };
+    for (is_small, kind) in [(true, "at most 5 % said"), (false, "more said")] {
+        let times = [false, true].map(|is_calibrated| {
+            let of = |one: &&NativeError| (one.is_calibrated, one.is_small) == (is_calibrated, is_small);
+            fitted.iter().find(of).map_or_else(String::new, |one| {
+                format!("{:.2} of {} sizes of {} programs", one.times_ppm as f64 / 1e6, one.sizes, one.programs)
+            })
+        });
+        line(&format!("{kind}: largest added time over the said end or 5 %, fitted half"), times);
+        line("that is not exceeded, judged half", others.each_ref().map(|of| count(of.within[usize::from(!is_small)])));
+    }
+    line("at or below the said end itself, judged half", others.each_ref().map(|of| count(of.below_high)));
+    let price = |of: &OfOthers| match of.prices.len() {
+        0 => String::new(),
+        n => format!("{:.2} of {n}", of.prices.iter().sum::<f64>() / n as f64),
+    };
+    line(
+        "recommended memory over the smallest that was run and holds, mean, judged half",
+        others.each_ref().map(price),
+    );
     out
 }
 
