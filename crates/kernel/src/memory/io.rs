@@ -4,12 +4,11 @@
 //! [`complete_io`](crate::fault::complete_io) has seen the completion; a thread that needs it earlier waits until
 //! [`Io::due`].
 
-use super::{FileId, Flag, FrameId, Frames, Memory, PageOwner};
+use super::{Flag, FrameId, Memory};
 use crate::counters::Counter;
 use crate::swap::SlotId;
 use crate::swap::device::{Device, DeviceModel, Transfer};
 use isotherm_units::{Duration, Instant, Pages};
-use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -36,7 +35,7 @@ impl Completion {
 
 /// Contents of a request under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+pub(super) enum Kind {
     SwapRead,
     SwapWrite,
     FileRead,
@@ -287,7 +286,7 @@ impl Io {
 
     /// The time of a submission at `now`.
     #[inline]
-    fn advance(&mut self, now: Instant) -> Instant {
+    pub(super) fn advance(&mut self, now: Instant) -> Instant {
         self.latest = self.latest.max(now);
         self.latest
     }
@@ -303,7 +302,7 @@ impl Io {
     }
 
     /// The transfers of all `frames` end at `at`, one behind the other.
-    fn push_all(&mut self, at: Instant, kind: Kind, frames: impl ExactSizeIterator<Item = FrameId>) {
+    pub(super) fn push_all(&mut self, at: Instant, kind: Kind, frames: impl ExactSizeIterator<Item = FrameId>) {
         match frames.len() {
             0 => {}
             1 => frames.for_each(|frame| self.push_one(at, kind, frame)),
@@ -332,7 +331,7 @@ impl Io {
 
 /// The devices of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+pub(super) enum Target {
     Swap,
     Storage,
 }
@@ -340,7 +339,7 @@ enum Target {
 impl Memory {
     /// Submits one request, after the CPU time that the caller has spent so far and what the request itself takes. `None`: it has ended, because its device
     /// is memory. Such a disk ends a read before its submission returns, so that pages are never seen under way; writes end later.
-    fn request(&mut self, to: Target, position: u64, pages: u64, transfer: Transfer) -> Option<Instant> {
+    pub(super) fn request(&mut self, to: Target, position: u64, pages: u64, transfer: Transfer) -> Option<Instant> {
         let Self { io, ledger, costs, now, .. } = self;
         let device = if to == Target::Swap { &mut io.swap } else { &mut io.storage };
         if device.model().is_synchronous() && (to == Target::Swap || transfer == Transfer::Read) {
@@ -473,68 +472,6 @@ impl Memory {
         at
     }
 
-    /// Reads pages of `file`; pages that follow each other go in one request.
-    pub fn submit_file_read(&mut self, file: FileId, frames: &[FrameId]) {
-        self.submit_file(file, frames, Transfer::Read);
-    }
-
-    /// Writes pages of `file`, which are clean from now on. They must be write-protected everywhere.
-    pub fn submit_file_write(&mut self, file: FileId, frames: &[FrameId]) {
-        self.submit_file(file, frames, Transfer::Write);
-    }
-
-    /// Writes a page of a file that gives its frame back at once; see
-    /// [`submit_swap_write_detached`](Self::submit_swap_write_detached).
-    pub fn submit_file_write_detached(&mut self, frame: FrameId) {
-        debug_assert!(
-            !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),
-            "one transfer a page"
-        );
-        let PageOwner::File { file, page } = self.frames.owner(frame) else { unreachable!("a page of a file") };
-        self.frames.clear(frame, Flag::Dirty);
-        self.forget_dirty(file, page);
-        self.request(Target::Storage, file_position(file, page), 1, Transfer::Write);
-    }
-
-    fn submit_file(&mut self, file: FileId, frames: &[FrameId], transfer: Transfer) {
-        let page_of = |frames: &Frames, frame| match frames.owner(frame) {
-            PageOwner::File { page, .. } => page,
-            PageOwner::Anonymous { .. } => unreachable!("a page of a file"),
-        };
-        // Readahead names them in order.
-        let mut sorted = SmallVec::<[FrameId; 32]>::new();
-        let frames = if frames.is_sorted_by_key(|&frame| page_of(&self.frames, frame)) {
-            frames
-        } else {
-            sorted.extend_from_slice(frames);
-            sorted.sort_unstable_by_key(|&frame| page_of(&self.frames, frame));
-            &sorted
-        };
-        let mut left = frames;
-        while let Some(&first) = left.first() {
-            let start = page_of(&self.frames, first);
-            let goes_on = |&(&frame, page): &(&FrameId, u32)| page_of(&self.frames, frame) == page;
-            let (request, rest) = left.split_at(left.iter().zip(start..).take_while(goes_on).count());
-            left = rest;
-            let at = self.request(Target::Storage, file_position(file, start), request.len() as u64, transfer);
-            let Some(at) = at else { continue };
-            for &frame in request {
-                debug_assert!(
-                    !self.frames.flags(frame).has_any([Flag::Reading, Flag::Writeback]),
-                    "one transfer a page"
-                );
-                match transfer {
-                    Transfer::Read => self.frames.set(frame, Flag::Reading),
-                    Transfer::Write => {
-                        self.frames.update(frame, [Flag::Dirty], [Flag::Writeback]);
-                    }
-                }
-            }
-            let kind = if transfer == Transfer::Read { Kind::FileRead } else { Kind::FileWrite };
-            self.io.push_all(at, kind, request.iter().copied());
-        }
-    }
-
     /// Reports to the nodes how much memory the pages on a compressed device occupy.
     #[inline]
     pub fn update_hidden(&mut self) {
@@ -542,11 +479,6 @@ impl Memory {
             self.nodes.set_hidden(zram.memory(Pages::new(self.slots.used())).get());
         }
     }
-}
-
-/// Where a file page lies on the disk: each file in one piece, files far apart.
-fn file_position(file: FileId, page: u32) -> u64 {
-    (file.index() as u64) << 32 | u64::from(page)
 }
 
 /// Cuts sorted `(position, frame)` pairs where positions do not follow each other.
@@ -674,7 +606,6 @@ mod tests {
         let pages: Vec<(u64, FrameId)> = [3, 4, 5, 9, 11, 12].map(|at| (at, FrameId::new(0))).to_vec();
         let lengths: Vec<usize> = consecutive(&pages).map(<[_]>::len).collect();
         assert_eq!(lengths, [3, 1, 2]);
-        assert_eq!(file_position(FileId(1), 0), 1 << 32);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod buddy;
 mod chain;
 mod check;
+mod file_requests;
 mod files;
 mod frames;
 mod ground_truth;
