@@ -277,6 +277,34 @@ impl Cgroups {
         (pages - left, Charge { charged })
     }
 
+    /// Charges a folio of `pages`, at least 2, in one go: from the pages charged ahead if these are enough, else from the limit
+    /// (docs/spec/large-folios.md#f3-1; `try_charge_memcg`, mm/memcontrol.c, Linux 6.12 and 7.2).
+    ///
+    /// # Errors
+    /// The first group whose limit leaves no room for all of it; nothing is charged then.
+    pub(crate) fn charge_folio(&mut self, id: CgroupId, pages: u64) -> Result<Charge, OverLimit> {
+        let batch = self.charge_batch;
+        let group = self.get_mut(id);
+        if group.stock >= pages {
+            group.stock -= pages;
+            return Ok(Charge { charged: 0 });
+        }
+        let ahead = batch.max(pages);
+        let charged = if self.over_limit(id, ahead).is_none() { ahead } else { pages };
+        if let Some(over) = self.over_limit(id, charged) {
+            return Err(OverLimit(over));
+        }
+        self.charge_exactly(id, charged);
+        let group = self.get_mut(id);
+        group.stock += charged - pages;
+        if group.stock > batch {
+            // `refill_stock`: more than a batch is given back, all of it.
+            let stock = std::mem::take(&mut group.stock);
+            self.uncharge(id, stock);
+        }
+        Ok(Charge { charged })
+    }
+
     /// Pages that the group can still be charged: pages charged ahead, or the room under the limits of the group and its ancestors.
     #[inline]
     pub(crate) fn room(&self, id: CgroupId) -> u64 {

@@ -136,6 +136,8 @@ impl ZoneRun {
             return Candidate::Huge;
         }
         match () {
+            // Kernels move these too; this machine does not.
+            () if memory.frames.order(frame) > 0 => Candidate::Busy,
             // An anonymous page with more references than mappings is not even tried; one of a file is.
             () if memory.frames.is_pinned(frame) && !flags.has_any([Flag::FileOwned, Flag::SwapCache]) => {
                 Candidate::Pinned

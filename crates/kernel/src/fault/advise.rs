@@ -10,6 +10,7 @@ use crate::reclaim::outcome::{Fate, put_back, take_out};
 use crate::reclaim::{Hint, ReclaimPolicy, Reclaimer, Scan};
 use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing};
+use std::collections::BTreeMap;
 
 /// Carries out `advice` on the mapped parts of `range`.
 pub fn advise(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, range: PageRange, advice: Advice) {
@@ -34,7 +35,8 @@ pub fn advise(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceI
     }
 }
 
-/// Frames of `range` that only `space` maps, with their entries.
+/// Frames of `range` that only `space` maps, with their entries. A folio of several pages is left out unless `space` maps all of it in
+/// `range`: kernels split it then.
 fn own_frames(memory: &Memory, space: SpaceId, range: PageRange) -> Vec<(DensePage, FrameId)> {
     let table = &memory.space(space).table;
     let frames = table.present_in(range).filter_map(|dense| match table.entry(dense) {
@@ -43,7 +45,13 @@ fn own_frames(memory: &Memory, space: SpaceId, range: PageRange) -> Vec<(DensePa
     });
     let alone =
         |&(_, frame): &(DensePage, FrameId)| memory.sole_mapper(frame).is_some() || memory.mappers(frame).len() == 1;
-    frames.filter(alone).collect()
+    let mut own: Vec<(DensePage, FrameId)> = frames.filter(alone).collect();
+    if memory.frames.has_folios() {
+        let mut found: BTreeMap<FrameId, u64> = BTreeMap::new();
+        own.iter().for_each(|&(_, frame)| *found.entry(memory.frames.head(frame)).or_default() += 1);
+        own.retain(|&(_, frame)| found[&memory.frames.head(frame)] == memory.frames.nr_pages(frame));
+    }
+    own
 }
 
 /// `MADV_FREE`: contents may go; slots go now.
@@ -76,7 +84,9 @@ fn cold(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, ran
         memory.space_mut(space).table.test_and_clear_young(dense);
         memory.frames.clear(frame, Flag::Referenced);
         memory.ledger.spend(memory.costs.pte_scan_ns);
-        policy.hint(memory, frame, Hint::Cold);
+        if memory.frames.head(frame) == frame {
+            policy.hint(memory, frame, Hint::Cold);
+        }
     }
 }
 
@@ -116,7 +126,7 @@ fn will_need(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId
         }
         let pages = PageRange::at(first_page + (range.start - vma.pages().start), range.len());
         let cgroup = memory.space(space).cgroup;
-        let window = FileWindow { file, pages, mark: None, cgroup };
+        let window = FileWindow { file, pages, mark: None, large: None, cgroup };
         // A shortage ends it: no task waits for these pages.
         let _ended_early = begin_file_window(memory, policy, &mut state, window);
     }

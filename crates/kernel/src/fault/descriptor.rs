@@ -14,7 +14,7 @@ use isotherm_units::access::{Backing, FileKind, Run};
 /// A system call in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// The page at which the previous read of this file ended: going on in it is not a new use.
+    /// The page at which the previous read of this file ended: going on in its folio is not a new use.
     ended_at: Option<u64>,
     /// The last page read.
     last: Option<(FileId, u64)>,
@@ -23,7 +23,7 @@ pub(super) struct Call {
 /// Handles the rest of a `read()` or `write()`: `run` begins at the first page not done, `done` counts the pages of the call and grows with
 /// each. After [`FaultOutcome::Done`] the whole run is done.
 ///
-/// Counts no faults. Reads mark pages accessed, once per page and call; writes do not.
+/// Counts no faults. Reads mark folios accessed, once per folio and call; writes do not.
 pub fn descriptor(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
@@ -95,11 +95,13 @@ fn one_page(
         (true, false) => reading.read_shared(file, file_page)?,
         (true, true) => Some(reading.shared_page(file, file_page)?),
         (false, false) => Some(reading.read_page(file, file_page, left)?),
-        (false, true) => Some(reading.write_page(file, file_page)?),
+        (false, true) => Some(reading.write_page(file, file_page, left)?),
     };
     memory.ledger.spend(memory.costs.fd_copy_page_ns);
     let call = state.call.as_mut().expect("begun above");
-    let goes_on = call.ended_at.take() == Some(file_page);
+    let first = frame.map_or(file_page, |frame| memory.first_page_of(file_page, frame));
+    let before = call.ended_at.take().or(call.last.filter(|&(last, _)| last == file).map(|(_, page)| page));
+    let goes_on = before.is_some_and(|before| (first..=file_page).contains(&before));
     if !write {
         call.last = Some((file, file_page));
     }
@@ -109,8 +111,9 @@ fn one_page(
         }
         // Baselines see every use; Linux neither writes nor reads that go on in the same page.
         if policy.is_exact() || !write && !goes_on {
-            memory.frames.met_use(frame);
-            policy.mark_accessed(memory, frame);
+            let head = memory.frames.head(frame);
+            memory.frames.met_use(head);
+            policy.mark_accessed(memory, head);
         }
     }
     state.current = None;
@@ -122,11 +125,8 @@ impl Faulting<'_> {
     fn read_page(&mut self, file: FileId, page: u64, left: u64) -> Step<FrameId> {
         let first_look = !std::mem::replace(&mut self.current().tried, true);
         if let CachePage::Frame(frame) = self.memory.files.get(file).page(page) {
-            if first_look && self.memory.frames.take(frame, Flag::Readahead) {
-                let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| {
-                    readahead.marked_page(page, 0, left, limits, is_cached)
-                });
-                self.read_ahead(file, window)?;
+            if first_look || self.memory.frames.order(frame) > 0 {
+                self.go_on_at(file, page, left, frame)?;
             }
             return self.when_read(frame);
         }
@@ -139,7 +139,13 @@ impl Faulting<'_> {
             self.read_ahead(file, window)?;
         }
         match self.memory.files.get(file).page(page) {
-            CachePage::Frame(frame) => self.when_read(frame),
+            CachePage::Frame(frame) => {
+                // The folio that holds the page may be the marked one.
+                if self.memory.frames.order(frame) > 0 {
+                    self.go_on_at(file, page, left, frame)?;
+                }
+                self.when_read(frame)
+            }
             _ => {
                 let frame = self.add_page(file, page, Arrival::FileRead)?;
                 self.memory.submit_file_read(file, &[frame]);
@@ -148,18 +154,34 @@ impl Faulting<'_> {
         }
     }
 
+    /// Reads the next window if `frame`, of page `page`, is of a marked folio.
+    fn go_on_at(&mut self, file: FileId, page: u64, left: u64, frame: FrameId) -> Step {
+        let head = self.memory.frames.head(frame);
+        if !self.memory.frames.take(head, Flag::Readahead) {
+            return Ok(());
+        }
+        let (order, first) = (self.memory.frames.order(head), self.memory.first_page_of(page, frame));
+        let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| {
+            readahead.marked_page(first, order, left + page - first, limits, is_cached)
+        });
+        self.read_ahead(file, window)
+    }
+
     fn read_ahead(&mut self, file: FileId, window: Option<crate::readahead::file::Window>) -> Step {
         let Some(window) = window else { return Ok(()) };
         let cgroup = self.memory.space(self.space).cgroup;
-        let window = FileWindow { file, pages: window.range, mark: window.mark, cgroup };
+        let window = FileWindow { file, pages: window.range, mark: window.mark, large: window.large, cgroup };
         begin_file_window(self.memory, self.policy, self.state, window)
     }
 
-    /// The page of a regular file that `write()` fills whole: nothing is read, but a read in progress is waited for.
-    fn write_page(&mut self, file: FileId, page: u64) -> Step<FrameId> {
-        match self.memory.files.get(file).page(page) {
-            CachePage::Frame(frame) => self.when_read(frame),
-            _ => self.add_page(file, page, Arrival::FileWrite),
+    /// The page of a regular file that `write()` fills whole, with `left` pages to go: nothing is read, but a read in progress is waited for.
+    fn write_page(&mut self, file: FileId, page: u64, left: u64) -> Step<FrameId> {
+        if let CachePage::Frame(frame) = self.memory.files.get(file).page(page) {
+            return self.when_read(frame);
+        }
+        match self.write_folio(file, page, left)? {
+            Some(head) => Ok(head),
+            None => self.add_page(file, page, Arrival::FileWrite),
         }
     }
 

@@ -27,15 +27,17 @@ impl Faulting<'_> {
         }
         let frame = self.file_page(file, page)?;
         // A fault that had to read is retried, and finds its neighbours in the cache too (`VM_FAULT_RETRY`).
-        if self.need == Need::Read && self.current().major && self.fault_around(file, page) {
+        // So is one that waited for a folio, or went on with readahead, where there are folios: they are mapped whole.
+        let is_retried = self.memory.frames.has_folios() || self.current().major;
+        if self.need == Need::Read && is_retried && self.fault_around(file, page) {
             return Ok(());
         }
         self.pay_once(self.memory.costs.minor_fault_file_ns);
         match (self.need, sharing) {
-            (Need::Read, _) => self.map_here(frame, false),
+            (Need::Read, _) => self.map_file_page((file, page), frame, false),
             (Need::Write, Sharing::Shared) => {
                 self.memory.dirty_file_page(frame);
-                self.map_here(frame, true);
+                self.map_file_page((file, page), frame, true);
             }
             (Need::Write, Sharing::Private) => self.map_copy_of(frame)?,
         }
@@ -48,6 +50,9 @@ impl Faulting<'_> {
     pub(super) fn fault_around(&mut self, file: FileId, page: u64) -> bool {
         let block = PageRange::at(self.page - self.page % FAULT_AROUND_PAGES, FAULT_AROUND_PAGES);
         let range = block.intersection(self.vma.pages());
+        if self.memory.folio_order_max(file) > 0 {
+            return self.fault_around_folios(file, page, range);
+        }
         let mut around = FaultAround { tried: self.current().tried, ..FaultAround::default() };
         // First what the table lacks, then what the cache has ready of it: each of both is in few cache lines. Releases before 7.2
         // learn from pages that are mapped already, too.
@@ -86,6 +91,13 @@ impl Faulting<'_> {
         if let Some((_, workingset)) = own.filter(|(own, _)| mapped >> own & 1 != 0) {
             (around.found, around.workingset) = (true, workingset);
         }
+        self.learn_from(file, around, release);
+        self.memory.ledger.spend(nr_mapped * self.memory.costs.fault_around_page_ns);
+        around.found
+    }
+
+    /// Readahead learns from what fault-around found, and a fault that is over pays.
+    pub(super) fn learn_from(&mut self, file: FileId, around: FaultAround, release: KernelRelease) {
         // 7.2 learns from the page itself alone.
         if around.found || release < KernelRelease::V7_2 {
             let kind = mapping_kind(&self.vma);
@@ -94,8 +106,6 @@ impl Faulting<'_> {
         if around.found {
             self.pay_once(self.memory.costs.minor_fault_file_ns);
         }
-        self.memory.ledger.spend(nr_mapped * self.memory.costs.fault_around_page_ns);
-        around.found
     }
 
     /// The page of a regular file in the page cache, up to date; read if it is absent.
@@ -135,20 +145,22 @@ impl Faulting<'_> {
     fn cached_in_file(&mut self, file: FileId, page: u64, frame: FrameId) -> Step {
         let (kind, release) = (mapping_kind(&self.vma), self.memory.config.release);
         // A page under read says nothing about misses, except in 6.12.
+        let frame = self.memory.frames.head(frame);
+        let order = self.memory.frames.order(frame);
         let reading = self.memory.frames.has(frame, Flag::Reading) && release > KernelRelease::V6_12;
         let marked = !kind.is_random(release) && self.memory.frames.take(frame, Flag::Readahead);
         let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| match reading {
-            true if marked => readahead.marked_page(page, 0, limits.window_max, limits, is_cached),
+            true if marked => readahead.marked_page(page, order, limits.window_max, limits, is_cached),
             true => None,
-            false => readahead.mmap_cached(page, marked.then_some(0), &kind, limits, is_cached),
+            false => readahead.mmap_cached(page, marked.then_some(order), &kind, limits, is_cached),
         });
         self.read_window(file, window)
     }
 
     fn read_window(&mut self, file: FileId, window: Option<ReadWindow>) -> Step {
-        let Some(ReadWindow { range, mark, .. }) = window else { return Ok(()) };
+        let Some(ReadWindow { range, mark, large }) = window else { return Ok(()) };
         let cgroup = self.cgroup();
-        let window = FileWindow { file, pages: range, mark, cgroup };
+        let window = FileWindow { file, pages: range, mark, large, cgroup };
         begin_file_window(self.memory, self.policy, self.state, window)
     }
 }
@@ -159,6 +171,17 @@ impl Memory {
         self.space_mut(space).open_files.entry(file).or_default()
     }
 
+    /// What device and file allow.
+    pub(super) fn readahead_limits(&self, file: FileId) -> ReadaheadLimits {
+        ReadaheadLimits {
+            window_max: self.config.readahead_pages,
+            device_optimum: DEVICE_OPTIMUM_PAGES,
+            file_pages: self.files.get(file).len(),
+            folios: FolioBounds::new(0, self.folio_order_max(file)),
+            release: self.config.release,
+        }
+    }
+
     /// Asks readahead for a window; [`FileKind::SharedMemory`] has none.
     pub(super) fn plan(
         &mut self,
@@ -166,17 +189,10 @@ impl Memory {
         file: FileId,
         ask: impl FnOnce(&mut FileReadahead, &ReadaheadLimits, &dyn Fn(u64) -> bool) -> Option<ReadWindow>,
     ) -> Option<ReadWindow> {
-        let backing = self.files.get(file);
-        if backing.kind == FileKind::SharedMemory {
+        if self.files.get(file).kind == FileKind::SharedMemory {
             return None;
         }
-        let limits = ReadaheadLimits {
-            window_max: self.config.readahead_pages,
-            device_optimum: DEVICE_OPTIMUM_PAGES,
-            file_pages: backing.len(),
-            folios: FolioBounds::SINGLE,
-            release: self.config.release,
-        };
+        let (limits, backing) = (self.readahead_limits(file), self.files.get(file));
         let readahead = &mut self.spaces[space.index()].open_files.entry(file).or_default().readahead;
         let is_cached = |page| matches!(backing.page(page), CachePage::Frame(_));
         ask(readahead, &limits, &is_cached)

@@ -13,6 +13,7 @@ mod collapse;
 mod complete;
 mod descriptor;
 mod file;
+mod folios;
 mod fork;
 mod huge;
 mod layout;
@@ -26,6 +27,8 @@ mod window;
 mod writeback;
 
 #[cfg(test)]
+mod folios_random;
+#[cfg(test)]
 mod random;
 
 pub use advise::advise;
@@ -35,6 +38,8 @@ pub use cached::cache_file;
 pub use collapse::collapse;
 pub use complete::complete_io;
 pub use descriptor::descriptor;
+#[cfg(any(test, feature = "testkit"))]
+pub(crate) use folios::put_folio;
 pub use fork::fork;
 pub use huge::set_huge;
 pub use layout::{change_layout, exit, map, unmap};
@@ -95,6 +100,8 @@ pub struct FaultState {
     window: Option<Window>,
     /// The last shortage concerned a page that is only read ahead.
     optional: bool,
+    /// Pages of the folio that the last shortage was for; 0 and 1: a page.
+    pages_short: u64,
     call: Option<Call>,
     /// A huge page that is being made, or was.
     huge: Option<huge::Making>,
@@ -147,6 +154,12 @@ impl FaultState {
         if self.call.is_none() {
             self.current = None;
         }
+    }
+
+    /// Pages that the last [`FaultOutcome::Short`] was for, 1 to 512: more than one if a folio was to be charged in one go.
+    #[inline]
+    pub fn take_shortage_pages(&mut self) -> u64 {
+        std::mem::take(&mut self.pages_short).max(1)
     }
 
     /// Whether the last [`FaultOutcome::Short`] was for a page that is only read ahead. If reclaim fails then, the right

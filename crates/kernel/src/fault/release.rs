@@ -51,6 +51,7 @@ pub(super) fn zap_taken(
     recency: Recency,
 ) {
     let mut run = Run { cgroup: CgroupId::ROOT, freed: 0, cached: 0 };
+    let mut told = None;
     for taken in taken {
         let Entry::Frame(frame) = taken.entry else {
             run.book(memory, space);
@@ -63,8 +64,11 @@ pub(super) fn zap_taken(
             if taken.dirty {
                 memory.dirty_file_page(frame);
             }
-            if taken.young && recency == Recency::Meant {
-                policy.hint(memory, frame, Hint::UnmappedYoung);
+            // Entries of one folio that follow each other count as one use.
+            let head = memory.frames.head(frame);
+            if taken.young && recency == Recency::Meant && told != Some(head) {
+                policy.hint(memory, head, Hint::UnmappedYoung);
+                told = Some(head);
             }
             continue;
         }

@@ -63,7 +63,8 @@ impl Faulting<'_> {
 
     /// `frame`, or the wait for its contents.
     pub(super) fn when_read(&mut self, frame: FrameId) -> Step<FrameId> {
-        if self.memory.frames.has(frame, Flag::Reading) { Err(self.wait_for(frame)) } else { Ok(frame) }
+        let head = self.memory.frames.head(frame);
+        if self.memory.frames.has(head, Flag::Reading) { Err(self.wait_for(head)) } else { Ok(frame) }
     }
 
     /// The fault found its page in the swap cache: readahead learns from it, once.

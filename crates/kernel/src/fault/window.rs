@@ -5,9 +5,11 @@
 //! allocation); file windows give up after one reclaim that did not help.
 
 use super::allocate::allocate_at_hand;
+use super::folios::{FolioWindow, read_folios};
 use super::{FaultOutcome, FaultState, Faulting, Step, allocate};
 use crate::cgroup::CgroupId;
 use crate::memory::{CachePage, FileId, Flag, FrameId, Memory, PageOwner};
+use crate::readahead::file::LargeWindow;
 use crate::reclaim::{Arrival, ReclaimPolicy};
 use crate::swap::SlotId;
 use isotherm_units::PageRange;
@@ -22,6 +24,7 @@ pub(super) enum Window {
     /// Slots in swap, in this order; the last ones first.
     Swap(Vec<Planned>),
     File(FileWindow),
+    Folios(FolioWindow),
 }
 
 /// A slot to read, and whose page it will be.
@@ -40,6 +43,8 @@ pub(super) struct FileWindow {
     pub(super) pages: PageRange,
     /// Gets the readahead mark.
     pub(super) mark: Option<u64>,
+    /// How large its folios may be; `None`: single pages.
+    pub(super) large: Option<LargeWindow>,
     pub(super) cgroup: CgroupId,
 }
 
@@ -56,6 +61,7 @@ pub(super) fn continue_window(memory: &mut Memory, policy: &mut dyn ReclaimPolic
         None => Ok(()),
         Some(Window::Swap(planned)) => read_slots(memory, policy, state, planned),
         Some(Window::File(window)) => read_pages(memory, policy, state, window),
+        Some(Window::Folios(window)) => read_folios(memory, policy, state, window),
     }
 }
 
@@ -68,6 +74,10 @@ pub(super) fn begin_file_window(
 ) -> Step {
     window.pages.end = window.pages.end.min(memory.files.get(window.file).len());
     state.optional = false;
+    if window.large.is_some() {
+        let window = FolioWindow::new(memory, &window);
+        return read_folios(memory, policy, state, window);
+    }
     read_pages(memory, policy, state, window)
 }
 
@@ -183,7 +193,7 @@ fn add_at_hand(
     window: &FileWindow,
     frames: &mut SmallVec<[FrameId; WINDOW_USUAL]>,
 ) -> usize {
-    let &FileWindow { file, pages: PageRange { start, .. }, mark, cgroup } = window;
+    let &FileWindow { file, pages: PageRange { start, .. }, mark, cgroup, .. } = window;
     let nr_absent = memory.files.get(file).shadows_before_cached(window.pages).take(WINDOW_USUAL).count();
     let before = frames.len();
     allocate_at_hand(memory, cgroup, state.node, nr_absent, frames);
@@ -300,8 +310,13 @@ mod tests {
             for (limit, pages) in [(5000, 90..350), (130, 90..350), (5000, 0..1500), (90, 0..10)] {
                 bed.limit(limit);
                 let pages = PageRange::new(pages.start, pages.end);
-                let window =
-                    FileWindow { file: FileId::from_index(0), pages, mark: Some(pages.start + 5), cgroup: bed.cgroup };
+                let window = FileWindow {
+                    file: FileId::from_index(0),
+                    pages,
+                    mark: Some(pages.start + 5),
+                    large: None,
+                    cgroup: bed.cgroup,
+                };
                 let read = |together: bool| {
                     let mut copy = Testbed::assemble(&setup(&[1024], DeviceKind::Zram, 100), entry.build());
                     (copy.memory, copy.policy) = (bed.memory.clone(), bed.policy.fork().expect("it did above"));

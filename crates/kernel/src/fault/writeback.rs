@@ -45,10 +45,11 @@ pub fn flush_old(memory: &mut Memory) {
 }
 
 impl Memory {
-    /// Marks a page of a file dirty. Pages of regular files are written by the flusher some time later.
+    /// Marks a page of a file dirty, and with it its folio. Pages of regular files are written by the flusher some time later.
     pub fn dirty_file_page(&mut self, frame: FrameId) {
         let PageOwner::File { file, page } = self.frames.owner(frame) else { unreachable!("a page of a file") };
-        self.frames.set(frame, Flag::Dirty);
+        let head = self.frames.head(frame);
+        self.frames.set(head, Flag::Dirty);
         if self.files.get(file).kind == FileKind::Regular {
             let now = self.now;
             let fresh = || DirtyFile { since: now, pages: BTreeSet::new() };
@@ -74,16 +75,18 @@ impl Memory {
                 debug_assert!(false, "dirty pages stay cached");
                 continue;
             };
-            if self.frames.has(frame, Flag::Writeback) {
+            if self.frames.has(self.frames.head(frame), Flag::Writeback) {
                 busy.insert(page);
                 continue;
             }
             for mapper in self.mappers(frame) {
                 self.space_mut(mapper.space).table.clean_and_protect(mapper.page);
             }
-            self.ledger.spend(self.costs.writeback_page_ns);
             frames.push(frame);
         }
+        // A folio is looked up, locked and begun once.
+        let nr_folios = frames.chunk_by(|&one, &other| self.frames.head(one) == self.frames.head(other)).count();
+        self.ledger.spend(nr_folios as u64 * self.costs.writeback_page_ns);
         self.submit_file_write(file, &frames);
         if !busy.is_empty() {
             let since = self.now;

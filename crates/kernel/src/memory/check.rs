@@ -1,6 +1,6 @@
 //! The invariants between any two calls into the kernel paths, which tests and strict runs check.
 
-use super::{CachePage, Flag, FrameId, Memory, PageOwner};
+use super::{CachePage, Flag, Flags, FrameId, Memory, PageOwner, SimFile};
 use crate::cgroup::CgroupId;
 use crate::mmu::{DensePage, Entry, SpaceId};
 use crate::swap::SlotId;
@@ -87,7 +87,8 @@ impl Memory {
     /// One present entry.
     fn check_mapping(&self, id: SpaceId, dense: DensePage, frame: FrameId, backing: Backing) -> Check {
         let what = || format!("{id:?} page {:#x} maps {frame:?}", self.space(id).table.page_of(dense));
-        ensure(!self.frames.has(frame, Flag::Reading), || format!("{}, which is not up to date", what()))?;
+        let head = self.frames.head(frame);
+        ensure(!self.frames.has(head, Flag::Reading), || format!("{}, which is not up to date", what()))?;
         let known = self.mappers(frame).iter().any(|mapper| (mapper.space, mapper.page) == (id, dense));
         ensure(known, || format!("{}, whose reverse map does not know it: {:?}", what(), self.frames.owner(frame)))?;
         let is_file = self.frames.has(frame, Flag::FileOwned);
@@ -115,6 +116,7 @@ impl Memory {
                             matches!(owner, PageOwner::File { file, page: at } if file == id && u64::from(at) == page);
                         ensure(right, || format!("{}: page {page} is {frame:?} of {owner:?}", file.name))?;
                         ensure(census.page_cache.insert(frame), || format!("{frame:?} is cached twice"))?;
+                        self.check_place(file, frame, page)?;
                     }
                 }
             }
@@ -124,6 +126,25 @@ impl Memory {
             })?;
         }
         Ok(())
+    }
+
+    /// A cached page lies in its folio as the folio lies in the file; a tail has no flags of its own, and its group is the head's.
+    fn check_place(&self, file: &SimFile, frame: FrameId, page: u64) -> Check {
+        let (order, head) = (self.frames.order(frame), self.frames.head(frame));
+        if order == 0 {
+            return Ok(());
+        }
+        let what = || format!("{}: page {page} in {frame:?}, of order {order} with head {head:?}", file.name);
+        let first = page >> order << order;
+        let at = u32::try_from(page - first).expect("in the folio");
+        let is_in_place = head.index_u32() + at == frame.index_u32()
+            && self.frames.order(head) == order
+            && file.page(first) == CachePage::Frame(head);
+        ensure(is_in_place, what)?;
+        ensure(file.kind == FileKind::Regular, || format!("{}, shared memory", what()))?;
+        ensure(self.frames.cgroup(frame) == self.frames.cgroup(head), || format!("{}, of two groups", what()))?;
+        let is_bare = frame == head || self.frames.flags(frame) == Flags::of_tail();
+        ensure(is_bare, || format!("{}: a tail has {:?}", what(), self.frames.flags(frame)))
     }
 
     fn check_slots(&self, census: &mut Census) -> Check {
@@ -178,6 +199,9 @@ impl Memory {
         let in_flight: BTreeSet<FrameId> = self.io.in_flight().map(|(_, frame)| frame).collect();
         ensure(in_flight.len() == self.io.nr_in_flight(), || "a page has two transfers".to_owned())?;
         for &frame in &owned {
+            if self.frames.head(frame) != frame {
+                continue; // its head answers for it
+            }
             let has = |flag| self.frames.has(frame, flag);
             let in_page_cache = census.page_cache.contains(&frame);
             let in_swap_cache = census.swap_cache.contains(&frame);
@@ -193,7 +217,9 @@ impl Memory {
             if let PageOwner::File { file, page } = self.frames.owner(frame)
                 && self.files.get(file).kind == FileKind::Regular
             {
-                ensure(has(Flag::Dirty) == self.flusher.has(file, page), || {
+                let pages = page..page + (1 << self.frames.order(frame));
+                let is_listed = pages.into_iter().any(|page| self.flusher.has(file, page));
+                ensure(has(Flag::Dirty) == is_listed, || {
                     format!("{frame:?}: dirty is {}, the flusher says otherwise", has(Flag::Dirty))
                 })?;
             }

@@ -6,12 +6,13 @@ use crate::swap::device::Transfer;
 use smallvec::SmallVec;
 
 impl Memory {
-    /// Reads pages of `file`; pages that follow each other go in one request.
+    /// Reads folios of `file`, named by their heads; folios that follow each other go in one request.
     pub fn submit_file_read(&mut self, file: FileId, frames: &[FrameId]) {
         self.submit_file(file, frames, Transfer::Read);
     }
 
-    /// Writes pages of `file`, which are clean from now on. They must be write-protected everywhere.
+    /// Writes pages of `file`, which are clean from now on, as are their folios: all dirty pages of a folio go together, in one request.
+    /// They must be write-protected everywhere.
     pub fn submit_file_write(&mut self, file: FileId, frames: &[FrameId]) {
         self.submit_file(file, frames, Transfer::Write);
     }
@@ -47,10 +48,24 @@ impl Memory {
         while let Some(&first) = left.first() {
             let start = page_of(&self.frames, first);
             let goes_on = |&(&frame, page): &(&FrameId, u32)| page_of(&self.frames, frame) == page;
-            let (request, rest) = left.split_at(left.iter().zip(start..).take_while(goes_on).count());
+            let (count, pages) = if self.frames.has_folios() {
+                self.request_of_folios(left, transfer)
+            } else {
+                let count = left.iter().zip(start..).take_while(goes_on).count();
+                (count, count as u64)
+            };
+            let (request, rest) = left.split_at(count);
             left = rest;
-            let at = self.request(Target::Storage, file_position(file, start), request.len() as u64, transfer);
+            let at = self.request(Target::Storage, file_position(file, start), pages, transfer);
             let Some(at) = at else { continue };
+            let mut heads = SmallVec::<[FrameId; 32]>::new();
+            let request = if self.frames.has_folios() {
+                heads.extend(request.iter().map(|&frame| self.frames.head(frame)));
+                heads.dedup();
+                &heads
+            } else {
+                request
+            };
             for &frame in request {
                 debug_assert!(
                     !self.frames.flags(frame).has_any([Flag::Reading, Flag::Writeback]),
@@ -66,6 +81,22 @@ impl Memory {
             let kind = if transfer == Transfer::Read { Kind::FileRead } else { Kind::FileWrite };
             self.io.push_all(at, kind, request.iter().copied());
         }
+    }
+
+    /// How many of `frames`, which are in the order of their pages, the next request takes, and its pages: to read, each stands for its
+    /// folio; to write, each is a dirty page, and those of one folio go together.
+    fn request_of_folios(&self, frames: &[FrameId], transfer: Transfer) -> (usize, u64) {
+        let table = &self.frames;
+        let place_of = |frame| match table.owner(frame) {
+            PageOwner::File { page, .. } => u64::from(page),
+            PageOwner::Anonymous { .. } => unreachable!("a page of a file"),
+        };
+        let length_of = |frame| if transfer == Transfer::Read { table.nr_pages(frame) } else { 1 };
+        let goes_on = |one: FrameId, next: FrameId| {
+            place_of(next) == place_of(one) + length_of(one) || table.head(next) == table.head(one)
+        };
+        let count = 1 + frames.windows(2).take_while(|pair| goes_on(pair[0], pair[1])).count();
+        (count, frames[..count].iter().map(|&frame| length_of(frame)).sum())
     }
 }
 

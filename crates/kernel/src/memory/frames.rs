@@ -2,7 +2,7 @@
 //!
 //! Sketch: one record of links 4 + 4 B, owner 2 + 4 B, flags 2 B and cgroup 2 B, because taking a page off the end of a list
 //! reads all of it: one cache line, seldom two. 18 B a frame; with the page table's 4.5 B a resident page costs 22.5 B. The swap
-//! slot of pages in the swap cache lies in a column that is untouched memory until swap is used.
+//! slot of pages in the swap cache lies in a column that is untouched memory until swap is used, and so does the order of folios.
 
 use super::marks::Marks;
 use crate::cgroup::CgroupId;
@@ -87,6 +87,10 @@ pub enum Flag {
 pub struct Flags(u16);
 
 impl Flags {
+    /// The flags of a frame of a folio that is not its head.
+    pub(super) const fn of_tail() -> Self {
+        Self(Flag::FileOwned as u16)
+    }
     /// Whether the flag was set.
     #[inline]
     pub const fn has(self, flag: Flag) -> bool {
@@ -129,12 +133,14 @@ pub struct Frames {
     records: Vec<Record>,
     slot: Vec<u32>,
     pub(super) marks: Marks,
+    /// By frame: order of its folio. Empty where all are single.
+    pub(super) orders: Vec<u8>,
 }
 
 impl Frames {
     /// `len` free frames. The memory is untouched until frames are used.
     pub fn new(len: usize) -> Self {
-        Self { records: vec![[0; 9]; len], slot: vec![0; len], marks: Marks::default() }
+        Self { records: vec![[0; 9]; len], slot: vec![0; len], marks: Marks::default(), orders: Vec::new() }
     }
 
     pub fn len(&self) -> usize {

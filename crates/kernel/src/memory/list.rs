@@ -3,7 +3,7 @@
 use super::chain::{Chain, ReadAhead};
 use super::{FrameId, Frames, ListEnd};
 
-/// A list of frames. A frame is on at most one list; the caller knows on which.
+/// A list of folios, by their heads: mostly of single pages. A frame is on at most one list; the caller knows on which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct List {
     chain: Chain,
@@ -15,7 +15,7 @@ impl List {
     pub const fn new() -> Self {
         Self { chain: Chain::new(), len: 0 }
     }
-    /// How many frames are on it.
+    /// Pages of the folios on it.
     pub const fn len(&self) -> u64 {
         self.len
     }
@@ -37,7 +37,7 @@ impl List {
     pub fn push(&mut self, frames: &mut Frames, frame: FrameId, end: ListEnd) {
         debug_assert!((self.len == 0) == self.chain.is_empty(), "a list without pages has no ends");
         self.chain.push(frames, frame, end);
-        self.len += 1;
+        self.len += frames.nr_pages(frame);
     }
 
     /// Takes a frame out that is on this list.
@@ -45,20 +45,32 @@ impl List {
     pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) {
         debug_assert!(self.len > 0, "a page that leaves a list was on it");
         self.chain.remove(frames, frame);
-        self.len -= 1;
+        self.len -= frames.nr_pages(frame);
     }
 
-    /// Takes up to `nr` of the oldest out, oldest first, by a reclaim pass.
-    pub fn isolate_tail(&mut self, frames: &mut Frames, nr: u64, taken: &mut Vec<FrameId>) {
+    /// Takes the oldest out, oldest first, by a reclaim pass, until `nr` pages are out: a folio goes whole. Returns how many pages are out
+    /// (docs/spec/large-folios.md#f3-2).
+    pub fn isolate_tail(&mut self, frames: &mut Frames, nr: u64, taken: &mut Vec<FrameId>) -> u64 {
         let nr = nr.min(self.len);
-        let mut next = self.chain.tail();
-        for _ in 0..nr {
-            let frame = next.expect("counted");
-            next = frames.isolate(frame);
-            taken.push(frame);
+        let (mut next, mut pages) = (self.chain.tail(), nr);
+        if frames.has_folios() {
+            pages = 0;
+            while pages < nr {
+                let frame = next.expect("counted");
+                pages += frames.nr_pages(frame);
+                next = frames.isolate(frame);
+                taken.push(frame);
+            }
+        } else {
+            for _ in 0..nr {
+                let frame = next.expect("counted");
+                next = frames.isolate(frame);
+                taken.push(frame);
+            }
         }
         self.chain.cut_behind(frames, next);
-        self.len -= nr;
+        self.len -= pages;
+        pages
     }
 
     /// The frame before `frame` towards the head (younger).

@@ -5,6 +5,7 @@ mod chain;
 mod check;
 mod file_requests;
 mod files;
+mod folios;
 mod frames;
 mod ground_truth;
 mod io;
@@ -25,6 +26,8 @@ mod zone;
 
 pub use chain::{Chain, ListEnd, ReadAhead};
 pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
+pub(crate) use folios::FolioMapper;
+pub use folios::{FOLIO_ORDER_MAX, FileSystem};
 pub use frames::{Flag, Flags, FrameId, Frames, PageOwner};
 pub use ground_truth::{GroundTruth, Used};
 pub use io::{Completion, Io, Written};

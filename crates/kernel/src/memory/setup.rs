@@ -49,6 +49,9 @@ impl Memory {
         assert!(nr_frames < (1 << 31) - 1, "{nr_frames} frames; page-table entries hold fewer than 2^31 - 1");
         let nr_slots = if setup.swap.0 == DeviceModel::None { 0 } else { setup.swap.1.get() };
         let mut frames = Frames::new(usize::try_from(nr_frames).expect("fewer than 2^31"));
+        if setup.config.file_system.is_some_and(|file_system| file_system.order_max(setup.config.release) > 0) {
+            frames.keep_folios();
+        }
         let mut nodes = Nodes::new(&mut frames, &setup.nodes, &marks);
         nodes.set_promo_watermark(setup.tiering.promo_watermark);
         Ok(Self {

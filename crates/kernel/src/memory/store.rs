@@ -34,6 +34,8 @@ pub struct MemoryConfig {
     pub lazy_statistics: bool,
     /// Whether new pages wait in a batch before they are put on the lists of `classic`, as in the kernel.
     pub lru_batches: bool,
+    /// The file system under files, if they may have folios of several pages. `None`: single pages.
+    pub file_system: Option<super::FileSystem>,
     /// Pages that each page counts for (`sample` of a machine).
     pub sample_pages: u64,
 }
@@ -315,7 +317,7 @@ impl Memory {
 
     /// Whether `page` of a live process shows `frame`.
     #[inline(always)]
-    fn shows(&self, space: SpaceId, page: DensePage, frame: FrameId) -> bool {
+    pub(super) fn shows(&self, space: SpaceId, page: DensePage, frame: FrameId) -> bool {
         let owner = self.space(space);
         let shows = owner.alive && owner.table.shows(page, frame);
         debug_assert!(!shows || owner.table.is_present(page), "an entry that shows a frame is present");
@@ -338,6 +340,9 @@ impl Memory {
     /// it and gives its frame back. It must be on no list and not under I/O.
     #[inline]
     pub fn free_page(&mut self, frame: FrameId, shadow: Option<u64>) {
+        if self.frames.order(frame) > 0 {
+            return self.free_folio(frame, shadow);
+        }
         let flags = self.frames.flags(frame);
         debug_assert!(!flags.has(Flag::OnList), "still on a list");
         debug_assert!(!flags.has_any([Flag::Writeback, Flag::Reading]), "under I/O");

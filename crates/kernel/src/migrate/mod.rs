@@ -69,7 +69,8 @@ pub enum Refusal {
     Reading,
     /// It is on no list: free, taken by reclaim, or not a page of programs and files.
     Isolated,
-    /// It is not the first page of the huge page that it is part of.
+    /// It is not the first page of the huge page that it is part of, or it is of a folio of several pages of a file: these stay where they
+    /// are.
     PartOfHuge,
     /// The target frame is in use.
     TargetTaken,
@@ -189,6 +190,7 @@ impl Memory {
             () if flags.has(Flag::OnList) != (source == Source::List) => return Err(Refusal::Isolated),
             () if flags.has(Flag::Reading) => return Err(Refusal::Reading),
             () if flags.has(Flag::Writeback) => return Err(Refusal::Writeback),
+            () if self.frames.order(from) > 0 => return Err(Refusal::PartOfHuge),
             () if from == to || self.frames.has(to, Flag::OnList) => return Err(Refusal::TargetTaken),
             () => {}
         }

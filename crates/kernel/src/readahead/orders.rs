@@ -150,6 +150,13 @@ impl Placement {
         }
     }
 
+    /// A page of `placed`, which [`next`](Self::next) gave last, is cached by now.
+    pub fn met(&mut self, placed: Placed) {
+        if self.order.is_some() {
+            self.fall_back(placed.first);
+        }
+    }
+
     /// Aligned, and not beyond the window or the file unless it is the smallest.
     fn order_at(&self, first: u64, wanted: u32) -> u32 {
         let aligned = wanted.min(first.trailing_zeros());

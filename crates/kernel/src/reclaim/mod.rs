@@ -301,6 +301,12 @@ pub trait ReclaimPolicy: Send {
         false
     }
 
+    /// Whether the policy takes folios of several pages: it gets their heads, frees them whole and counts their pages
+    /// (docs/spec/large-folios.md#f3). A machine that has such folios refuses the others.
+    fn knows_folios(&self) -> bool {
+        false
+    }
+
     /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) distinguish active pages from inactive ones. With generations the
     /// two youngest count as active.
     fn knows_active(&self) -> bool {

@@ -9,7 +9,7 @@ use super::swap_out::swap_out;
 use super::{Arrival, ReclaimPolicy, Reclaimer, Scan};
 use crate::cgroup::{CgroupId, Limit};
 use crate::counters::Counter;
-use crate::memory::{CachePage, Flag, FrameId, Memory, PageOwner, Written};
+use crate::memory::{CachePage, Flag, FolioMapper, FrameId, Memory, PageOwner, Written};
 use crate::mmu::{DensePage, Entry, SpaceId};
 use crate::swap::SlotId;
 
@@ -71,14 +71,16 @@ pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fa
     let frames = &mut memory.frames;
     let is_file = frames.is_file_lru(frame);
     let is_writeback = frames.has(frame, Flag::Writeback);
-    scan.taken.pages += 1;
+    let pages = frames.nr_pages(frame);
+    scan.taken.pages += pages;
     if is_file {
         // Only file pages hold reclaim up: anonymous ones are written by reclaim itself.
         let is_dirty = frames.has(frame, Flag::Dirty);
-        scan.taken.file += 1;
-        scan.taken.dirty += u64::from(is_dirty || is_writeback);
-        scan.taken.dirty_unqueued += u64::from(is_dirty && !is_writeback);
-        scan.taken.congested += u64::from(is_writeback && frames.has(frame, Flag::Reclaim));
+        let pages_if = |holds: bool| if holds { pages } else { 0 };
+        scan.taken.file += pages;
+        scan.taken.dirty += pages_if(is_dirty || is_writeback);
+        scan.taken.dirty_unqueued += pages_if(is_dirty && !is_writeback);
+        scan.taken.congested += pages_if(is_writeback && frames.has(frame, Flag::Reclaim));
     }
     if frames.has(frame, Flag::Reading) {
         return Some(Fate::Keep); // locked
@@ -91,9 +93,9 @@ pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fa
         frames.set(frame, Flag::Reclaim);
         let node = memory.nodes.of(frame);
         if scan.reclaimer == Reclaimer::Kswapd && met_before && memory.reclaim.is_all_writeback(node) {
-            scan.taken.immediate += 1;
+            scan.taken.immediate += pages;
         } else {
-            scan.taken.writeback += 1;
+            scan.taken.writeback += pages;
         }
         return Some(Fate::Activate);
     }
@@ -203,7 +205,7 @@ pub fn activate(memory: &mut Memory, frame: FrameId) {
         }
     }
     memory.frames.set(frame, Flag::Active);
-    memory.count(Counter::PgActivate, cgroup, 1);
+    memory.count(Counter::PgActivate, cgroup, memory.frames.nr_pages(frame));
 }
 
 /// Whether slots kept by resident pages should be given back: more than half is used of the device, or of the swap limit of the group or an
@@ -289,6 +291,13 @@ fn unmap(memory: &mut Memory, frame: FrameId, scan: &mut Scan) {
     if let Some((space, page)) = memory.sole_mapper(frame) {
         unmap_one(memory, frame, space, page, slot);
         scan.taken.unmapped += 1;
+        return;
+    }
+    if memory.frames.order(frame) > 0 {
+        for FolioMapper { frame, mapper, .. } in memory.folio_mappers(frame) {
+            unmap_one(memory, frame, mapper.space, mapper.page, None);
+            scan.taken.unmapped += 1;
+        }
         return;
     }
     for mapper in memory.mappers(frame) {

@@ -129,7 +129,7 @@ impl<P: AnyPolicy> Kit<P> {
     /// Reclaims for the thread that was short of memory; returns whether a retry makes sense.
     fn relieve(&mut self, shortage: Shortage) -> bool {
         let attempt = match shortage {
-            Shortage::Limit(cgroup) => Attempt::limit(cgroup, 1),
+            Shortage::Limit(cgroup) => Attempt::limit(cgroup, self.state.take_shortage_pages()),
             Shortage::Node(node) => Attempt::direct(node),
             Shortage::Bound(node) => Attempt::direct_on(node),
         };

@@ -4,9 +4,9 @@ use super::setup::no_watermarks;
 use super::{Kit, setup};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
-use crate::fault::put_file_page;
+use crate::fault::{put_file_page, put_folio};
 use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{FileId, Flag, FrameId, Mark, NodeId};
+use crate::memory::{FileId, FileSystem, Flag, FrameId, KernelRelease, Mark, NodeId};
 use crate::mmu::{Need, SpaceId};
 use crate::reclaim::{Arrival, ReclaimPolicy};
 use crate::swap::device::DeviceKind;
@@ -27,6 +27,14 @@ pub type Testbed = Kit<Box<dyn ReclaimPolicy>>;
 const NODE: NodeId = NodeId(0);
 
 impl Testbed {
+    /// One node of `frames` without watermarks, no swap, xfs under files, and readahead as usual.
+    pub fn with_folios(policy: Box<dyn ReclaimPolicy>, release: KernelRelease, frames: u64) -> Self {
+        let mut setup = setup(&[frames], DeviceKind::None, 0);
+        setup.watermarks = no_watermarks();
+        (setup.config.file_system, setup.config.release) = (Some(FileSystem::Xfs), release);
+        Self::assemble(&setup, policy)
+    }
+
     /// One node of `frames` without watermarks, a swap device of `slots`, NVMe under files, no readahead.
     pub fn new(policy: Box<dyn ReclaimPolicy>, frames: u64, swap: DeviceKind, slots: u64) -> Self {
         Self::with_watermarks(policy, frames, swap, slots, no_watermarks())
@@ -79,6 +87,16 @@ impl Testbed {
         let place = (file, u64::from(page));
         put_file_page(&mut self.memory, self.policy.as_mut(), frame, place, cgroup, Arrival::FileRead);
         frame
+    }
+
+    /// A folio of 2^`order` pages of `file` from `page` on, in the page cache, mapped nowhere and paid by `cgroup`, as if read ahead. Its
+    /// head.
+    pub fn cached_folio(&mut self, cgroup: CgroupId, file: FileId, page: u64, order: u32) -> FrameId {
+        let head = self.memory.nodes.take_block(&mut self.memory.frames, NODE, order, Mark::Nothing).expect("a block");
+        self.memory.cgroups.charge_exactly(cgroup, 1 << order);
+        let (policy, folio) = (self.policy.as_mut(), (head, order));
+        put_folio(&mut self.memory, policy, folio, (file, page), cgroup, Arrival::FileRead);
+        head
     }
 
     /// Locks a page in memory.

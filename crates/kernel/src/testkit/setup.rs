@@ -26,6 +26,7 @@ pub fn setup(nodes: &[u64], swap: DeviceKind, slots: u64) -> MemorySetup {
             release: KernelRelease::V7_2,
             lazy_statistics: false,
             lru_batches: false,
+            file_system: None,
             sample_pages: 1,
         },
         costs,

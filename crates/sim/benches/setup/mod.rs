@@ -30,6 +30,7 @@ pub(crate) fn memory_setup(nodes: Vec<NodeSetup>) -> MemorySetup {
             release: KernelRelease::V7_2,
             lazy_statistics: false,
             lru_batches: false,
+            file_system: None,
             sample_pages: 1,
         },
         costs,

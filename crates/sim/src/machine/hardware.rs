@@ -36,6 +36,7 @@ impl MachineConfig {
                 release: self.kernel,
                 lazy_statistics: self.lazy_statistics,
                 lru_batches: self.lru_batches,
+                file_system: None,
                 sample_pages: pages,
             },
             costs,

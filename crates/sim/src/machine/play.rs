@@ -297,7 +297,9 @@ impl Machine {
                     return self.out_of_memory(id, user, group, now);
                 }
                 let (attempt, cause) = match shortage {
-                    Shortage::Limit(cgroup) => (Attempt::limit(cgroup, 1), Cause::Limit(cgroup)),
+                    Shortage::Limit(cgroup) => {
+                        (Attempt::limit(cgroup, user.fault.take_shortage_pages()), Cause::Limit(cgroup))
+                    }
                     Shortage::Node(node) => (Attempt::direct(node), Cause::Node(node)),
                     Shortage::Bound(node) => (Attempt::direct_on(node), Cause::Node(node)),
                 };

@@ -40,7 +40,8 @@ impl Lists {
         let flags = memory.frames.update(frame, [Flag::Isolated], [Flag::OnList]);
         let (lruvec, list) = (memory.lruvec_of(frame), list_by(flags));
         self.lruvecs[lruvec.index()].lists[list].push(&mut memory.frames, frame, end);
-        self.for_lineage(memory, lruvec, |above| above.subtree[list] += 1);
+        let pages = memory.frames.nr_pages(frame);
+        self.for_lineage(memory, lruvec, |above| above.subtree[list] += pages);
         debug_assert!(
             self.lruvecs[lruvec.index()].subtree[list] >= self.lruvecs[lruvec.index()].lists[list].len(),
             "a group counts its own pages with those below it"
@@ -48,9 +49,10 @@ impl Lists {
     }
 
     /// A new page, which was just put on its list, waits in a processor's batch first (`mm/swap.c: folio_add_lru`).
-    pub(super) fn wait(&mut self, frame: FrameId) {
+    /// A folio of several pages does not wait, and empties the batch (`folio_may_be_lru_cached`, docs/spec/large-folios.md#f3-1).
+    pub(super) fn wait(&mut self, memory: &Memory, frame: FrameId) {
         self.waiting.push(frame);
-        if self.waiting.len() >= BATCH {
+        if self.waiting.len() >= BATCH || memory.frames.order(frame) > 0 {
             self.waiting.clear();
         }
     }
@@ -70,11 +72,12 @@ impl Lists {
             let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));
             debug_assert!(self.lruvecs[lruvec.index()].subtree[list] > 0, "a page that leaves a list was counted");
             self.lruvecs[lruvec.index()].lists[list].remove(&mut memory.frames, frame);
-            self.for_lineage(memory, lruvec, |above| above.subtree[list] -= 1);
+            let pages = memory.frames.nr_pages(frame);
+            self.for_lineage(memory, lruvec, |above| above.subtree[list] -= pages);
         }
     }
 
-    /// Puts pages of one lruvec that are on no list at the heads of those that their flags name, in this order. Returns how many of them
+    /// Puts pages of one lruvec that are on no list at the heads of those that their flags name, in this order. Returns how many pages
     /// are active.
     pub(super) fn push_all(
         &mut self,
@@ -91,8 +94,9 @@ impl Lists {
             let flags = memory.frames.update(frame, [Flag::Isolated], [Flag::OnList]);
             let list = list_by(flags);
             own.lists[list].push(&mut memory.frames, frame, ListEnd::Head);
-            added[list] += 1;
-            nr_active += u64::from(flags.has(Flag::Active));
+            let pages = memory.frames.nr_pages(frame);
+            added[list] += pages;
+            nr_active += if flags.has(Flag::Active) { pages } else { 0 };
         }
         self.for_lineage(memory, lruvec, |above| {
             above.subtree.iter_mut().zip(added).for_each(|(pages, added)| *pages += added);
@@ -100,7 +104,7 @@ impl Lists {
         nr_active
     }
 
-    /// Takes up to `nr` pages from the tail into `taken`, which is empty, oldest first.
+    /// Takes folios from the tail into `taken`, which is empty, oldest first, until `nr` pages are out. Returns how many pages are out.
     pub(super) fn isolate(
         &mut self,
         memory: &mut Memory,
@@ -108,19 +112,20 @@ impl Lists {
         lru: Lru,
         nr: u64,
         taken: &mut Vec<FrameId>,
-    ) {
+    ) -> u64 {
         debug_assert!(taken.is_empty(), "the last batch is over");
         self.waiting.clear(); // `lru_add_drain`, before a list is scanned
         let list = lru as usize;
         let nr = nr.min(self.len(lruvec, lru));
-        self.lruvecs[lruvec.index()].lists[list].isolate_tail(&mut memory.frames, nr, taken);
+        let pages = self.lruvecs[lruvec.index()].lists[list].isolate_tail(&mut memory.frames, nr, taken);
         debug_assert!(
             taken.iter().all(|&frame| (memory.lruvec_of(frame), list_of(memory, frame)) == (lruvec, list)),
             "flags name the list that a page is on"
         );
         memory.warm_up_isolated(taken);
-        debug_assert!(self.lruvecs[lruvec.index()].subtree[list] >= nr, "what is taken was counted");
-        self.for_lineage(memory, lruvec, |above| above.subtree[list] -= nr);
+        debug_assert!(self.lruvecs[lruvec.index()].subtree[list] >= pages, "what is taken was counted");
+        self.for_lineage(memory, lruvec, |above| above.subtree[list] -= pages);
+        pages
     }
 
     /// Begins to read ahead what the next batch will take.
@@ -159,10 +164,13 @@ impl Lists {
             for (list, frames) in lruvec.lists.iter().enumerate() {
                 let mut len = 0;
                 for frame in frames.from_tail(&memory.frames) {
-                    len += 1;
+                    len += memory.frames.nr_pages(frame);
                     let (home, named) = (memory.lruvec_of(frame).index(), list_of(memory, frame));
                     if !memory.frames.has(frame, Flag::OnList) || memory.frames.has(frame, Flag::Isolated) {
                         return Err(format!("{frame:?} is on list {list} of lruvec {index} but its flags deny it"));
+                    }
+                    if memory.frames.head(frame) != frame {
+                        return Err(format!("{frame:?} is on list {list} of lruvec {index}, but a tail of a folio"));
                     }
                     if (home, named) != (index, list) {
                         return Err(format!(

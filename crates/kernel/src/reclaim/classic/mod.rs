@@ -6,6 +6,8 @@
 //!
 //! Not modelled: per-CPU batches of up to 31 pages between an event and the list it changes. Lists change at once.
 
+#[cfg(test)]
+mod folio_tests;
 mod lists;
 mod reference;
 mod shrink;
@@ -99,8 +101,8 @@ impl Classic {
     fn activate(&mut self, memory: &mut Memory, frame: FrameId) {
         debug_assert!(!memory.frames.has(frame, Flag::Active), "a hot page stays where it is");
         self.relist(memory, frame, ListEnd::Head, |memory| memory.frames.set(frame, Flag::Active));
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgActivate, cgroup, 1);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
+        memory.count(Counter::PgActivate, cgroup, pages);
     }
 
     fn deactivate(&mut self, memory: &mut Memory, frame: FrameId) {
@@ -109,8 +111,8 @@ impl Classic {
             memory.frames.clear(frame, Flag::Active);
             memory.frames.clear(frame, Flag::Referenced);
         });
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgDeactivate, cgroup, 1);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
+        memory.count(Counter::PgDeactivate, cgroup, pages);
     }
 
     /// `MADV_FREE`: to the cold file list, where it is dropped without being written.
@@ -134,7 +136,7 @@ impl Classic {
     /// `POSIX_FADV_DONTNEED` and the like on a file page that is not simply dropped.
     fn deactivate_file(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
         debug_assert!(!memory.frames.has(frame, Flag::Unevictable), "locked pages take no hints");
-        if page_type(memory, frame) == PageType::Anon || !memory.mappers(frame).is_empty() {
+        if page_type(memory, frame) == PageType::Anon || memory.is_mapped(frame) {
             return false;
         }
         let was_active = memory.frames.has(frame, Flag::Active);
@@ -144,13 +146,13 @@ impl Classic {
             memory.frames.clear(frame, Flag::Active);
             memory.frames.clear(frame, Flag::Referenced);
         });
-        let cgroup = memory.frames.cgroup(frame);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
         if in_use {
             memory.frames.set(frame, Flag::Reclaim);
         } else {
-            memory.count(Counter::PgRotated, cgroup, 1);
+            memory.count(Counter::PgRotated, cgroup, pages);
         }
-        memory.count(Counter::PgDeactivate, cgroup, u64::from(was_active));
+        memory.count(Counter::PgDeactivate, cgroup, if was_active { pages } else { 0 });
         true
     }
 }
@@ -170,7 +172,7 @@ impl ReclaimPolicy for Classic {
         }
         self.lists.push(memory, frame, ListEnd::Head);
         if memory.config.lru_batches {
-            self.lists.wait(frame);
+            self.lists.wait(memory, frame);
         }
     }
 
@@ -187,7 +189,7 @@ impl ReclaimPolicy for Classic {
             let lruvec = memory.lruvec_of(first);
             self.lists.push_all(memory, lruvec, together.iter().map(|&(frame, _)| frame));
             if memory.config.lru_batches {
-                together.iter().for_each(|&(frame, _)| self.lists.wait(frame));
+                together.iter().for_each(|&(frame, _)| self.lists.wait(memory, frame));
             }
             left = rest;
         }
@@ -207,7 +209,7 @@ impl ReclaimPolicy for Classic {
         {
             self.activate(memory, frame);
             memory.frames.clear(frame, Flag::Referenced);
-            memory.age_nonresident(memory.lruvec_of(frame), 1);
+            memory.age_nonresident(memory.lruvec_of(frame), memory.frames.nr_pages(frame));
         }
     }
 
@@ -240,6 +242,10 @@ impl ReclaimPolicy for Classic {
     }
 
     fn heeds(&self, _hint: Hint) -> bool {
+        true
+    }
+
+    fn knows_folios(&self) -> bool {
         true
     }
 
@@ -298,8 +304,8 @@ impl ReclaimPolicy for Classic {
             return;
         }
         self.relist(memory, frame, ListEnd::Tail, |memory| memory.frames.clear(frame, Flag::Active));
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgRotated, cgroup, 1);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
+        memory.count(Counter::PgRotated, cgroup, pages);
     }
 
     #[inline]

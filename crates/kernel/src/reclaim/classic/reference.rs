@@ -52,9 +52,47 @@ pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) ->
     if let Some((space, page)) = memory.sole_mapper(frame) {
         return Young { mappings: u32::from(take_from(memory, frame, space, page, root)), executable: false };
     }
+    if memory.frames.order(frame) > 0 {
+        return take_young_of_folio(memory, frame, root);
+    }
     let mut young = Young::default();
     for Mapper { space, page, executable } in memory.mappers(frame) {
         if take_from(memory, frame, space, page, root) {
+            young.mappings += 1;
+            young.executable |= executable;
+        }
+    }
+    young
+}
+
+/// The same for a folio of several pages: a mapping counts once, however many of its entries are young (docs/spec/large-folios.md#f3-3).
+/// The walk is paid once for each mapping, and a test for each further entry.
+#[cold]
+fn take_young_of_folio(memory: &mut Memory, head: FrameId, root: CgroupId) -> Young {
+    let mut young = Young::default();
+    let found = memory.folio_mappers(head);
+    for entries in found.chunk_by(|one, other| one.mapping == other.mapping) {
+        memory.reclaim.work.rmap_walks += 1;
+        memory.ledger.spend(memory.costs.rmap_walk_ns + (entries.len() as u64 - 1) * memory.costs.pte_scan_ns);
+        let Mapper { space, page, executable } = entries[0].mapper;
+        let owner = &mut memory.spaces[space.index()];
+        if owner.cgroup != root && !memory.cgroups.is_within(owner.cgroup, root) {
+            continue;
+        }
+        let mut nr_cleared = 0;
+        if owner.vmas.has_recency(|| owner.table.page_of(page)) {
+            for entry in entries {
+                if owner.table.is_young(entry.mapper.page) {
+                    owner.table.clear_young(entry.mapper.page);
+                    nr_cleared += 1;
+                }
+            }
+        }
+        memory.reclaim.work.entries_cleared += nr_cleared;
+        if nr_cleared > 0 {
+            memory.frames.met_use(head);
+        }
+        if memory.frames.take_young(head) || nr_cleared > 0 {
             young.mappings += 1;
             young.executable |= executable;
         }

@@ -120,13 +120,12 @@ impl Classic {
         }
         let lru = if page_type == PageType::Anon { Lru::InactiveAnon } else { Lru::InactiveFile };
         let mut pages = std::mem::take(&mut self.batch);
-        self.lists.isolate(memory, lruvec, lru, nr, &mut pages);
+        let scanned = self.lists.isolate(memory, lruvec, lru, nr, &mut pages);
         if pages.is_empty() {
             self.batch = pages;
             return;
         }
-        let scanned = pages.len() as u64;
-        memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
+        memory.ledger.spend(pages.len() as u64 * memory.costs.lru_scan_page_ns);
         let taken_before = std::mem::take(&mut scan.taken);
         let (mut leaving, mut plain) = (Vec::new(), PlainPages::of(memory, lruvec, scan));
         let (mut kept, mut ahead) = (0, self.lists.read_ahead(lruvec, lru));
@@ -149,7 +148,7 @@ impl Classic {
         pages.truncate(kept);
         let cgroup = memory.cgroup_of(lruvec);
         plain.book(memory, cgroup, scan);
-        let mut reclaimed = scanned - (pages.len() + leaving.len()) as u64;
+        let mut reclaimed = scanned - memory.frames.pages_of(&pages) - leaving.len() as u64;
         let demoted = demote(memory, self, leaving, scan);
         reclaimed += demoted.pages + demoted.freed;
         for (frame, fate) in demoted.staying {
@@ -211,13 +210,12 @@ impl Classic {
     ) {
         let lru = if page_type == PageType::Anon { Lru::ActiveAnon } else { Lru::ActiveFile };
         let mut pages = std::mem::take(&mut self.batch);
-        self.lists.isolate(memory, lruvec, lru, nr, &mut pages);
+        let scanned = self.lists.isolate(memory, lruvec, lru, nr, &mut pages);
         if pages.is_empty() {
             self.batch = pages;
             return;
         }
-        let scanned = pages.len() as u64;
-        memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
+        memory.ledger.spend(pages.len() as u64 * memory.costs.lru_scan_page_ns);
         let (mut rotated, mut ahead) = (Vec::new(), self.lists.read_ahead(lruvec, lru));
         pages.retain(|&frame| {
             ahead.step(&memory.frames);
@@ -233,8 +231,9 @@ impl Classic {
         ahead.end();
         let cgroup = memory.cgroup_of(lruvec);
         memory.count(Counter::PgRefill, cgroup, scanned);
-        memory.count(Counter::PgDeactivate, cgroup, pages.len() as u64);
-        self.note_cost(memory, lruvec, page_type, 0, rotated.len() as u64);
+        let [nr_deactivated, nr_rotated] = [&pages, &rotated].map(|heads| memory.frames.pages_of(heads));
+        memory.count(Counter::PgDeactivate, cgroup, nr_deactivated);
+        self.note_cost(memory, lruvec, page_type, 0, nr_rotated);
         self.put_back(memory, lruvec, rotated);
         self.put_back(memory, lruvec, pages);
     }

@@ -16,7 +16,7 @@ impl Classic {
         let node = memory.nodes.of(frame);
         let evictor = memory.lruvec(root, node);
         let token = layout.token(memory.nonresident_age[evictor.index()]);
-        memory.age_nonresident(evictor, 1);
+        memory.age_nonresident(evictor, memory.frames.nr_pages(frame));
         let workingset = memory.frames.has(frame, Flag::Workingset);
         layout.pack(Shadow { cgroup: root.0, node: node.0, workingset, token })
     }
@@ -30,21 +30,21 @@ impl Classic {
         );
         let page_type = page_type(memory, frame);
         let [refault, activate, restore] = refault_counters(page_type);
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(refault, cgroup, 1);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
+        memory.count(refault, cgroup, pages);
         let shadow = self.layout(memory).unpack(shadow);
         if !self.is_recent(memory, &shadow, page_type) {
             return;
         }
         memory.frames.set(frame, Flag::Active);
         let own = memory.lruvec_of(frame);
-        memory.age_nonresident(own, 1);
-        self.for_lineage(memory, own, |history, _, _| history.activations[page_type as usize] += 1);
-        memory.count(activate, cgroup, 1);
+        memory.age_nonresident(own, pages);
+        self.for_lineage(memory, own, |history, _, _| history.activations[page_type as usize] += pages);
+        memory.count(activate, cgroup, pages);
         if shadow.workingset {
             memory.frames.set(frame, Flag::Workingset);
-            self.note_cost(memory, own, page_type, 1, 0);
-            memory.count(restore, cgroup, 1);
+            self.note_cost(memory, own, page_type, pages, 0);
+            memory.count(restore, cgroup, pages);
         }
     }
 

@@ -40,9 +40,13 @@ pub(super) enum Queue {
     Ignored,
 }
 
-/// Pages taken off the oldest generation.
+/// Folios taken off the oldest generation.
 pub(super) struct Isolated {
+    /// Pages of all folios that were scanned.
     pub(super) scanned: u64,
+    /// Folios that were scanned.
+    pub(super) looked: u64,
+    /// Heads of those that were taken off.
     pub(super) pages: Vec<FrameId>,
     pub(super) page_type: PageType,
 }
@@ -167,7 +171,7 @@ impl Mglru {
             return Evicted { scanned, page_type: None };
         }
         let taken_before = std::mem::take(&mut scan.taken);
-        let nr_isolated = isolated.pages.len() as u64;
+        let nr_isolated = memory.frames.pages_of(&isolated.pages);
         let again = self.evict_pages(memory, lruvec, page_type, isolated.pages, nr_isolated, scan);
         let Taken { pages, dirty_unqueued, .. } = scan.taken;
         if dirty_unqueued > 0 && dirty_unqueued == pages {
@@ -193,10 +197,10 @@ impl Mglru {
         scan: &mut Scan,
     ) -> Vec<FrameId> {
         debug_assert!(
-            nr_isolated == 0 || nr_isolated == pages.len() as u64,
+            nr_isolated == 0 || nr_isolated == memory.frames.pages_of(&pages),
             "the first attempt is on all that was taken off"
         );
-        scan.nr_scanned += pages.len() as u64;
+        scan.nr_scanned += memory.frames.pages_of(&pages);
         let unmapped_before = scan.taken.unmapped;
         let mut reclaimed = 0;
         let (mut again, mut staying, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
@@ -206,9 +210,10 @@ impl Mglru {
             if let Some(next) = ahead.step(&memory.frames) {
                 std::hint::black_box(self.generations.state(next));
             }
+            let nr_pages = memory.frames.nr_pages(frame);
             match self.decide(memory, frame, scan, &mut plain) {
                 Fate::Freed => {
-                    reclaimed += 1;
+                    reclaimed += nr_pages;
                     continue;
                 }
                 Fate::Keep => {}
@@ -302,7 +307,7 @@ impl Mglru {
         scan: &mut Scan,
     ) -> Isolated {
         let mut page_type = type_to_evict(&self.generations.get(lruvec).history, swappiness);
-        let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
+        let mut isolated = Isolated { scanned: 0, looked: 0, pages: Vec::new(), page_type };
         for _ in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
             let may_block = queue == Queue::Waits && !memory.tiers.can_demote(memory.node_of(lruvec));
             if page_type == PageType::Anon && may_block && memory.io.swap_queue_is_full() {
@@ -326,7 +331,8 @@ impl Mglru {
         isolated
     }
 
-    /// Scans up to `wanted` pages of the oldest generation of a type. Tiers above `limit` are spared.
+    /// Scans up to `wanted` folios of the oldest generation of a type, until 64 pages are taken off (docs/spec/large-folios.md#f3-6). Tiers
+    /// above `limit` are spared.
     pub(super) fn scan_type(
         &mut self,
         memory: &mut Memory,
@@ -339,23 +345,25 @@ impl Mglru {
             wanted > 0 && limit < NR_TIERS,
             "the look ends after so many pages, and spares tiers that there are"
         );
-        let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
+        let mut isolated = Isolated { scanned: 0, looked: 0, pages: Vec::new(), page_type };
         let own = self.generations.get(lruvec);
         if own.nr_generations(page_type) <= MIN_NR_GENS {
             return isolated;
         }
         let oldest = list_of(own.min_seq[page_type as usize]);
         isolated.pages.reserve(usize::try_from(wanted.min(MIN_LRU_BATCH)).expect("at most 64"));
-        let mut sorted = 0;
+        let (mut sorted, mut nr_isolated) = (0, 0);
         while let Some(frame) = self.generations.get(lruvec).lists[oldest][page_type as usize].tail() {
-            isolated.scanned += 1;
+            let pages = memory.frames.nr_pages(frame);
+            isolated.scanned += pages;
+            isolated.looked += 1;
             debug_assert_eq!(self.generations.state(frame).page_type(), page_type, "each type has its own lists");
             let is_sorted = match self.baseline {
                 Baseline::V7_2 => self.sort(memory, lruvec, frame, oldest, limit),
                 Baseline::V6_12 => self.sort_v6_12(memory, lruvec, frame, oldest, limit),
             };
             if is_sorted {
-                sorted += 1;
+                sorted += pages;
             } else {
                 let state = self.baseline.isolated(self.generations.state(frame));
                 self.generations.states[frame.index()] = state;
@@ -364,16 +372,17 @@ impl Mglru {
                     memory.frames.clear(frame, Flag::Reclaim);
                 }
                 isolated.pages.push(frame);
+                nr_isolated += pages;
             }
-            if isolated.scanned == wanted || isolated.pages.len() as u64 >= MIN_LRU_BATCH {
+            if isolated.looked == wanted || nr_isolated >= MIN_LRU_BATCH {
                 break;
             }
         }
         let cgroup = memory.cgroup_of(lruvec);
         memory.count(Counter::PgRefill, cgroup, sorted);
-        memory.ledger.spend(isolated.scanned * memory.costs.lru_scan_page_ns);
+        memory.ledger.spend(isolated.looked * memory.costs.lru_scan_page_ns);
         memory.reclaim.work.sorted += sorted;
-        memory.reclaim.work.isolated += isolated.pages.len() as u64;
+        memory.reclaim.work.isolated += nr_isolated;
         isolated
     }
 
@@ -392,11 +401,11 @@ impl Mglru {
         if state.tier() <= limit && !state.is_lazily_promotable() {
             return false;
         }
-        let to = self.generations.promote_by_one(lruvec, frame);
+        let to = self.generations.promote_by_one(&memory.frames, lruvec, frame);
         self.generations.relink(memory, lruvec, frame, to, ListEnd::Head);
         if !state.is_lazily_promotable() {
             let history = &mut self.generations.get_mut(lruvec).history[state.page_type() as usize];
-            history.protected[state.tier()] += 1;
+            history.protected[state.tier()] += memory.frames.nr_pages(frame);
         }
         true
     }
@@ -405,7 +414,5 @@ impl Mglru {
 /// Whether the page can be evicted at a second attempt.
 fn is_clean_and_idle(memory: &Memory, frame: FrameId) -> bool {
     let stays = [Flag::Active, Flag::Dirty, Flag::Writeback, Flag::Unevictable];
-    !memory.frames.flags(frame).has_any(stays)
-        && memory.sole_mapper(frame).is_none()
-        && memory.mappers(frame).is_empty()
+    !memory.frames.flags(frame).has_any(stays) && !memory.is_mapped(frame)
 }

@@ -296,7 +296,7 @@ impl Generations {
         let end = if rotated { ListEnd::Tail } else { ListEnd::Head };
         let own = self.get_mut(lruvec);
         own.lists[list_of(seq)][page_type as usize].push(&mut memory.frames, frame, end);
-        own.nr[list_of(seq)][page_type as usize] += 1;
+        own.nr[list_of(seq)][page_type as usize] += memory.frames.nr_pages(frame);
     }
 
     /// Takes a page off its list; it belongs to no generation from now on.
@@ -323,15 +323,16 @@ impl Generations {
         let state = self.state(frame);
         let generation = state.generation().expect("on a list");
         let nr = &mut self.lruvecs[memory.lruvec_of(frame).index()].nr[generation][state.page_type() as usize];
-        debug_assert!(*nr > 0, "a page that leaves a generation was counted");
-        *nr -= 1;
+        let pages = memory.frames.nr_pages(frame);
+        debug_assert!(*nr >= pages, "a page that leaves a generation was counted");
+        *nr -= pages;
         self.states[frame.index()] = state.without_generation();
         memory.frames.update(frame, [Flag::OnList], set);
     }
 
     /// Moves a page of the oldest generation to the next, unless a walk has promoted it; it keeps its place in the list.
     /// Returns the generation's list that it belongs on.
-    pub(super) fn promote_by_one(&mut self, lruvec: LruvecId, frame: FrameId) -> usize {
+    pub(super) fn promote_by_one(&mut self, frames: &Frames, lruvec: LruvecId, frame: FrameId) -> usize {
         let own = &mut self.lruvecs[lruvec.index()];
         let state = self.states[frame.index()];
         let page_type = state.page_type() as usize;
@@ -343,9 +344,10 @@ impl Generations {
         debug_assert!(oldest < own.max_seq, "there is a generation to move on to");
         let next = list_of(oldest + 1);
         self.states[frame.index()] = state.moved_on(self.baseline).with_generation(next);
-        debug_assert!(own.nr[generation][page_type] > 0, "a page that leaves a generation was counted");
-        own.nr[generation][page_type] -= 1;
-        own.nr[next][page_type] += 1;
+        let pages = frames.nr_pages(frame);
+        debug_assert!(own.nr[generation][page_type] >= pages, "a page that leaves a generation was counted");
+        own.nr[generation][page_type] -= pages;
+        own.nr[next][page_type] += pages;
         next
     }
 
@@ -377,11 +379,12 @@ impl Generations {
         if is_evictable(page_type, swappiness) {
             while let Some(frame) = self.get(lruvec).lists[oldest][at].tail() {
                 let before = self.state(frame);
-                let to = self.promote_by_one(lruvec, frame);
+                let to = self.promote_by_one(&memory.frames, lruvec, frame);
                 self.relink(memory, lruvec, frame, to, ListEnd::Tail);
                 // 6.12 counts nothing here.
                 if self.baseline == Baseline::V7_2 && !before.is_lazily_promotable() {
-                    self.get_mut(lruvec).history[at].protected[before.tier()] += 1;
+                    let pages = memory.frames.nr_pages(frame);
+                    self.get_mut(lruvec).history[at].protected[before.tier()] += pages;
                 }
             }
         }
@@ -425,7 +428,7 @@ impl Generations {
                     for (met, frame) in list.from_tail(&memory.frames).enumerate() {
                         self.check_page(memory, frame, index, page_type)?;
                         let generation = self.state(frame).generation().expect("checked");
-                        counted[generation][at] += 1;
+                        counted[generation][at] += memory.frames.nr_pages(frame);
                         if met as u64 > total {
                             return Err(format!("lruvec {index}: a list of {page_type:?} does not end"));
                         }
@@ -441,6 +444,9 @@ impl Generations {
 
     fn check_page(&self, memory: &Memory, frame: FrameId, index: usize, expected: PageType) -> Result<(), String> {
         let state = self.state(frame);
+        if memory.frames.head(frame) != frame {
+            return Err(format!("{frame:?} is on a list of lruvec {index}, but a tail of a folio"));
+        }
         if state.generation().is_none() || state.page_type() != expected || page_type(memory, frame) != expected {
             return Err(format!("{frame:?} is on a list of {expected:?} of lruvec {index}, but is {state:?}"));
         }

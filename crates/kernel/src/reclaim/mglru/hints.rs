@@ -57,8 +57,8 @@ impl Mglru {
             memory.frames.set(frame, Flag::Active);
             state
         });
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgActivate, cgroup, 1);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
+        memory.count(Counter::PgActivate, cgroup, pages);
     }
 
     /// Forgets its uses and, unless it is among the oldest, puts it where a new page goes: an anonymous page that is not in the
@@ -71,8 +71,8 @@ impl Mglru {
             return;
         }
         self.reinsert(memory, frame, false, |_, state| state);
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgDeactivate, cgroup, 1);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
+        memory.count(Counter::PgDeactivate, cgroup, pages);
     }
 
     /// `MADV_FREE`: to the oldest file pages, where it is dropped without being written.
@@ -92,7 +92,7 @@ impl Mglru {
 
     /// `POSIX_FADV_DONTNEED` and the like on a file page that is not simply dropped.
     fn deactivate_file(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
-        if page_type(memory, frame) == PageType::Anon || !memory.mappers(frame).is_empty() {
+        if page_type(memory, frame) == PageType::Anon || memory.is_mapped(frame) {
             return false;
         }
         let in_use = memory.frames.flags(frame).has_any([Flag::Dirty, Flag::Writeback]);
@@ -102,9 +102,9 @@ impl Mglru {
             }
             state.without_refs()
         });
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgRotated, cgroup, u64::from(!in_use));
-        memory.count(Counter::PgDeactivate, cgroup, 1);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
+        memory.count(Counter::PgRotated, cgroup, if in_use { 0 } else { pages });
+        memory.count(Counter::PgDeactivate, cgroup, pages);
         true
     }
 
@@ -116,7 +116,7 @@ impl Mglru {
             return;
         }
         self.reinsert(memory, frame, true, |_, state| state);
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgRotated, cgroup, 1);
+        let (cgroup, pages) = (memory.frames.cgroup(frame), memory.frames.nr_pages(frame));
+        memory.count(Counter::PgRotated, cgroup, pages);
     }
 }

@@ -11,7 +11,7 @@ use super::page::{MIN_LRU_BATCH, ProbeResult};
 use super::walk::is_worthwhile;
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
-use crate::memory::{Flag, FrameId, Mapper, Memory};
+use crate::memory::{Flag, FolioMapper, FrameId, Mapper, Memory};
 use crate::mmu::Entries;
 use crate::reclaim::LruvecId;
 use isotherm_units::PageRange;
@@ -48,6 +48,8 @@ impl Mglru {
         let mut is_used = false;
         if let Some((space, page)) = memory.sole_mapper(frame) {
             is_used = self.look_through(memory, frame, Mapper { space, page, executable: false }, root);
+        } else if memory.frames.order(frame) > 0 {
+            is_used = self.look_through_folio(memory, frame, root).0 > 0;
         } else {
             for mapper in memory.mappers(frame) {
                 is_used |= self.look_through(memory, frame, mapper, root);
@@ -91,6 +93,49 @@ impl Mglru {
         true
     }
 
+    /// The same for a folio of several pages: through how many of its mappings it was used, and whether code runs from one of these. The
+    /// accessed bits of all its entries are cleared; what lies around them is read once for 64 of them.
+    pub(super) fn look_through_folio(&mut self, memory: &mut Memory, head: FrameId, root: CgroupId) -> (u32, bool) {
+        let (mut nr_used, mut is_code) = (0, false);
+        let found = memory.folio_mappers(head);
+        for entries in found.chunk_by(|one, other| one.mapping == other.mapping) {
+            memory.reclaim.work.rmap_walks += 1;
+            memory.ledger.spend(memory.costs.rmap_walk_ns + (entries.len() as u64 - 1) * memory.costs.pte_scan_ns);
+            let FolioMapper { mapper, .. } = entries[0];
+            let space = memory.space(mapper.space);
+            if !memory.cgroups.is_within(space.cgroup, root) {
+                continue;
+            }
+            let vma = space.vmas.find(space.table.page_of(mapper.page)).filter(|vma| vma.has_recency()).copied();
+            let mut is_used = memory.frames.take_young(head);
+            if let Some(vma) = vma {
+                let mut looked_until = 0;
+                for entry in entries {
+                    let table = &mut memory.space_mut(mapper.space).table;
+                    if !table.test_and_clear_young(entry.mapper.page) {
+                        continue;
+                    }
+                    is_used = true;
+                    memory.reclaim.work.entries_cleared += 1;
+                    let page = memory.space(mapper.space).table.page_of(entry.mapper.page);
+                    let mapped = vma.pages().intersection(PageRange::at(page >> 9 << 9, 512));
+                    if self.config.features.look_around && mapped.len() > 1 && page >= looked_until {
+                        let window = window(mapped, page);
+                        looked_until = window.end;
+                        let lruvec = memory.lruvec_of(head);
+                        self.look_around(memory, lruvec, entry.mapper, window);
+                    }
+                }
+            }
+            if is_used {
+                memory.frames.met_use(head);
+                nr_used += 1;
+                is_code |= mapper.executable;
+            }
+        }
+        (nr_used, is_code)
+    }
+
     /// Reads the entries of `window`, one of which was young.
     fn look_around(&mut self, memory: &mut Memory, lruvec: LruvecId, mapper: Mapper, window: PageRange) {
         debug_assert!(window.len() <= MIN_LRU_BATCH, "as many pages as there is room for");
@@ -104,17 +149,25 @@ impl Mglru {
             for index in (0..64).filter(|index| bits >> index & 1 != 0) {
                 let is_home = |&frame: &FrameId| frames.cgroup(frame) == cgroup && nodes.of(frame) == node;
                 let Some(frame) = entries.frame(index).filter(is_home) else { continue };
-                if states[frame.index()].generation().is_some() {
+                let head = frames.head(frame);
+                if states[head.index()].generation().is_some() {
                     cleared |= 1 << index;
-                    used[nr_used] = frame;
+                    used[nr_used] = head;
                     nr_used += 1;
                 }
             }
             cleared
         });
+        // Entries of one folio that follow each other are one finding.
+        let mut found = &used[..nr_used];
+        let folios: Vec<FrameId>;
+        if memory.frames.has_folios() {
+            folios = found.chunk_by(|one, other| one == other).map(|same| same[0]).collect();
+            found = &folios;
+        }
         match self.baseline {
-            Baseline::V7_2 => used[..nr_used].iter().for_each(|&frame| self.found_used(memory, lruvec, frame)),
-            Baseline::V6_12 => self.found_used_v6_12(memory, lruvec, &used[..nr_used]),
+            Baseline::V7_2 => found.iter().for_each(|&frame| self.found_used(memory, lruvec, frame)),
+            Baseline::V6_12 => self.found_used_v6_12(memory, lruvec, found),
         }
         let (total, young) = (window.len(), nr_used as u64 + 1);
         let work = &mut memory.reclaim.work;
@@ -143,9 +196,10 @@ impl Mglru {
                 self.generations.states[frame.index()] = state;
                 return;
             }
-            debug_assert!(own.nr[from][page_type] > 0, "a page that leaves a generation was counted");
-            own.nr[from][page_type] -= 1;
-            own.nr[youngest][page_type] += 1;
+            let pages = memory.frames.nr_pages(frame);
+            debug_assert!(own.nr[from][page_type] >= pages, "a page that leaves a generation was counted");
+            own.nr[from][page_type] -= pages;
+            own.nr[youngest][page_type] += pages;
             self.generations.states[frame.index()] = state.with_generation(youngest);
             return;
         }
@@ -156,7 +210,7 @@ impl Mglru {
             memory.frames.set(frame, Flag::Active);
             self.generations.insert(memory, frame, false);
             let cgroup = memory.cgroup_of(lruvec);
-            memory.count(Counter::PgActivate, cgroup, 1);
+            memory.count(Counter::PgActivate, cgroup, memory.frames.nr_pages(frame));
             memory.ledger.spend(memory.costs.lru_move_ns);
         }
     }

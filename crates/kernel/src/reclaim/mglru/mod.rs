@@ -12,6 +12,8 @@ mod config;
 mod controller;
 mod evict;
 mod files;
+#[cfg(test)]
+mod folio_tests;
 mod generations;
 mod groups;
 mod hints;
@@ -244,6 +246,10 @@ impl ReclaimPolicy for Mglru {
     }
 
     fn heeds(&self, _hint: Hint) -> bool {
+        true
+    }
+
+    fn knows_folios(&self) -> bool {
         true
     }
 

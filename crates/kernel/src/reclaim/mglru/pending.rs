@@ -41,7 +41,8 @@ impl Pending {
 }
 
 impl Mglru {
-    /// A new page waits for insertion, in this state.
+    /// A new page waits for insertion, in this state. A folio of several pages does not wait: it empties the batch, and goes last
+    /// (docs/spec/large-folios.md#f3-1).
     #[inline]
     pub(super) fn put_off(&mut self, memory: &mut Memory, frame: FrameId, state: PageState) {
         debug_assert!(self.pending.0.len() < PENDING_MAX, "a full batch was inserted at once");
@@ -49,7 +50,7 @@ impl Mglru {
         self.generations.set_state(&memory.frames, frame, state.of_type(page_type).waiting());
         memory.frames.set(frame, Flag::OnList);
         self.pending.0.push((frame, memory.lruvec_of(frame), page_type));
-        if self.pending.0.len() == PENDING_MAX {
+        if self.pending.0.len() == PENDING_MAX || memory.frames.order(frame) > 0 {
             self.insert_pending(memory);
         }
     }

@@ -36,7 +36,7 @@ impl Mglru {
         let state = self.generations.state(frame);
         let own = self.generations.get_mut(lruvec);
         let (baseline, refs) = (self.baseline, self.baseline.refs(state));
-        own.history[page_type].evicted[baseline.tier(state)] += 1;
+        own.history[page_type].evicted[baseline.tier(state)] += memory.frames.nr_pages(frame);
         let token = token(own.min_seq[page_type], refs);
         let (CgroupId(cgroup), NodeId(node)) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
         let workingset = match baseline {
@@ -64,20 +64,21 @@ impl Mglru {
         }
         let page_type = page_type(memory, frame);
         let [refault, activate, restore] = refault_counters(page_type);
-        memory.count(refault, cgroup, 1);
+        let pages = memory.frames.nr_pages(frame);
+        memory.count(refault, cgroup, pages);
         let own = self.generations.get_mut(lruvec);
         if !is_recent(shadow.token, own.max_seq, layout.token_bits()) {
             return state;
         }
         let refs = refs_of(shadow.token);
         let tier = if shadow.workingset { NR_TIERS - 1 } else { tier_of_refs(refs) };
-        own.history[page_type as usize].refaulted[tier] += 1;
+        own.history[page_type as usize].refaulted[tier] += pages;
         if !shadow.workingset {
             return state.with_further_uses(refs - 1);
         }
         memory.frames.set(frame, Flag::Workingset);
-        memory.count(restore, cgroup, 1);
-        memory.count(activate, cgroup, u64::from(memory.recent_fault));
+        memory.count(restore, cgroup, pages);
+        memory.count(activate, cgroup, if memory.recent_fault { pages } else { 0 });
         state.with_workingset()
     }
 

@@ -19,7 +19,7 @@ use crate::reclaim::refault::refault_counters;
 use crate::reclaim::scan_balance::PageType;
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Scan};
 
-/// Pages that a batch scans, at most.
+/// Folios that a batch scans, at most.
 const MAX_LRU_BATCH: u64 = 4096;
 
 /// Min_seq coupling: where swapping is possible the types advance in step.
@@ -79,10 +79,14 @@ impl Mglru {
     /// Reference check: as in the two lists, after the look-around.
     pub(super) fn check_references_v6_12(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verdict {
         let (mut nr_used, mut is_code) = (0, false);
-        for mapper in memory.mappers(frame) {
-            if self.look_through(memory, frame, mapper, root) {
-                nr_used += 1;
-                is_code |= mapper.executable;
+        if memory.frames.order(frame) > 0 {
+            (nr_used, is_code) = self.look_through_folio(memory, frame, root);
+        } else {
+            for mapper in memory.mappers(frame) {
+                if self.look_through(memory, frame, mapper, root) {
+                    nr_used += 1;
+                    is_code |= mapper.executable;
+                }
             }
         }
         let state = self.generations.state(frame);
@@ -106,15 +110,16 @@ impl Mglru {
                 self.generations.take_off(memory, frame);
                 memory.frames.set(frame, Flag::Active);
                 self.generations.insert(memory, frame, false);
-                memory.count(Counter::PgActivate, memory.cgroup_of(lruvec), 1);
+                memory.count(Counter::PgActivate, memory.cgroup_of(lruvec), memory.frames.nr_pages(frame));
                 memory.ledger.spend(memory.costs.lru_move_ns);
                 continue;
             }
             let (Some(from), at) = (state.generation(), state.page_type() as usize) else { continue };
             let own = self.generations.get_mut(lruvec);
-            debug_assert!(own.nr[from][at] > 0, "a page that leaves a generation was counted");
-            own.nr[from][at] -= 1;
-            own.nr[youngest][at] += 1;
+            let pages = memory.frames.nr_pages(frame);
+            debug_assert!(own.nr[from][at] >= pages, "a page that leaves a generation was counted");
+            own.nr[from][at] -= pages;
+            own.nr[youngest][at] += pages;
             self.generations.states[frame.index()] = state.cold().with_generation(youngest);
         }
     }
@@ -157,16 +162,17 @@ impl Mglru {
         }
         let tier = Baseline::V6_12.tier(state);
         if tier > limit || Baseline::V6_12.is_lazily_promotable(state) {
-            let to = self.generations.promote_by_one(lruvec, frame);
+            let to = self.generations.promote_by_one(&memory.frames, lruvec, frame);
             self.generations.relink(memory, lruvec, frame, to, ListEnd::Tail);
             // The activation counts when it is back.
-            self.generations.get_mut(lruvec).history[page_type as usize].protected[tier] += 1;
+            let pages = memory.frames.nr_pages(frame);
+            self.generations.get_mut(lruvec).history[page_type as usize].protected[tier] += pages;
             return true;
         }
         let is_busy = flags.has(Flag::Writeback) || page_type == PageType::File && flags.has(Flag::Dirty);
         if is_busy {
             memory.frames.set(frame, Flag::Reclaim);
-            let to = self.generations.promote_by_one(lruvec, frame);
+            let to = self.generations.promote_by_one(&memory.frames, lruvec, frame);
             self.generations.relink(memory, lruvec, frame, to, ListEnd::Head);
         }
         is_busy
@@ -194,19 +200,20 @@ impl Mglru {
         if !is_own {
             return state;
         }
-        memory.count(refault, cgroup, 1);
+        let pages = memory.frames.nr_pages(frame);
+        memory.count(refault, cgroup, pages);
         if !is_recent {
             return state;
         }
-        memory.count(activate, cgroup, 1);
+        memory.count(activate, cgroup, pages);
         let further = shadow.token & ((1 << REFS_BITS) - 1);
         let refs = further + u64::from(shadow.workingset);
-        own.history[page_type as usize].refaulted[Baseline::tier_beyond_the_first(refs)] += 1;
+        own.history[page_type as usize].refaulted[Baseline::tier_beyond_the_first(refs)] += pages;
         if !memory.recent_fault && refs < NR_TIERS as u64 - 1 {
             return state;
         }
         memory.frames.set(frame, Flag::Workingset);
-        memory.count(restore, cgroup, 1);
+        memory.count(restore, cgroup, pages);
         state.with_workingset().with_further_uses(u64::MAX)
     }
 
@@ -221,7 +228,7 @@ impl Mglru {
     ) -> Isolated {
         let own = self.generations.get(lruvec);
         let (mut page_type, mut limit) = choose_v6_12(&own.history, own.min_seq, swappiness);
-        let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
+        let mut isolated = Isolated { scanned: 0, looked: 0, pages: Vec::new(), page_type };
         for _ in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
             let may_block = queue == Queue::Waits && !memory.tiers.can_demote(memory.node_of(lruvec));
             if page_type == PageType::Anon && may_block && memory.io.swap_queue_is_full() {
@@ -232,7 +239,7 @@ impl Mglru {
                 limit = NR_TIERS - 1;
             }
             isolated = self.scan_type(memory, lruvec, page_type, MAX_LRU_BATCH, limit);
-            if !isolated.pages.is_empty() || isolated.scanned == MAX_LRU_BATCH {
+            if !isolated.pages.is_empty() || isolated.looked == MAX_LRU_BATCH {
                 return isolated;
             }
             page_type = if page_type == PageType::Anon { PageType::File } else { PageType::Anon };

@@ -11,11 +11,12 @@ use super::generations::{Generations, Lruvec, list_of};
 use super::page::{PageState, ProbeResult};
 use super::{MglruConfig, Switches};
 use crate::cgroup::CgroupId;
-use crate::memory::{FrameId, Memory, NodeId};
+use crate::memory::{FrameId, Frames, Memory, NodeId};
 use crate::mmu::{Entries, Level, SpaceId, Vma, YoungEntries};
 use crate::reclaim::{LruvecId, Work};
 use isotherm_units::PageRange;
 use isotherm_units::access::Backing;
+use std::collections::BTreeSet;
 
 /// Young entries wanted of a table, one in this number: one in a cache line of 64 bytes on average.
 pub(super) const ENTRIES_A_LINE: u64 = 8;
@@ -42,6 +43,7 @@ pub(super) struct Walker {
 
 /// The effects of found accesses on pages, and their number.
 pub(crate) struct Accessed {
+    baseline: Baseline,
     /// By byte: the byte after the access.
     after: [PageState; 256],
     /// By byte before the access: number of pages met.
@@ -66,6 +68,8 @@ struct Batch {
     tables: Vec<Table>,
     /// Some of the entries may show pages of other lruvecs.
     has_strangers: bool,
+    /// Heads of the folios of several pages that were met, where each counts once (docs/spec/large-folios.md#f3-6).
+    folios: BTreeSet<FrameId>,
 }
 
 impl Accessed {
@@ -80,17 +84,23 @@ impl Accessed {
                 (young, ProbeResult::Again) => young.with_generation(list_of(youngest)),
             };
         }
-        Box::new(Self { after, met: [0; 256] })
+        Box::new(Self { baseline, after, met: [0; 256] })
     }
 
     /// Counts a page that was met and changes its byte, unless it is on no list.
     #[inline]
     pub(crate) fn meet(&mut self, state: &mut PageState) -> bool {
+        self.meet_folio(state, 1)
+    }
+
+    /// The same for a folio of `pages`.
+    #[inline]
+    fn meet_folio(&mut self, state: &mut PageState, pages: u64) -> bool {
         let index = state.index();
         if state.generation().is_none() {
             return false;
         }
-        self.met[index] += 1;
+        self.met[index] += pages;
         *state = self.after[index];
         true
     }
@@ -124,6 +134,44 @@ impl Accessed {
             }
         }
         moved
+    }
+}
+
+/// Young entries of folios of several pages, as the walk counts them: 6.12 each one, 7.2 all pages of a folio with any.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weight {
+    /// Entries that were met.
+    entries: u64,
+    /// Pages that count instead.
+    pages: u64,
+}
+
+impl Weight {
+    /// A young entry shows `frame` of a folio. Whether that is on a list.
+    #[cold]
+    fn meet(
+        &mut self,
+        sightings: &mut Accessed,
+        (frames, states): (&Frames, &mut [PageState]),
+        folios: &mut BTreeSet<FrameId>,
+        frame: FrameId,
+    ) -> bool {
+        let (head, pages) = (frames.head(frame), frames.nr_pages(frame));
+        let Some(state) = states.get_mut(head.index()).filter(|state| state.generation().is_some()) else {
+            return false;
+        };
+        self.entries += 1;
+        match sightings.baseline {
+            Baseline::V6_12 => self.pages += 1,
+            Baseline::V7_2 if folios.insert(head) => self.pages += pages,
+            Baseline::V7_2 => return true,
+        }
+        sightings.meet_folio(state, pages)
+    }
+
+    /// Young entries as they count, of `young` that were met.
+    const fn correct(self, young: u64) -> u64 {
+        young - self.entries + self.pages
     }
 }
 
@@ -271,6 +319,7 @@ impl Walker {
         let (frames, nodes) = (&memory.frames, &memory.nodes);
         let belongs = |frame: FrameId| is_home || (frames.cgroup(frame) == cgroup && nodes.of(frame) == node);
         let (batch, sightings) = (&mut self.batch, &mut self.sightings);
+        let (folios, mut of_folios) = (&mut batch.folios, Weight::default());
         let visit = |entries: Entries<'_>, bits: u64| {
             if is_home
                 && bits == u64::MAX
@@ -285,6 +334,11 @@ impl Walker {
                 let index = left.trailing_zeros() as usize;
                 left &= left - 1;
                 let Some(frame) = entries.frame(index).filter(|&frame| belongs(frame)) else { continue };
+                if frames.order(frame) > 0 {
+                    let is_met = of_folios.meet(sightings, (frames, states), folios, frame);
+                    cleared |= u64::from(is_met) << index;
+                    continue;
+                }
                 if states.get_mut(frame.index()).is_some_and(|state| sightings.meet(state)) {
                     cleared |= 1 << index;
                 }
@@ -294,7 +348,7 @@ impl Walker {
         let cleared = memory.spaces[id.index()].table.take_young_entries(part, &mut batch.young, visit);
         let table = batch.tables.last_mut().expect("just entered");
         table.total += part.len();
-        table.young += cleared;
+        table.young = (table.young + of_folios.correct(cleared)).min(table.total);
         table.end = batch.young.len();
         self.work.entries_examined += part.len();
         self.work.entries_cleared += cleared;
@@ -311,7 +365,7 @@ impl Walker {
         let (cgroup, node) = (self.cgroup, self.node);
         let (frames, nodes) = (&memory.frames, &memory.nodes);
         let table = &mut memory.spaces[id.index()].table;
-        let Batch { mut young, mut tables, has_strangers } = std::mem::take(&mut self.batch);
+        let Batch { mut young, mut tables, has_strangers, mut folios } = std::mem::take(&mut self.batch);
         table.fetch_young_entries(&mut young);
         // Bytes are fetched before they are changed one by one, likewise.
         let bytes = young.frames(0..young.len()).filter_map(|(_, frame)| states.get(frame?.index()));
@@ -322,11 +376,19 @@ impl Walker {
                 from <= entered.end && entered.end <= young.len(),
                 "each table has its share of the entries, in order"
             );
-            let mut met = 0;
+            let (mut met, mut of_folios) = (0, Weight::default());
             for (page, frame) in young.frames(from..entered.end) {
                 let belongs =
                     |frame: &FrameId| !has_strangers || (frames.cgroup(*frame) == cgroup && nodes.of(*frame) == node);
-                let state = frame.filter(belongs).and_then(|frame| states.get_mut(frame.index()));
+                let frame = frame.filter(belongs);
+                if let Some(frame) = frame.filter(|&frame| frames.order(frame) > 0) {
+                    match of_folios.meet(&mut self.sightings, (frames, states), &mut folios, frame) {
+                        true => met += 1,
+                        false => table.give_back_young(page),
+                    }
+                    continue;
+                }
+                let state = frame.and_then(|frame| states.get_mut(frame.index()));
                 if state.is_some_and(|state| self.sightings.meet(state)) {
                     met += 1;
                 } else {
@@ -334,13 +396,14 @@ impl Walker {
                 }
             }
             from = entered.end;
-            entered.young += met;
+            entered.young = (entered.young + of_folios.correct(met)).min(entered.total);
             self.work.entries_cleared += met;
         }
         for table in tables.iter().filter(|table| table.scanned) {
             self.leave_table(filters, id, table);
         }
-        self.batch = Batch { young, tables, has_strangers: false };
+        folios.clear();
+        self.batch = Batch { young, tables, has_strangers: false, folios };
         self.batch.young.clear();
         self.batch.tables.clear();
     }
