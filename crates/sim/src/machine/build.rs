@@ -126,6 +126,10 @@ impl MachineBuilder {
             let (field, got) = ("tiering.demotion".to_owned(), "true".to_owned());
             return Err(super::ConfigError::new(&field, got, allowed).into());
         }
+        if let Some(file_system) = config.file_system.filter(|_| !policy.knows_folios()) {
+            let allowed = "absent under this policy, or policy `classic` or `mglru`: only these take folios of files";
+            return Err(ConfigError::new("file-system", file_system, allowed).into());
+        }
         let mut memory = Memory::assemble(&config.memory_setup())?;
         memory.mmu = super::mmu::mmu_under(policy.as_ref(), config);
         memory.compaction = config.compaction;

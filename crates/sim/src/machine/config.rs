@@ -2,7 +2,7 @@
 
 use super::nodes::{self, NodeConfig, TieringConfig};
 use isotherm_kernel::compaction::CompactionConfig;
-use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::memory::{FileSystem, KernelRelease};
 use isotherm_kernel::mmu::MmuConfig;
 use isotherm_kernel::prices::Prices;
 use isotherm_kernel::reclaim::{MglruConfig, PolicySettings};
@@ -57,6 +57,10 @@ pub struct MachineConfig {
     pub swap: SwapConfig,
     /// The disk under files: `ram`, `nvme`, `ssd`, `disk`, or numbers. Default `nvme`.
     pub storage: DeviceConfig,
+    /// The file system under files, `ext4` or `xfs`: the page cache holds folios of up to 2 MiB where that file system has them in the
+    /// release (docs/spec/large-folios.md#f1); policies `classic` and `mglru`, one node, no sample. Default: single pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<FileSystem>,
     /// Latencies of storage and swap as a share of their models', 1 % to 10000 %. Devices that are memory have none. Default 100 %.
     #[serde(skip_serializing_if = "is_whole")]
     pub device_latency: Ratio,
@@ -126,6 +130,7 @@ impl Default for MachineConfig {
             tiering: TieringConfig::default(),
             swap: SwapConfig::default(),
             storage: DeviceKind::Nvme.into(),
+            file_system: None,
             device_latency: Ratio::ONE,
             swappiness: 60,
             page_cluster: 3,
@@ -214,6 +219,19 @@ impl MachineConfig {
         TickRate::new(u64::from(self.hz)).unwrap_or_default()
     }
 
+    /// Folios of several pages lie on one node, and their pages are all there.
+    fn check_folios(&self) -> Result<(), ConfigError> {
+        let Some(file_system) = self.file_system else { return Ok(()) };
+        let refuse = |allowed| Err(ConfigError::new("file-system", file_system, allowed));
+        match () {
+            () if self.nodes.len() > 1 => refuse("absent on a machine of several nodes: folios of files do not move"),
+            () if self.sample > 1 => {
+                refuse("absent where `sample` is above 1: a sample has no pages that follow each other")
+            }
+            () => Ok(()),
+        }
+    }
+
     /// Checks every value.
     ///
     /// # Errors
@@ -225,6 +243,7 @@ impl MachineConfig {
         check((1..=256).contains(&self.cpus), "cpus", &self.cpus, "1 to 256")?;
         check((1..=1024).contains(&self.sample), "sample", &self.sample, "1 to 1024")?;
         nodes::check(&self.nodes, &self.distances, self.tiering)?;
+        self.check_folios()?;
         check(self.memory() <= NODE_MAX, "nodes", &self.memory(), "at most 4TiB in all")?;
         check(self.swap_size().get() <= 4 << 40, "swap.size", &self.swap_size(), "at most 4TiB")?;
         let ratio = self.swap.compression_ratio.unwrap_or(Ratio::ONE);
@@ -272,6 +291,21 @@ mod tests {
         assert_eq!(toml::from_str::<MachineConfig>(&printed).unwrap(), config);
         let error = toml::from_str::<MachineConfig>("storage = \"nvm\"").unwrap_err().to_string();
         assert!(error.contains("`nvm` is no device; did you mean `nvme`?"), "{error}");
+    }
+
+    #[test]
+    fn folios_are_refused_where_they_are_not_simulated() {
+        let xfs: MachineConfig = toml::from_str("file-system = \"xfs\"").unwrap();
+        assert_eq!((xfs.validate(), xfs.file_system), (Ok(()), Some(FileSystem::Xfs)));
+        let refusal = |config: MachineConfig| config.validate().unwrap_err().to_string();
+        let two = vec![NodeConfig::default(), NodeConfig::default()];
+        let message = refusal(MachineConfig { nodes: two, ..xfs.clone() });
+        assert_eq!(
+            message,
+            "`file-system` is xfs; allowed: absent on a machine of several nodes: folios of files do not move"
+        );
+        let message = refusal(MachineConfig { sample: 4, ..xfs });
+        assert!(message.contains("`sample` is above 1"), "{message}");
     }
 
     #[test]

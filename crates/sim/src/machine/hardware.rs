@@ -36,7 +36,7 @@ impl MachineConfig {
                 release: self.kernel,
                 lazy_statistics: self.lazy_statistics,
                 lru_batches: self.lru_batches,
-                file_system: None,
+                file_system: self.file_system,
                 sample_pages: pages,
             },
             costs,

@@ -137,6 +137,7 @@ impl Machine {
             && self.memory.mmu.leaf_accessed
             && config.compaction == MachineConfig::default().compaction
             && !config.lru_batches
+            && config.file_system.is_none()
             && self.failure.is_none()
     }
 

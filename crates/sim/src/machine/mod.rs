@@ -24,6 +24,8 @@ mod daemon;
 mod events;
 #[cfg(test)]
 mod folding_tests;
+#[cfg(test)]
+mod folio_tests;
 mod generations;
 #[cfg(test)]
 mod generations_tests;

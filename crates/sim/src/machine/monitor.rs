@@ -1,7 +1,7 @@
 //! Monitors in the machine: their targets, their results, and drivers that monitor memory in their own way.
 
 use super::daemon::{AnyDaemon, Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
-use super::{MachineBuilder, Outcome, ProgramId, SimError};
+use super::{ConfigError, MachineBuilder, Outcome, ProgramId, SimError};
 use crate::host::{MemoryHost, ProbeCounts};
 use isotherm_core::daemon::{Account, Daemon, DaemonError, Kind, Report};
 use isotherm_core::monitor::Tick;
@@ -88,7 +88,7 @@ impl MachineBuilder {
     /// started.
     ///
     /// # Errors
-    /// A program or process that was not added.
+    /// A program or process that was not added, or a machine with folios of files.
     pub fn monitor(
         &mut self,
         name: &str,
@@ -98,12 +98,21 @@ impl MachineBuilder {
         self.add_monitor(name, targets, Box::new(Driven { driver, due: None }))
     }
 
+    /// Refuses a machine whose files may have folios of several pages; `allowed` says what is possible instead.
+    pub(super) fn refuse_folios(&self, allowed: &'static str) -> Result<(), SimError> {
+        match self.machine.config.file_system {
+            Some(file_system) => Err(ConfigError::new("file-system", file_system, allowed).into()),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn add_monitor(
         &mut self,
         name: &str,
         targets: Vec<MonitorTarget>,
         daemon: Box<AnyDaemon>,
     ) -> Result<(), SimError> {
+        self.refuse_folios("absent where memory is monitored: monitors know single pages only")?;
         for &target in &targets {
             if let MonitorTarget::Process(ProgramId(program), process) = target
                 && self.machine.programs.get(program).is_none_or(|program| process >= program.spaces.len())

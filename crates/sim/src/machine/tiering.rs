@@ -109,6 +109,7 @@ impl MachineBuilder {
     /// # Errors
     /// An invalid value, or a feature that the policy lacks on this machine.
     pub fn tiering(&mut self, spec: &TieringSpec, seed: u64) -> Result<(), SimError> {
+        self.refuse_folios("absent under a policy over tiers: folios of files do not move")?;
         let policy = spec.check(&self.machine.config).map_err(SimError::Tiering)?;
         self.machine.tiering.policy = Some(policy);
         match policy.mover {
