@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_rig::job::{Play, SeriesRun, Setting};
-use isotherm_rig::{Clock, Kernel, Machine, Observation, Script, SeriesPlay};
+use isotherm_rig::{Clock, FileSystem, Kernel, Machine, Observation, Script, SeriesPlay};
 use isotherm_units::{Bytes, PageRange, Pages};
 
 use crate::FidelityError;
@@ -71,6 +71,7 @@ impl Refresh<'_> {
             kernel,
             machine: &machine,
             guest: self.guest,
+            file_system: &FileSystem::SINGLE,
             settings: &settings,
             scripts: &scripts,
             runs: &runs,

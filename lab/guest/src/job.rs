@@ -101,10 +101,22 @@ pub struct Play {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    /// Size of the RAM disk for files; [`DISK_PATH`] holds the blocks of its empty file system. `None`: no files.
-    pub disk_bytes: Option<u64>,
+    /// The RAM disk for files. `None`: no files.
+    pub disk: Option<Disk>,
     /// The replays, in order.
     pub runs: Vec<SeriesRun>,
+}
+
+/// A RAM disk with a file system, whose blocks are at [`DISK_PATH`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// Size of the device, a multiple of 1 KiB.
+    pub bytes: u64,
+    /// The kernel's name of the file system.
+    pub kind: String,
+    /// Options of the mount, separated by commas.
+    pub options: String,
 }
 
 /// One replay of a series.

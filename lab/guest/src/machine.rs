@@ -1,6 +1,6 @@
 //! Setting up the guest, and switching it off.
 
-use isotherm_guest::job::{DISK_MODULE_PATH, DISK_PATH, MODULES_PATH, Report, Setting};
+use isotherm_guest::job::{DISK_MODULE_PATH, DISK_PATH, Disk, MODULES_PATH, Report, Setting};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -113,19 +113,19 @@ const FILES_OPTIONS: &str = "data=journal";
 
 /// Mounts the file system with the script's files.
 pub(crate) fn mount_files(device: &str) -> Result<(), String> {
-    mount_at_files(device, FILES_OPTIONS)
+    mount_at_files(device, "ext4", FILES_OPTIONS)
 }
 
-fn mount_at_files(device: &str, options: &str) -> Result<(), String> {
+fn mount_at_files(device: &str, kind: &str, options: &str) -> Result<(), String> {
     std::fs::create_dir_all(FILES_PATH).map_err(|error| format!("{FILES_PATH}: {error}"))?;
-    sys::mount(device, FILES_PATH, "ext4", options)
-        .map_err(|error| format!("cannot mount {device} at {FILES_PATH}: {error}"))
+    sys::mount(device, FILES_PATH, kind, options)
+        .map_err(|error| format!("cannot mount {device} at {FILES_PATH} as {kind}: {error}"))
 }
 
 /// Makes a RAM disk, copies the empty file system to it and mounts that.
-pub(crate) fn mount_disk(bytes: u64) -> Result<(), String> {
+pub(crate) fn mount_disk(disk: &Disk) -> Result<(), String> {
     const DEVICE: &str = "/dev/ram0";
-    let load = || sys::load_module(&File::open(DISK_MODULE_PATH)?, &format!("rd_nr=1 rd_size={}", bytes / 1024));
+    let load = || sys::load_module(&File::open(DISK_MODULE_PATH)?, &format!("rd_nr=1 rd_size={}", disk.bytes / 1024));
     // Without the file it is built in, or missing: then there is no device.
     if Path::new(DISK_MODULE_PATH).exists() {
         load().map_err(|error| format!("cannot load {DISK_MODULE_PATH}: {error}"))?;
@@ -145,8 +145,7 @@ pub(crate) fn mount_disk(bytes: u64) -> Result<(), String> {
     };
     copy().map_err(|error| format!("{DEVICE}: {error}"))?;
     std::fs::remove_file(DISK_PATH).map_err(|error| format!("{DISK_PATH}: {error}"))?;
-    // No thread that fills in inode tables in the background.
-    mount_at_files(DEVICE, "noinit_itable")
+    mount_at_files(DEVICE, &disk.kind, &disk.options)
 }
 
 /// Ends the guest. The byte becomes QEMU's exit code; without the exit port the host gets no code and treats the run as failed.

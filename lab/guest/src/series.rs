@@ -13,8 +13,8 @@ const REMOVALS: u32 = 500;
 
 /// Plays them. A failure is reported, and the next one is played.
 pub(crate) fn play(series: &Series, reporter: &mut Reporter) -> Result<(), String> {
-    if let Some(bytes) = series.disk_bytes {
-        mount_disk(bytes)?;
+    if let Some(disk) = &series.disk {
+        mount_disk(disk)?;
     }
     for (index, run) in (0u32..).zip(&series.runs) {
         if let Err(message) = play_one(index, run, reporter) {

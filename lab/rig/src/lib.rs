@@ -6,6 +6,7 @@
 
 mod at_hand;
 mod error;
+mod file_system;
 mod flatten;
 mod initramfs;
 mod modules;
@@ -17,6 +18,7 @@ mod vm;
 
 pub use at_hand::AtHand;
 pub use error::RigError;
+pub use file_system::{FILE_SYSTEMS, FileSystem};
 pub use flatten::script_of;
 pub use isotherm_guest::job::{self, Job, Observation, Report, Task};
 pub use isotherm_guest::script::{self, Script};

@@ -275,6 +275,7 @@ fn unpack(kernel: &'static str, folder: &Path) -> Result<(), RigError> {
         "*/kernel/fs/ext4/*",
         "*/kernel/fs/jbd2/*",
         "*/kernel/fs/mbcache*",
+        "*/kernel/fs/xfs/*",
         "*/kernel/drivers/block/*",
         "*/kernel/drivers/virtio/*",
     ];

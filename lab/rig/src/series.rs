@@ -1,31 +1,24 @@
 //! Many replays in one boot.
 //!
 //! Files are on a RAM disk, which is synchronous: a read completes when it is submitted, so that nothing depends on the speed of an
-//! emulated disk. The guest's file system keeps pages of files single (see [`FEATURES`]).
+//! emulated disk. The file system is a choice of the series.
 
 use isotherm_guest::script::ScriptFile;
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::file_system::{BLOCK, FileSystem};
 use crate::initramfs::Initramfs;
 use crate::job::{
-    DISK_MODULE_PATH, DISK_PATH, JOB_PATH, Job, MODULES_PATH, Observation, Report, SCRIPT_PATH, Series, SeriesRun,
-    Setting, Task,
+    DISK_MODULE_PATH, DISK_PATH, Disk, JOB_PATH, Job, MODULES_PATH, Observation, Report, SCRIPT_PATH, Series,
+    SeriesRun, Setting, Task,
 };
 use crate::modules::Modules;
-use crate::packages::need;
 use crate::run::{MODULES, RunResult, inside, reports_of};
 use crate::script::Script;
 use crate::vm::{self, Machine};
 use crate::{Kernel, RigError};
-
-/// No journal: its commits depend on the clock. A file system that *can* hold encrypted files has no large folios (Linux 6.16 to
-/// 7.2, `ext4_should_enable_large_folio`), which neither older kernels nor the simulated machine have.
-const FEATURES: &str = "^has_journal,encrypt";
-const BLOCK: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesPlay<'a> {
@@ -34,6 +27,8 @@ pub struct SeriesPlay<'a> {
     pub machine: &'a Machine,
     /// The guest's program, statically linked.
     pub guest: &'a Path,
+    /// The file system of the scripts' files.
+    pub file_system: &'a FileSystem,
     /// Files to write once, before the first replay.
     pub settings: &'a [Setting],
     /// Scripts that runs name by index.
@@ -113,15 +108,17 @@ impl SeriesPlay<'_> {
         let guest = fs::read(self.guest).map_err(RigError::io(self.guest))?;
         let mut files = Initramfs::new(&guest);
         files.folder(inside(MODULES_PATH));
-        for (index, (name, bytes)) in Modules::of(&self.kernel.modules, MODULES)?.loaded.iter().enumerate() {
+        let modules: Vec<&str> = MODULES.iter().copied().chain([self.file_system.kind]).collect();
+        for (index, (name, bytes)) in Modules::of(&self.kernel.modules, &modules)?.loaded.iter().enumerate() {
             files.file(&format!("{}/{index:02}-{name}.ko", inside(MODULES_PATH)), bytes);
         }
         let disk_bytes = disk_bytes(self.scripts.iter().map(|script| script.files.as_slice()));
+        let disk_bytes = disk_bytes.map(|bytes| bytes.max(self.file_system.bytes_min));
         if let Some(bytes) = disk_bytes {
             if let Some((_, module)) = Modules::of(&self.kernel.modules, &["brd"])?.loaded.last() {
                 files.file(inside(DISK_MODULE_PATH), module);
             }
-            files.file(inside(DISK_PATH), &empty_file_system(&folder.join("disk"), bytes, inodes(self.scripts))?);
+            files.file(inside(DISK_PATH), &self.file_system.empty(&folder.join("disk"), bytes, inodes(self.scripts))?);
         }
         let mut script_bytes = 0;
         for (index, script) in self.scripts.iter().enumerate() {
@@ -135,7 +132,9 @@ impl SeriesPlay<'_> {
             let reason = format!("the scripts have {script_bytes} bytes; a guest of this size has room for {room}");
             return Err(RigError::Unplayable { reason });
         }
-        let series = Series { disk_bytes, runs: self.runs.to_vec() };
+        let FileSystem { kind, options, .. } = *self.file_system;
+        let disk = disk_bytes.map(|bytes| Disk { bytes, kind: kind.to_owned(), options: options.to_owned() });
+        let series = Series { disk, runs: self.runs.to_vec() };
         let job =
             Job { settings: self.settings.to_vec(), zram_bytes: None, files_device: None, task: Task::Series(series) };
         files.file(inside(JOB_PATH), &serde_json::to_vec(&job).expect("a job is plain data"));
@@ -174,55 +173,9 @@ fn disk_bytes<'a>(scripts: impl Iterator<Item = &'a [ScriptFile]>) -> Option<u64
     Some(((most / 4).saturating_mul(5).saturating_add(16 << 20)).next_multiple_of(1 << 20))
 }
 
-/// The blocks of an empty file system that are not zero: offset, then content.
-fn empty_file_system(image: &Path, bytes: u64, inodes: usize) -> Result<Vec<u8>, RigError> {
-    need("mke2fs", "e2fsprogs")?;
-    let made = Command::new("mke2fs")
-        .args(["-q", "-F", "-t", "ext4", "-b", &BLOCK.to_string(), "-m", "0", "-N", &inodes.to_string()])
-        .args(["-O", FEATURES, "-E", "lazy_itable_init=1,nodiscard"])
-        .arg(image)
-        .arg(format!("{}k", bytes / 1024))
-        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(RigError::io("mke2fs"))?;
-    if !made.status.success() {
-        let reason = String::from_utf8_lossy(&made.stderr).trim().to_owned();
-        return Err(RigError::Damaged { path: image.to_owned(), reason });
-    }
-    blocks_of(image).map_err(RigError::io(image))
-}
-
-fn blocks_of(image: &Path) -> std::io::Result<Vec<u8>> {
-    let mut file = fs::File::open(image)?;
-    let length = file.seek(SeekFrom::End(0))?;
-    file.rewind()?;
-    let (mut found, mut block) = (Vec::new(), vec![0; BLOCK]);
-    for at in (0..length).step_by(BLOCK) {
-        file.read_exact(&mut block)?;
-        if block.iter().any(|&byte| byte != 0) {
-            found.extend_from_slice(&at.to_le_bytes());
-            found.extend_from_slice(&block);
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blocks_that_are_not_zero_are_kept_with_their_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        let mut bytes = vec![0; 4 * BLOCK];
-        bytes[2 * BLOCK + 5] = 7;
-        fs::write(&image, bytes).unwrap();
-        let blocks = blocks_of(&image).unwrap();
-        assert_eq!(blocks.len(), 8 + BLOCK);
-        assert_eq!((&blocks[..8], blocks[8 + 5]), (8192u64.to_le_bytes().as_slice(), 7));
-    }
 
     #[test]
     fn runs_are_told_by_their_number() {

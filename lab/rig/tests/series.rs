@@ -4,7 +4,7 @@
 
 use isotherm_rig::job::{Play, SeriesRun, Setting};
 use isotherm_rig::script::{Action, CONDUCTOR, Operation, ScriptFile};
-use isotherm_rig::{AtHand, Clock, Machine, Script, SeriesPlay};
+use isotherm_rig::{AtHand, Clock, FileSystem, Machine, Script, SeriesPlay};
 use std::path::Path;
 
 /// The rig; `None`, after a message, if a part is missing.
@@ -59,6 +59,7 @@ fn a_run_that_is_killed_does_not_spoil_the_next() {
         kernel: &kernel,
         machine: &machine,
         guest: &guest,
+        file_system: &FileSystem::SINGLE,
         settings: &settings,
         scripts: &[&script],
         runs: &runs,

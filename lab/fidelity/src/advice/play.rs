@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use isotherm_rig::job::SeriesRun;
-use isotherm_rig::{Clock, CutSeries, Kernel, Machine, Observation, RigError, SeriesPlay};
+use isotherm_rig::{Clock, CutSeries, FileSystem, Kernel, Machine, Observation, RigError, SeriesPlay};
 use isotherm_units::Pages;
 
 use crate::FidelityError;
@@ -243,6 +243,7 @@ impl Jobs<'_> {
             kernel: self.kernel.1,
             machine: &machine,
             guest: self.guest,
+            file_system: &FileSystem::SINGLE,
             settings: &settings,
             scripts: &scripts,
             runs: &runs,
