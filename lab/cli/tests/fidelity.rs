@@ -21,6 +21,7 @@ fn all_comparisons_are_verbs() {
     for name in [
         "fidelity",
         "fidelity-advice",
+        "fidelity-folios",
         "fidelity-monitor",
         "fidelity-sorting",
         "fidelity-compaction",
@@ -52,6 +53,8 @@ fn bad_input_is_a_usage_error_in_words() {
         (&["fidelity-advice", "--kernel", "5.4"], "no kernel of the comparison is called `5.4`; there are 7.2, 6.12"),
         (&["fidelity-advice", "--program", "oracle"], "no program is called `oracle`; there are sqlite, redis"),
         (&["fidelity-advice", "--refresh", "hold", "--data", no_runs], "there are no answers to play: "),
+        (&["fidelity-folios", "--folios", "btrfs"], "no kind of folios is called `btrfs`; there are single, ext4, xfs"),
+        (&["fidelity-folios", "--workload", "anon-scan", "--data", no_runs], "no stored runs of this selection"),
         (&["fidelity-sorting", "--data", &missing], "missing.json: "),
         (&["fidelity-compaction", "--data", &torn], "torn.json: EOF"),
         (&["fidelity-promotion", "--data", &empty], "empty.json has no boots to compare with; make some"),

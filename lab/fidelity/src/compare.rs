@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::FidelityError;
 use crate::matrix::{Cell, METRICS, NAIVE, Selection, Set, Workload};
 use crate::rank::nearest;
-use crate::simulate::{self, Simulated, overlap, release_of};
+use crate::simulate::{self, MEMORY, Simulated, machine_of_release, overlap, release_of};
 use crate::stored::KernelData;
 
 /// Counts below this are shown but not judged: a single event more or less would be above the bar.
@@ -116,7 +116,8 @@ pub fn compare(
     jobs.sort_unstable();
     jobs.dedup();
     let played = jobs.into_par_iter().map(|job| {
-        let simulated = simulate::run(job.0, &workloads[job.1], &job.2, Pages::new(job.3))?;
+        let simulated =
+            simulate::run(&machine_of_release(job.0, MEMORY), &workloads[job.1], &job.2, Pages::new(job.3))?;
         progress();
         Ok((job, simulated))
     });
@@ -151,14 +152,15 @@ fn check(workloads: &[Workload], selection: &Selection, data: &[&KernelData]) ->
             for cell in selection.cells_of(&workload.name) {
                 let Some(run) = data.run(&cell) else { continue };
                 if run.digest != workload.digest || run.limit_pages != workload.limit(cell.limit_percent).get() {
-                    return Err(FidelityError::Stale { workload: workload.name.clone(), kernel: data.kernel.clone() });
+                    let (workload, kernel) = (workload.name.clone(), data.kernel.clone());
+                    return Err(FidelityError::Stale { verb: "fidelity", workload, kernel });
                 }
                 nr_found += 1;
             }
         }
     }
     if nr_found == 0 {
-        return Err(FidelityError::Nothing { place: "the data".to_owned() });
+        return Err(FidelityError::Nothing { verb: "fidelity", place: "the data".to_owned() });
     }
     Ok(())
 }
@@ -215,7 +217,7 @@ impl Comparison {
 }
 
 /// Distance of `value` from the nearer end of `low..=high`, as a share of that end.
-fn error(value: u64, low: u64, high: u64) -> Option<f64> {
+pub(crate) fn error(value: u64, low: u64, high: u64) -> Option<f64> {
     let end = value.clamp(low, high);
     match (value.abs_diff(end), end) {
         (0, _) => Some(0.0),

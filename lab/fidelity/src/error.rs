@@ -72,10 +72,15 @@ pub enum FidelityError {
     /// Stored runs belong to another script than the present one.
     #[error(
         "the stored runs of workload `{workload}` in kernel {kernel} are of another script or limit than the present one; make them \
-         anew: isotherm-lab fidelity --refresh --kernel {kernel} --workload {workload}. The data that come with isotherm-lab are part \
+         anew: isotherm-lab {verb} --refresh --kernel {kernel} --workload {workload}. The data that come with isotherm-lab are part \
          of the program: build it anew afterwards, or name their folder with --data"
     )]
-    Stale { workload: String, kernel: String },
+    Stale {
+        /// The comparison's verb.
+        verb: &'static str,
+        workload: String,
+        kernel: String,
+    },
     /// Data of no boot at all.
     #[error("{place} has no boots to compare with; make some: isotherm-lab {table} --refresh --data {place}")]
     NoBoots { place: String, table: String },
@@ -83,8 +88,10 @@ pub enum FidelityError {
     #[error("{0}")]
     Live(String),
     /// There is nothing to compare with.
-    #[error("no stored runs of this selection in {place}; make them: isotherm-lab fidelity --refresh")]
+    #[error("no stored runs of this selection in {place}; make them: isotherm-lab {verb} --refresh")]
     Nothing {
+        /// The comparison's verb.
+        verb: &'static str,
         /// Folder that was searched.
         place: String,
     },

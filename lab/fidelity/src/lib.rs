@@ -7,6 +7,7 @@
 pub mod advice;
 pub mod compare;
 mod error;
+pub mod folios;
 pub mod matrix;
 mod rank;
 pub mod refresh;
@@ -17,6 +18,7 @@ pub mod versus;
 
 pub use compare::{Bar, Comparison, CounterRow};
 pub use error::FidelityError;
+pub use folios::Folios;
 pub use matrix::{Cell, KERNELS, LIMITS_PERCENT, METRICS, POLICIES, Selection, Set, Workload, Workloads};
 pub use refresh::Refresh;
 pub use stored::{KernelData, StoredRun, write_whole};

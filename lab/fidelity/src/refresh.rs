@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_rig::job::{Play, SeriesRun, Setting};
-use isotherm_rig::{Clock, FileSystem, Kernel, Machine, Observation, Script, SeriesPlay};
+use isotherm_rig::{Clock, Kernel, Machine, Observation, Script, SeriesPlay};
 use isotherm_units::{Bytes, PageRange, Pages};
 
 use crate::FidelityError;
+use crate::folios::Folios;
 use crate::matrix::{Cell, METRICS, Selection, Workload};
 use crate::replay::READ_STATISTICS_EVERY;
 use crate::simulate::{MEMORY, Place, Resident, machine, overlap, runs_of, universe};
@@ -23,6 +24,8 @@ pub struct Refresh<'a> {
     pub kernel: (&'a str, &'a Kernel),
     /// The guest's program.
     pub guest: &'a Path,
+    /// How pages of the guest may form folios.
+    pub folios: &'a Folios,
     /// Cells to run.
     pub selection: &'a Selection,
     pub workloads: &'a [Workload],
@@ -66,12 +69,13 @@ impl Refresh<'_> {
             isolated_tables: true,
             ..Machine::default()
         };
-        let settings = settings();
+        let mut settings = settings();
+        settings.extend(self.folios.settings());
         let series = SeriesPlay {
             kernel,
             machine: &machine,
             guest: self.guest,
-            file_system: &FileSystem::SINGLE,
+            file_system: self.folios.file_system,
             settings: &settings,
             scripts: &scripts,
             runs: &runs,

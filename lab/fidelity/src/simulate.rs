@@ -54,17 +54,17 @@ pub fn machine(memory: Bytes) -> MachineConfig {
     machine
 }
 
-/// Plays a workload under a policy and a limit.
+/// Plays a workload on a machine under a policy and a limit.
 ///
 /// # Errors
 /// The machine cannot play it to its mark.
 pub fn run(
-    release: KernelRelease,
+    machine: &MachineConfig,
     workload: &Workload,
     policy: &str,
     limit: Pages,
 ) -> Result<Simulated, FidelityError> {
-    let outcome = outcome(release, workload, policy, limit)?;
+    let outcome = outcome(machine, workload, policy, limit)?;
     let group = outcome.cgroup(GROUP).expect("made by `play`");
     let counter = |name: &str| match name {
         "pgscan" => group.counters.pgscan(),
@@ -82,12 +82,12 @@ pub fn run(
 /// # Errors
 /// The machine cannot play it to its mark.
 pub fn outcome(
-    release: KernelRelease,
+    machine: &MachineConfig,
     workload: &Workload,
     policy: &str,
     limit: Pages,
 ) -> Result<Outcome, FidelityError> {
-    play(&machine_of_release(release, MEMORY), workload, policy, Some(limit))
+    play(machine, workload, policy, Some(limit))
 }
 
 /// Most pages charged at a time without a limit.

@@ -37,7 +37,7 @@ pub struct StoredRun {
     pub limit_pages: u64,
     /// Counts of each boot by name of the metric.
     pub counters: BTreeMap<String, Vec<u64>>,
-    /// Resident pages at the mark of the first boot: lengths of alternating runs, absent first.
+    /// Resident pages at the mark of the first boot: lengths of alternating runs, absent first. Empty where only counters are kept.
     pub residency: Vec<u64>,
     /// Jaccard index of each other boot's resident pages and those of the first boot, in 1/10 000.
     pub overlap_of_boots: Vec<u32>,
@@ -80,7 +80,7 @@ impl KernelData {
         }
     }
 
-    fn parse(text: &str, place: &str) -> Result<Self, FidelityError> {
+    pub(crate) fn parse(text: &str, place: &str) -> Result<Self, FidelityError> {
         serde_json::from_str(text).map_err(|source| FidelityError::Stored { place: place.to_owned(), source })
     }
 
@@ -95,6 +95,15 @@ impl KernelData {
         self.runs.extend(newer.runs);
         self.runs.sort_by(|one, other| one.cell.cmp(&other.cell));
         self.command = newer.command;
+    }
+
+    /// Without resident pages: for comparisons of counters alone.
+    pub fn without_residency(mut self) -> Self {
+        for run in &mut self.runs {
+            run.residency.clear();
+            run.overlap_of_boots.clear();
+        }
+        self
     }
 
     /// Writes it into `folder`, whole or not at all.

@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what is fetched")]
 
 use isotherm_fidelity::compare::compare;
-use isotherm_fidelity::{KernelData, Refresh, Selection, Workload, Workloads};
+use isotherm_fidelity::{Folios, KernelData, Refresh, Selection, Workload, Workloads};
 use isotherm_rig::AtHand;
 use std::path::Path;
 use std::time::Duration;
@@ -36,6 +36,7 @@ fn a_slice_is_made_anew_stored_and_compared() {
     let refresh = Refresh {
         kernel: ("6.12", &kernel),
         guest: &guest,
+        folios: Folios::SINGLE,
         selection: &selection,
         workloads: &workloads,
         boots: 1,
@@ -63,6 +64,7 @@ fn a_boot_that_takes_too_long_leaves_nothing() {
     let refresh = Refresh {
         kernel: ("6.12", &kernel),
         guest: &guest,
+        folios: Folios::SINGLE,
         selection: &selection,
         workloads: &workloads,
         boots: 1,

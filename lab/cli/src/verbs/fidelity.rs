@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_fidelity::{Bar, Comparison, FidelityError, KernelData, LIMITS_PERCENT, Refresh, Selection, Workloads};
+use isotherm_fidelity::{
+    Bar, Comparison, FidelityError, Folios, KernelData, LIMITS_PERCENT, Refresh, Selection, Workload, Workloads,
+};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_terminal::{CliError, Format, FormatArg, Ui, data_folder, render};
 use isotherm_units::Ratio;
@@ -18,6 +20,13 @@ use super::rig;
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+/// For `#[command(flatten)]`: the part of the matrix, where its data are, and whether they are made again.
+#[derive(clap::Args)]
+pub(super) struct Chosen {
     /// Only these kernels.
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     kernel: Vec<String>,
@@ -32,18 +41,19 @@ pub(crate) struct Args {
     limit: Vec<Ratio>,
     /// Play the selection in real kernels first, and store their counters.
     #[arg(long)]
-    refresh: bool,
+    pub(super) refresh: bool,
     /// How often each kernel is booted.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100), requires = "refresh")]
-    boots: u32,
+    pub(super) boots: u32,
     /// Seconds after which a boot is given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "refresh")]
     seconds: u64,
-    /// Folder of the stored runs [default: those that come with isotherm-lab; with --refresh scenarios/fidelity next to the recordings].
+    /// Folder of the stored runs [default: those that come with isotherm-lab; with --refresh a folder of scenarios next to the
+    /// recordings].
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    format: FormatArg,
+    pub(super) format: FormatArg,
 }
 
 const AFTER_HELP: &str = "\
@@ -57,25 +67,11 @@ that come with isotherm-lab are part of the program: after a --refresh build it 
 folder with --data. Runs of another release of the kernel replace its file.";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let workloads = Workloads::bundled();
-    let selection = Selection {
-        kernels: rig::kernel_names(&args.kernel),
-        workloads: args.workload.clone(),
-        policies: args.policy.clone(),
-        limits: args.limit.iter().map(percent).collect::<Result<_, _>>().map_err(error)?,
-    };
-    selection.check(&workloads).map_err(error)?;
-    let bar = ui.spinner("making the workloads");
-    let workloads = workloads.build(&selection, &data_folder()?);
-    bar.finish_and_clear();
-    let workloads = workloads.map_err(error)?;
-    let folder = match (&args.data, args.refresh) {
-        (Some(folder), _) => Some(folder.clone()),
-        (None, true) => Some(data_folder()?.join("scenarios/fidelity")),
-        (None, false) => None,
-    };
-    if let (Some(folder), true) = (&folder, args.refresh) {
-        refresh(&args, &selection, &workloads, folder, ui)?;
+    let chosen = &args.chosen;
+    let (selection, workloads) = chosen.built(&Workloads::bundled(), ui)?;
+    let folder = chosen.folder("scenarios/fidelity")?;
+    if let (Some(folder), true) = (&folder, chosen.refresh) {
+        chosen.refresh(&selection, &workloads, Folios::SINGLE, "fidelity", &|data| data, folder, ui)?;
     }
     let data = match &folder {
         Some(folder) => KernelData::load_all(folder),
@@ -84,7 +80,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let bar = ui.progress("simulating", isotherm_fidelity::compare::nr_simulated(&workloads, &selection));
     let compared = isotherm_fidelity::compare::compare(&workloads, &selection, &data.map_err(error)?, &|| bar.inc(1));
     bar.finish_and_clear();
-    print(&compared.map_err(error)?, args.format.format, ui)?;
+    print(&compared.map_err(error)?, chosen.format.format, ui)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -98,55 +94,91 @@ fn percent(share: &Ratio) -> Result<u32, FidelityError> {
     })
 }
 
-fn refresh(
-    args: &Args,
-    selection: &Selection,
-    workloads: &[isotherm_fidelity::Workload],
-    folder: &Path,
-    ui: &Ui,
-) -> Result<(), CliError> {
-    let guest = rig::guest()?;
-    let command = command(args);
-    for name in selection.kernels() {
-        let kernel = rig::kernel(name, ui)?;
-        let refresh = Refresh {
-            kernel: (name, &kernel),
-            guest: &guest,
-            selection,
-            workloads,
-            boots: args.boots,
-            time_limit: Duration::from_secs(args.seconds),
-            command: &command,
+impl Chosen {
+    /// The selection, and the selected workloads among `all`, ready to be played.
+    pub(super) fn built(&self, all: &Workloads, ui: &Ui) -> Result<(Selection, Vec<Workload>), CliError> {
+        let selection = Selection {
+            kernels: rig::kernel_names(&self.kernel),
+            workloads: self.workload.clone(),
+            policies: self.policy.clone(),
+            limits: self.limit.iter().map(percent).collect::<Result<_, _>>().map_err(error)?,
         };
-        let bar = ui.progress(&format!("Linux {}", kernel.release), refresh.nr_runs() as u64 * u64::from(args.boots));
-        let newer = refresh.go(&|done| bar.set_position(done));
+        selection.check(all).map_err(error)?;
+        let bar = ui.spinner("making the workloads");
+        let workloads = all.build(&selection, &data_folder()?);
         bar.finish_and_clear();
-        let newer = newer.map_err(error)?;
-        let stored = match KernelData::load(folder, name).map_err(error)? {
-            Some(mut stored) => {
-                stored.take(newer);
-                stored
-            }
-            None => newer,
-        };
-        let path = stored.store(folder).map_err(error)?;
-        ui.say(format_args!("{}: {} runs of Linux {}", path.display(), stored.runs.len(), kernel.release));
+        Ok((selection, workloads.map_err(error)?))
     }
-    Ok(())
-}
 
-/// The command that makes these data.
-fn command(args: &Args) -> String {
-    let mut command = "isotherm-lab fidelity --refresh".to_owned();
-    let limits: Vec<String> = args.limit.iter().map(ToString::to_string).collect();
-    for (flag, values) in
-        [("--kernel", &args.kernel), ("--workload", &args.workload), ("--policy", &args.policy), ("--limit", &limits)]
-    {
-        if !values.is_empty() {
-            command = format!("{command} {flag} {}", values.join(","));
+    /// Folder of the data; `None`: those that come with the command. `own` is that of new data.
+    pub(super) fn folder(&self, own: &str) -> Result<Option<PathBuf>, CliError> {
+        match (&self.data, self.refresh) {
+            (Some(folder), _) => Ok(Some(folder.clone())),
+            (None, true) => Ok(Some(data_folder()?.join(own))),
+            (None, false) => Ok(None),
         }
     }
-    format!("{command} --boots {}", args.boots)
+
+    /// Plays in real kernels and stores what `kept` leaves of it in `folder`. `verb` is the command's, with further arguments.
+    #[expect(clippy::too_many_arguments, reason = "two verbs call it, each with its own")]
+    pub(super) fn refresh(
+        &self,
+        selection: &Selection,
+        workloads: &[Workload],
+        folios: &Folios,
+        verb: &str,
+        kept: &dyn Fn(KernelData) -> KernelData,
+        folder: &Path,
+        ui: &Ui,
+    ) -> Result<(), CliError> {
+        let guest = rig::guest()?;
+        let command = self.command(verb);
+        for name in selection.kernels() {
+            let kernel = rig::kernel(name, ui)?;
+            let refresh = Refresh {
+                kernel: (name, &kernel),
+                guest: &guest,
+                folios,
+                selection,
+                workloads,
+                boots: self.boots,
+                time_limit: Duration::from_secs(self.seconds),
+                command: &command,
+            };
+            let what = format!("Linux {}, folios: {}", kernel.release, folios.name);
+            let bar = ui.progress(&what, refresh.nr_runs() as u64 * u64::from(self.boots));
+            let newer = refresh.go(&|done| bar.set_position(done));
+            bar.finish_and_clear();
+            let newer = kept(newer.map_err(error)?);
+            let stored = match KernelData::load(folder, name).map_err(error)? {
+                Some(mut stored) => {
+                    stored.take(newer);
+                    stored
+                }
+                None => newer,
+            };
+            let path = stored.store(folder).map_err(error)?;
+            ui.say(format_args!("{}: {} runs of Linux {}", path.display(), stored.runs.len(), kernel.release));
+        }
+        Ok(())
+    }
+
+    /// The command that makes these data.
+    fn command(&self, verb: &str) -> String {
+        let mut command = format!("isotherm-lab {verb} --refresh");
+        let limits: Vec<String> = self.limit.iter().map(ToString::to_string).collect();
+        for (flag, values) in [
+            ("--kernel", &self.kernel),
+            ("--workload", &self.workload),
+            ("--policy", &self.policy),
+            ("--limit", &limits),
+        ] {
+            if !values.is_empty() {
+                command = format!("{command} {flag} {}", values.join(","));
+            }
+        }
+        format!("{command} --boots {}", self.boots)
+    }
 }
 
 pub(super) fn error(error: FidelityError) -> CliError {

@@ -5,6 +5,7 @@ mod asked;
 mod fidelity;
 mod fidelity_advice;
 mod fidelity_compaction;
+mod fidelity_folios;
 mod fidelity_monitor;
 mod fidelity_promotion;
 mod fidelity_sorting;
@@ -28,6 +29,7 @@ isotherm_terminal::verbs! {
     /// Compares LRU_SORT with that of real kernels: faults under sudden pressure, with it and without.
     #[command(after_help = fidelity_sorting::AFTER_HELP)]
     FidelitySorting => fidelity_sorting,
+    FidelityFolios => fidelity_folios,
     /// Compares compaction and huge pages with real kernels, with proactive compaction and without.
     #[command(after_help = fidelity_compaction::AFTER_HELP)]
     FidelityCompaction => fidelity_compaction,
