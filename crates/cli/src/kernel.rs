@@ -42,7 +42,7 @@ impl KernelArg {
     /// The requested releases.
     ///
     /// # Errors
-    /// `host` on a machine whose kernel cannot be told: exit code 3.
+    /// `host` on a machine whose kernel is not known: exit code 3.
     pub(crate) fn resolve(self) -> Result<Kernels, CliError> {
         self.resolve_on(isotherm_linux::kernel_version().as_deref())
     }
@@ -71,7 +71,7 @@ impl KernelArg {
     }
 }
 
-/// The releases of `--kernel`. Without the flag: the nearest to the running release, or the newest where none can be told.
+/// The releases of `--kernel`. Without the flag: the nearest to the running release, or the newest where none is known.
 ///
 /// # Errors
 /// See [`KernelArg::resolve`].

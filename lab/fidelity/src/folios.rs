@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use isotherm_kernel::memory::KernelRelease;
+use isotherm_kernel::memory::{FileSystem as SimulatedFileSystem, KernelRelease};
 use isotherm_rig::job::Setting;
 use isotherm_rig::script::Script;
 use isotherm_rig::{FILE_SYSTEMS, FileSystem};
@@ -30,16 +30,18 @@ pub struct Folios {
     pub name: &'static str,
     /// The file system of the script's files.
     pub file_system: &'static FileSystem,
+    /// The same in the simulated machine; `None`: it has no such folios, or needs none.
+    pub simulated: Option<SimulatedFileSystem>,
     /// Size of anonymous folios that faults may make besides single pages; `None`: none.
     pub mthp: Option<Bytes>,
 }
 
 /// All of them, single pages first. To add a file system or a size: a line here, a `--refresh`, and its data in `BUNDLED` below.
 pub const FOLIOS: &[Folios] = &[
-    Folios { name: "single", file_system: &FILE_SYSTEMS[0], mthp: None },
-    Folios { name: "ext4", file_system: &FILE_SYSTEMS[1], mthp: None },
-    Folios { name: "xfs", file_system: &FILE_SYSTEMS[2], mthp: None },
-    Folios { name: "64KiB", file_system: &FILE_SYSTEMS[0], mthp: Some(Bytes::from_kib(64)) },
+    Folios { name: "single", file_system: &FILE_SYSTEMS[0], simulated: None, mthp: None },
+    Folios { name: "ext4", file_system: &FILE_SYSTEMS[1], simulated: Some(SimulatedFileSystem::Ext4), mthp: None },
+    Folios { name: "xfs", file_system: &FILE_SYSTEMS[2], simulated: Some(SimulatedFileSystem::Xfs), mthp: None },
+    Folios { name: "64KiB", file_system: &FILE_SYSTEMS[0], simulated: None, mthp: Some(Bytes::from_kib(64)) },
 ];
 
 /// The data that come with isotherm: kind of folios, file, text.
@@ -75,11 +77,10 @@ impl Folios {
         names.iter().map(find).collect()
     }
 
-    /// **The one place where the simulated machine learns of large folios.** The simulated form of a guest with these folios; `None` as long
-    /// as the simulated machine knows single pages only: then the second column of the comparison stays empty. With a key for the file
-    /// system of a machine, this returns `machine_of_release` with that key set.
-    pub fn simulated(&self, _kernel: KernelRelease) -> Option<MachineConfig> {
-        None
+    /// The simulated form of a guest with these folios; `None`: the simulated machine has none of them.
+    pub fn simulated(&self, kernel: KernelRelease) -> Option<MachineConfig> {
+        let file_system = self.simulated?;
+        Some(MachineConfig { file_system: Some(file_system), ..machine_of_release(kernel, MEMORY) })
     }
 
     /// Whether a workload can show a difference: file systems matter to those with files, sizes of anonymous folios are played without.

@@ -244,12 +244,11 @@ impl Faulting<'_> {
                 None => ready.push((virtual_page, frame)),
             }
         }
-        let writable = false;
         let mut nr_mapped = 0;
         for part in ready.chunk_by(|one, other| one.0 / 64 == other.0 / 64) {
             let space = self.memory.space_mut(self.space);
             let dense = space.table.dense(part[0].0).expect("under the table of the fault");
-            let mapped = space.table.map_around(dense, part, writable);
+            let mapped = space.table.map_around(dense, part, false);
             nr_mapped += u64::from(mapped.count_ones());
             around.found |= part.iter().enumerate().any(|(at, one)| one.0 == self.page && mapped >> at & 1 != 0);
         }

@@ -501,7 +501,7 @@ mod tests {
         Instant::START + Duration::from_us(us)
     }
 
-    /// An idle device is told of the first request; the second begins when the processor has submitted the first.
+    /// An idle device must be woken by the first request; the second begins when the processor has submitted the first.
     #[test]
     fn a_request_begins_after_the_work_before_it_and_wakes_an_idle_device() {
         let mut rig = Rig::new(DeviceKind::Nvme);
