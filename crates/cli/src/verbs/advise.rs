@@ -70,7 +70,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     memory: Option<Vec<Amount>>,
     /// Release whose rules the simulated kernel follows: 6.12, 6.18, 7.2, host or all [default: host]. `host` is the release that
-    /// runs here, or else the nearest before it that has rules, or the oldest. With `all` a configuration is recommended only if it holds under the rules of 6.12 and of 7.2.
+    /// runs here, or else the nearest before it that has rules, or the oldest. With `all` a configuration is recommended only if it holds
+    /// under the rules of 6.12 and of 7.2.
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<KernelArg>,
     /// The disk under files.
