@@ -135,7 +135,8 @@ fn device((alone_ns, of_processor): (u64, u64), depths: &[(usize, u64)], mib_ns:
     let added = ns.saturating_sub(alone_ns) / (depth as u64 - 1).max(1);
     let request_ns = added.saturating_sub(page_ns).min(latency_ns - page_ns) / 100 * 100;
     let (bandwidth, request) = (Bytes::new(bandwidth), Duration::from_ns(request_ns));
-    DeviceConfig::Numbers(DeviceNumbers { latency, bandwidth, queue: depth as u32, request })
+    let queue = u32::try_from(depth).unwrap_or(u32::MAX);
+    DeviceConfig::Numbers(DeviceNumbers { latency, bandwidth, queue, request })
 }
 
 /// Writes what no file system makes smaller. Returns the bytes that reached the disk in time.

@@ -11,25 +11,25 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
-const PAGE: u64 = 4096;
+const PAGE: usize = 4096;
 const PASSES: u64 = 10;
 /// Between passes, so that they do not all meet the same work of other programs.
 const REST: Duration = Duration::from_millis(100);
 /// Requests of a pass that follow each other: pages with a gap between them, so that none is joined with another.
-const IN_ROW: u64 = 1024;
+const IN_ROW: usize = 1024;
 /// Requests of a pass that find the disk idle, and reads that are waited for.
-const ALONE: u64 = 64;
+const ALONE: usize = 64;
 /// After this time the disk has nothing to do.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Pages of a window, as the kernel reads ahead by default, and windows of a pass.
-const WINDOW: u64 = 32;
-const WINDOWS: u64 = 8;
+const WINDOW: usize = 32;
+const WINDOWS: usize = 8;
 /// A request that costs less was none: the file system makes no use of the advice.
 const SUBMIT_AT_LEAST_NS: u64 = 300;
 
 /// What is read, at most.
 #[cfg(test)]
-pub(crate) const READ: u64 = PASSES * (IN_ROW + 2 * ALONE + WINDOW * WINDOWS) * PAGE;
+pub(crate) const READ: u64 = PASSES * ((IN_ROW + 2 * ALONE + WINDOW * WINDOWS) * PAGE) as u64;
 
 /// Processor's times of requests by their names in the table of costs. Each sample is the mean of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,24 +61,29 @@ struct Pass {
 pub(crate) fn requests(file: &File, written: u64) -> io::Result<Requests> {
     let passes = (0..PASSES).map(|nr| {
         std::thread::sleep(REST);
-        pass(file, written / PAGE, nr)
+        pass(file, written / PAGE as u64, nr)
     });
     Ok(priced(&passes.collect::<io::Result<Vec<_>>>()?))
 }
 
+/// Where a page begins, in bytes.
+const fn place(page: u64) -> u64 {
+    page * PAGE as u64
+}
+
 fn pass(file: &File, pages: u64, nr: u64) -> io::Result<Pass> {
     let mut failed = Ok(());
-    let mut ask = |page: u64, nr: u64| {
-        let done = fadvise(file, page % pages * PAGE, NonZeroU64::new(nr * PAGE), Advice::WillNeed);
+    let mut ask = |page: u64, nr: usize| {
+        let done = fadvise(file, place(page % pages), NonZeroU64::new((nr * PAGE) as u64), Advice::WillNeed);
         failed = failed.and(done);
     };
-    let mut buffer = vec![0; (WINDOW * WINDOWS * PAGE) as usize];
+    let mut buffer = vec![0; WINDOW * WINDOWS * PAGE];
     fadvise(file, 0, None, Advice::DontNeed)?;
     file.read_exact_at(&mut buffer, 0)?;
-    let look = each((WINDOW * WINDOWS) as usize, || (0..WINDOWS).for_each(|window| ask(window * WINDOW, WINDOW)));
+    let look = each(WINDOW * WINDOWS, || (0..WINDOWS).for_each(|window| ask((window * WINDOW) as u64, WINDOW)));
     fadvise(file, 0, None, Advice::DontNeed)?;
-    let first = nr * IN_ROW * 2;
-    let in_row = each(IN_ROW as usize, || (0..IN_ROW).for_each(|nr| ask(first + nr * 2, 1)));
+    let first = nr * (IN_ROW * 2) as u64;
+    let in_row = each(IN_ROW, || (0..IN_ROW).for_each(|nr| ask(first + nr as u64 * 2, 1)));
     fadvise(file, 0, None, Advice::DontNeed)?;
     let mut random = Random::new(1 + nr);
     let mut scattered = || random.below(pages);
@@ -86,15 +91,15 @@ fn pass(file: &File, pages: u64, nr: u64) -> io::Result<Pass> {
     for _ in 0..ALONE {
         std::thread::sleep(PAUSE);
         let page = scattered();
-        alone += each(ALONE as usize, || ask(page, 1));
+        alone += each(ALONE, || ask(page, 1));
     }
     failed?;
     fadvise(file, 0, None, Advice::DontNeed)?;
     fadvise(file, 0, None, Advice::Random)?;
     let mut read = Ok(());
-    let waited = each(ALONE as usize, || {
+    let waited = each(ALONE, || {
         for _ in 0..ALONE {
-            let done = file.read_exact_at(&mut buffer[..PAGE as usize], scattered() * PAGE);
+            let done = file.read_exact_at(&mut buffer[..PAGE], place(scattered()));
             read = std::mem::replace(&mut read, Ok(())).and(done);
         }
     });
