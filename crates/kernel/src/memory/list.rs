@@ -32,20 +32,24 @@ impl List {
         self.chain.tail()
     }
 
-    /// Adds a frame that is on no list.
+    /// Adds a frame that is on no list. Returns the pages of its folio.
     #[inline]
-    pub fn push(&mut self, frames: &mut Frames, frame: FrameId, end: ListEnd) {
+    pub fn push(&mut self, frames: &mut Frames, frame: FrameId, end: ListEnd) -> u64 {
         debug_assert!((self.len == 0) == self.chain.is_empty(), "a list without pages has no ends");
         self.chain.push(frames, frame, end);
-        self.len += frames.nr_pages(frame);
+        let pages = frames.nr_pages(frame);
+        self.len += pages;
+        pages
     }
 
-    /// Takes a frame out that is on this list.
+    /// Takes a frame out that is on this list. Returns the pages of its folio.
     #[inline]
-    pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) {
+    pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) -> u64 {
         debug_assert!(self.len > 0, "a page that leaves a list was on it");
         self.chain.remove(frames, frame);
-        self.len -= frames.nr_pages(frame);
+        let pages = frames.nr_pages(frame);
+        self.len -= pages;
+        pages
     }
 
     /// Takes the oldest out, oldest first, by a reclaim pass, until `nr` pages are out: a folio goes whole. Returns how many pages are out

@@ -39,8 +39,7 @@ impl Lists {
         debug_assert!(!memory.frames.has(frame, Flag::OnList), "already on a list");
         let flags = memory.frames.update(frame, [Flag::Isolated], [Flag::OnList]);
         let (lruvec, list) = (memory.lruvec_of(frame), list_by(flags));
-        self.lruvecs[lruvec.index()].lists[list].push(&mut memory.frames, frame, end);
-        let pages = memory.frames.nr_pages(frame);
+        let pages = self.lruvecs[lruvec.index()].lists[list].push(&mut memory.frames, frame, end);
         self.for_lineage(memory, lruvec, |above| above.subtree[list] += pages);
         debug_assert!(
             self.lruvecs[lruvec.index()].subtree[list] >= self.lruvecs[lruvec.index()].lists[list].len(),
@@ -71,8 +70,7 @@ impl Lists {
         if memory.frames.take(frame, Flag::OnList) {
             let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));
             debug_assert!(self.lruvecs[lruvec.index()].subtree[list] > 0, "a page that leaves a list was counted");
-            self.lruvecs[lruvec.index()].lists[list].remove(&mut memory.frames, frame);
-            let pages = memory.frames.nr_pages(frame);
+            let pages = self.lruvecs[lruvec.index()].lists[list].remove(&mut memory.frames, frame);
             self.for_lineage(memory, lruvec, |above| above.subtree[list] -= pages);
         }
     }
@@ -93,8 +91,7 @@ impl Lists {
             debug_assert_eq!(memory.lruvec_of(frame), lruvec, "pages of one lruvec");
             let flags = memory.frames.update(frame, [Flag::Isolated], [Flag::OnList]);
             let list = list_by(flags);
-            own.lists[list].push(&mut memory.frames, frame, ListEnd::Head);
-            let pages = memory.frames.nr_pages(frame);
+            let pages = own.lists[list].push(&mut memory.frames, frame, ListEnd::Head);
             added[list] += pages;
             nr_active += if flags.has(Flag::Active) { pages } else { 0 };
         }
