@@ -4,6 +4,7 @@ use super::*;
 use isotherm_kernel::cgroup::CgroupId;
 use isotherm_kernel::cgroup::Limit;
 use isotherm_kernel::counters::Counter;
+use isotherm_kernel::prices::Prices;
 use isotherm_kernel::reclaim::{POLICIES, policy_by_name};
 use isotherm_kernel::swap::device::DeviceKind;
 use isotherm_units::access::{
@@ -144,6 +145,24 @@ fn bursts_end_at_waits_and_know_what_memory_takes() {
     assert_eq!(free.stalls.percentile_ns(90), 0);
     assert!(free.stalls.longest_ns() > 0, "first touches");
     assert!(limited.stalls.percentile_ns(50) > 50_000, "{}", limited.stalls.percentile_ns(50));
+}
+
+/// A thread wakes up after its transfer has ended, and that is CPU time, not a wait.
+#[test]
+fn waking_up_after_a_transfer_takes_time() {
+    let outcome = |io_wait_ns: u64| {
+        let prices = Prices::new([("io_wait_ns".to_owned(), io_wait_ns)].into()).unwrap();
+        let config = MachineConfig { prices, page_cluster: 0, ..config(Bytes::from_mib(12), DeviceKind::Nvme) };
+        Rig::new(&config).max(400).play(vec![program("p", vec![sweeps(500, 4, 100)])])
+    };
+    let (free, priced) = (outcome(1), outcome(20_000));
+    let faults = count(&free, Counter::PgMajFault);
+    assert!(faults > 100 && count(&priced, Counter::PgMajFault) == faults, "{faults}");
+    let [free, priced] = [&free, &priced].map(|outcome| outcome.programs[0].time);
+    // Each major fault waits for its page once; further waits are for memory.
+    let more = priced.fault_cpu_ns - free.fault_cpu_ns;
+    assert!((faults * 19_999..=faults * 20_000 + faults * 400).contains(&more), "{more} ns of {faults} faults");
+    assert!(priced.io_wait_ns <= free.io_wait_ns + faults * 1000, "{} {}", priced.io_wait_ns, free.io_wait_ns);
 }
 
 #[test]
