@@ -50,7 +50,7 @@ impl KernelArg {
     fn resolve_on(self, host: Option<&str>) -> Result<Kernels, CliError> {
         match self {
             Self::Release(release) => {
-                Ok(Kernels { releases: vec![release], why: format!("rules of Linux {release}, as asked for") })
+                Ok(Kernels { releases: vec![release], why: format!("{}, as asked for", rules(release)) })
             }
             Self::All => {
                 let names = KernelRelease::COMPARED.map(KernelRelease::name).join(" and ");
@@ -90,12 +90,18 @@ fn of_host(host: Option<&str>) -> Option<Kernels> {
     let version = host?;
     let release = KernelRelease::nearest(version)?;
     let why = match KernelRelease::of_osrelease(version) {
-        Some(_) => format!("rules of Linux {release}, which this machine runs ({version})"),
-        None => format!(
-            "rules of Linux {release}, the nearest to what this machine runs ({version}), of which there are none"
-        ),
+        Some(_) => format!("{}, which this machine runs ({version})", rules(release)),
+        None => {
+            format!("{}, the nearest to what this machine runs ({version}), of which there are none", rules(release))
+        }
     };
     Some(Kernels { releases: vec![release], why })
+}
+
+/// Whose rules, and whether they were compared with kernels.
+fn rules(release: KernelRelease) -> String {
+    let is_compared = KernelRelease::COMPARED.contains(&release);
+    format!("rules of Linux {release}{}", if is_compared { "" } else { " (compared with no running kernel)" })
 }
 
 fn newest(host: Option<&str>) -> Kernels {
@@ -148,7 +154,12 @@ mod tests {
                 vec![OLD],
                 "rules of Linux 6.12, the nearest to what this machine runs (6.8.0-45-generic), of which there are none",
             ),
-            (None, Some("6.18.5"), vec![KernelRelease::V6_18], "rules of Linux 6.18, which this machine runs (6.18.5)"),
+            (
+                None,
+                Some("6.18.5"),
+                vec![KernelRelease::V6_18],
+                "rules of Linux 6.18 (compared with no running kernel), which this machine runs (6.18.5)",
+            ),
             (None, None, vec![NEW], "rules of Linux 7.2 (the newest; which kernel runs here cannot be read)"),
         ];
         for (asked, host, releases, why) in table {
